@@ -1,0 +1,1 @@
+"""Errors, data types, contexts, registries and typed parameters: what every layer may use."""

@@ -1,0 +1,38 @@
+"""Data types by name, with MXNet's type codes for its JSON."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import UserError, nearest
+
+# MXNet's codes: 3rdparty/mshadow/mshadow/base.h, enum TypeFlag.
+TYPE_CODES: dict[str, int] = {
+    "float32": 0,
+    "float64": 1,
+    "float16": 2,
+    "uint8": 3,
+    "int32": 4,
+    "int8": 5,
+    "int64": 6,
+}
+NAMES_BY_CODE: dict[int, str] = {code: name for name, code in TYPE_CODES.items()}
+
+
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
+    """The NumPy dtype called `name`; raises UserError for a name mxrun does not know."""
+    if name not in TYPE_CODES:
+        hint = nearest(name, TYPE_CODES) or f"known: {', '.join(TYPE_CODES)}"
+        raise UserError(f"unknown data type {name!r}; {hint}")
+    return np.dtype(name)
+
+
+def name_of(dtype: npt.DTypeLike) -> str:
+    """The name of a NumPy dtype, in native byte order."""
+    return str(np.dtype(dtype).name)
+
+
+def item_size(name: str) -> int:
+    """Bytes of one element."""
+    return numpy_dtype(name).itemsize

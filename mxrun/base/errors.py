@@ -1,0 +1,80 @@
+"""What can go wrong, as values: a place in a file, a diagnostic, and the errors that carry them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A position in a text file; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One thing wrong with the user's input.
+
+    `problem` says what is wrong, `expected` and `got` the two sides of it, `hint` what to do next,
+    `chain` the inferences that led here, oldest first.
+    """
+
+    problem: str
+    place: Place | None = None
+    expected: str = ""
+    got: str = ""
+    hint: str = ""
+    chain: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.place}: {self.problem}" if self.place else self.problem]
+        lines += [f"  because {reason}" for reason in self.chain]
+        if self.expected:
+            lines.append(f"  expected: {self.expected}")
+        if self.got:
+            lines.append(f"  got: {self.got}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class MxrunError(Exception):
+    """Base of every error that mxrun raises on purpose; `exit_code` is the process's."""
+
+    exit_code = 1
+
+
+class UserError(MxrunError):
+    """The user's input cannot be used: carries every diagnostic found in one pass."""
+
+    exit_code = 2
+
+    def __init__(self, diagnostics: Diagnostic | str | Iterable[Diagnostic]) -> None:
+        if isinstance(diagnostics, str):
+            diagnostics = Diagnostic(diagnostics)
+        if isinstance(diagnostics, Diagnostic):
+            diagnostics = (diagnostics,)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+
+
+class InternalError(MxrunError):
+    """A promise of mxrun's own code is broken; never the user's fault."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint naming the known names closest to `name`; empty when nothing comes close."""
+    known = sorted(known)
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    if not close:
+        return ""
+    return "did you mean " + " or ".join(repr(by_lower[candidate]) for candidate in close) + "?"

@@ -1,0 +1,169 @@
+"""Typed parameters: declared once with type, default, range and doc; checked with our own words.
+
+An operator's parameters also have MXNet's string form (`kernel="(3, 3)"`), which its JSON uses;
+`to_strings` and `from_strings` are each other's inverse.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+
+from mxrun.base.errors import nearest
+
+
+class Parameters(BaseModel):
+    """Base of every operator's, data set's and initialiser's parameters: frozen and strict."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def to_strings(self) -> dict[str, str]:
+        """The explicitly given parameters in MXNet's string form, in declaration order."""
+        given = self.model_fields_set
+        return {name: str(getattr(self, name)) for name in type(self).model_fields if name in given}
+
+
+M = TypeVar("M", bound=BaseModel)
+P = TypeVar("P", bound=Parameters)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One parameter that cannot be used; `path` leads from the parameters to the culprit."""
+
+    path: tuple[str | int, ...]
+    problem: str
+    expected: str
+    got: str
+    hint: str = ""
+
+
+def check(model: type[M], values: Mapping[str, object]) -> tuple[M | None, tuple[Problem, ...]]:
+    """Validate `values` against `model`: the instance, or None and every problem found."""
+    try:
+        return model.model_validate(_with_tuples(values)), ()
+    except ValidationError as error:
+        return None, tuple(_explain(model, dict(detail)) for detail in error.errors())
+
+
+def from_strings(
+    model: type[P], strings: Mapping[str, str]
+) -> tuple[P | None, tuple[Problem, ...]]:
+    """Parse MXNet's string form by the declared types, then validate."""
+    values: dict[str, object] = {}
+    for name, text in strings.items():
+        field = model.model_fields.get(name)
+        values[name] = text if field is None else _parse(text, field.annotation)
+    return check(model, values)
+
+
+def describe_field(field: FieldInfo) -> str:
+    """What a field accepts, in words: its type with its range."""
+    text = describe_type(field.annotation)
+    words = {"Gt": ">", "Ge": ">=", "Lt": "<", "Le": "<="}
+    for rule in field.metadata:
+        kind = type(rule).__name__
+        if kind in words:
+            text += f" {words[kind]} {getattr(rule, kind.lower())}"
+        elif kind == "MinLen":
+            text += f" of at least {rule.min_length}"
+        elif kind == "MaxLen":
+            text += f" of at most {rule.max_length}"
+    return text
+
+
+def describe_type(annotation: Any) -> str:
+    """A type in words: `int`, `[int, ...]`, `one of relu, tanh`."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return describe_field(FieldInfo.from_annotation(annotation))
+    if origin is typing.Literal:
+        return "one of " + ", ".join(str(value) for value in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(describe_type(argument) for argument in arguments)
+    if origin in (tuple, list):
+        return (
+            "[" + ", ".join("..." if a is Ellipsis else describe_type(a) for a in arguments) + "]"
+        )
+    if annotation is type(None) or annotation is None:
+        return "null"
+    names = {str: "text", bool: "true or false", float: "number", int: "integer"}
+    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _explain(model: type[BaseModel], detail: dict[str, Any]) -> Problem:
+    path = tuple(part for part in detail["loc"] if not _is_union_branch(part))
+    name = str(path[0]) if path else ""
+    field = model.model_fields.get(name)
+    known = ", ".join(model.model_fields)
+    if detail["type"] == "extra_forbidden":
+        hint = nearest(name, model.model_fields)
+        return Problem(path, f"unknown parameter {name!r}", f"one of {known}", name, hint)
+    expected = describe_field(field) if field is not None else detail["msg"]
+    if detail["type"] == "missing":
+        doc = field.description if field is not None and field.description else ""
+        return Problem(path, f"missing parameter {name!r}", expected, "nothing", doc)
+    if detail["type"] == "value_error":
+        problem = str(detail["ctx"]["error"])
+        if field is None:
+            return Problem(path, problem, "", "")
+        return Problem(path, problem, expected, repr(detail["input"]))
+    got = repr(_with_lists(detail["input"]))
+    hint = ""
+    if detail["type"] == "literal_error" and field is not None:
+        hint = nearest(str(detail["input"]), _literals(field.annotation))
+    return Problem(path, f"parameter {name!r} cannot be {got}", expected, got, hint)
+
+
+def _is_union_branch(part: str | int) -> bool:
+    return isinstance(part, str) and (
+        "[" in part or part in ("int", "float", "str", "bool", "none")
+    )
+
+
+def _literals(annotation: Any) -> list[str]:
+    if typing.get_origin(annotation) is typing.Literal:
+        return [str(value) for value in typing.get_args(annotation)]
+    return [text for part in typing.get_args(annotation) for text in _literals(part)]
+
+
+def _with_tuples(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_tuples(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(_with_tuples(item) for item in value)
+    return value
+
+
+def _with_lists(value: Any) -> Any:
+    return [_with_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _parse(text: str, annotation: Any) -> object:
+    """Read one MXNet string; what does not parse stays a string, for `check` to report."""
+    if typing.get_origin(annotation) is typing.Literal or annotation is str:
+        return text
+    if _accepts(annotation, bool) and not _accepts(annotation, int):
+        truths = {"1": True, "true": True, "0": False, "false": False}
+        if text.lower() in truths:
+            return truths[text.lower()]
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    if isinstance(value, int) and not isinstance(value, bool) and _accepts(annotation, tuple):
+        return (value,)
+    return value
+
+
+def _accepts(annotation: Any, kind: type) -> bool:
+    if annotation is kind or typing.get_origin(annotation) is kind:
+        return True
+    return any(_accepts(part, kind) for part in typing.get_args(annotation) if part is not Ellipsis)

@@ -1,0 +1,46 @@
+"""A named table that rejects duplicates and answers an unknown name with the nearest known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from mxrun.base.errors import Diagnostic, InternalError, UserError, nearest
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Maps names and aliases to registered things of one kind (`kind` is used in messages)."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+        self._aliases: dict[str, str] = {}
+
+    def add(self, name: str, entry: T, *aliases: str) -> None:
+        """Register `entry`; raises InternalError when a name or alias is already taken."""
+        for key in (name, *aliases):
+            if key in self._entries or key in self._aliases:
+                raise InternalError(f"{self.kind} {key!r} is registered twice")
+        self._entries[name] = entry
+        self._aliases.update(dict.fromkeys(aliases, name))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries or name in self._aliases
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._entries))
+
+    def get(self, name: str) -> T:
+        """Look up a name or alias; raises UserError naming the nearest known names."""
+        entry = self._entries.get(self._aliases.get(name, name))
+        if entry is None:
+            raise UserError(self.unknown(name))
+        return entry
+
+    def unknown(self, name: str) -> Diagnostic:
+        """The diagnostic for a name that is not registered."""
+        names = [*self._entries, *self._aliases]
+        hint = nearest(name, names) or f"known: {', '.join(sorted(names))}"
+        return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)
