@@ -1,0 +1,44 @@
+"""The configs that ship with mxrun, by name."""
+
+from __future__ import annotations
+
+import os.path
+from importlib.resources import files
+from pathlib import Path
+
+from mxrun.base.errors import Diagnostic, UserError, nearest
+
+_PACKAGE = "mxrun.configs"
+_SUFFIX = ".yaml"
+
+
+def bundled_configs() -> dict[str, Path]:
+    """The bundled configs by name; raises UserError where mxrun is not installed."""
+    try:
+        folder = files(_PACKAGE)
+    except ModuleNotFoundError as error:
+        hint = "in a checkout run `pip install -e .` first"
+        raise UserError(Diagnostic(f"{_PACKAGE} is not installed", hint=hint)) from error
+    paths = (Path(str(entry)) for entry in folder.iterdir())
+    return {path.stem: path for path in sorted(paths) if path.suffix == _SUFFIX}
+
+
+def find_config(name: str) -> Path:
+    """The path of a config file, or of the bundled config called so.
+
+    Raises UserError, with the bundled names, when there is neither.
+    """
+    if os.path.isfile(name):
+        return Path(name)
+    bundled = bundled_configs()
+    stem = name.removesuffix(_SUFFIX)
+    if stem in bundled:
+        return bundled[stem]
+    problem = f"{name} is a folder" if os.path.isdir(name) else f"there is no config {name!r}"
+    raise UserError(
+        Diagnostic(
+            problem,
+            expected=f"a YAML file, or a bundled config: {', '.join(bundled)}",
+            hint=nearest(Path(stem).name, bundled),
+        )
+    )

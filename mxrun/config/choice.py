@@ -1,0 +1,41 @@
+"""One kind out of several with its parameters: `{kind: {parameter: value}}`, or just `kind`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic_core import PydanticCustomError
+
+from mxrun.base.errors import Place
+from mxrun.config.marked import Marked
+
+FORM = "{kind: {parameter: value}}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The name of a kind and its parameters as written; which kinds there are is decided later.
+
+    `place` is where the kind is named. Parameters that the user has yet to give are left out.
+    """
+
+    kind: str
+    parameters: Mapping[str, Marked]
+    place: Place = field(compare=False)
+
+
+def read_choice(given: object) -> object:
+    """A marked value as a Choice; raises PydanticCustomError where it has not the form of one."""
+    if not isinstance(given, Marked):
+        return given
+    if isinstance(given.value, str):
+        return Choice(given.value, {}, given.place)
+    if isinstance(given.value, Mapping) and len(given.value) == 1:
+        ((kind, body),) = given.value.items()
+        if body.value is None:
+            return Choice(kind, {}, body.start)
+        if isinstance(body.value, Mapping):
+            filled = {key: part for key, part in body.value.items() if not part.is_required}
+            return Choice(kind, filled, body.start)
+    raise PydanticCustomError("choice", FORM)

@@ -1,0 +1,90 @@
+"""Marked values → YAML text that reads back as the same values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from mxrun.config.marked import Marked, Scalar
+from mxrun.config.scalar import resolve
+
+_WIDTH = 96
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
+_ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+
+
+def dump(root: Marked) -> str:
+    """The text of a config: one section after the other, short collections on one line."""
+    return "\n".join(_block(root, 0, top=True)) + "\n"
+
+
+def _block(node: Marked, indent: int, *, top: bool = False) -> Iterator[str]:
+    """The lines of a collection in block style, each indented by `indent` spaces."""
+    space = " " * indent
+    if isinstance(node.value, Mapping):
+        for key, part in node.value.items():
+            yield from _entry(f"{space}{_text(key)}:", part, indent, split=top)
+    elif isinstance(node.value, tuple):
+        for item in node.value:
+            short = _flow(item)
+            if not _has_parts(item) or indent + 2 + len(short) <= _WIDTH:
+                yield f"{space}- {_unbraced(item, short)}"
+            else:
+                first, *rest = _block(item, indent + 2)
+                yield f"{space}- {first.lstrip()}"
+                yield from rest
+
+
+def _entry(head: str, part: Marked, indent: int, *, split: bool) -> Iterator[str]:
+    short = _flow(part)
+    if not _has_parts(part) or (not split and len(head) + 1 + len(short) <= _WIDTH):
+        yield f"{head} {short}"
+        return
+    yield head
+    yield from _block(part, indent + 2)
+
+
+def _has_parts(node: Marked) -> bool:
+    return isinstance(node.value, (Mapping, tuple)) and len(node.value) > 0
+
+
+def _unbraced(item: Marked, short: str) -> str:
+    """A list item that is a mapping of one key needs no braces of its own."""
+    one_key = isinstance(item.value, Mapping) and len(item.value) == 1
+    return short[1:-1] if one_key else short
+
+
+def _flow(node: Marked) -> str:
+    if isinstance(node.value, Mapping):
+        parts = (f"{_text(key)}: {_flow(part)}" for key, part in node.value.items())
+        return "{" + ", ".join(parts) + "}"
+    if isinstance(node.value, tuple):
+        return "[" + ", ".join(map(_flow, node.value)) + "]"
+    return _scalar(node.value)
+
+
+def _scalar(value: Scalar) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        text = repr(value)
+        return text if text[-1].isdigit() else "." + text if text[0] != "-" else "-." + text[1:]
+    return _text(value.replace("${", "$${"))
+
+
+def _text(value: str) -> str:
+    if _PLAIN.fullmatch(value) and isinstance(resolve(value), str):
+        return value
+    return '"' + "".join(map(_escape, value)) + '"'
+
+
+def _escape(character: str) -> str:
+    if character in _ESCAPED:
+        return _ESCAPED[character]
+    if " " <= character <= "~":
+        return character
+    return f"\\U{ord(character):08x}"

@@ -1,0 +1,321 @@
+"""`blocks:` and `repeat:` → a flat list of layers, each with its full name.
+
+    blocks:
+      conv_bn:
+        parameters: {filters: null, stride: 1}    # null: must be given
+        layers:
+          - Convolution: {name: conv, num_filter: "${filters}", stride: ["${stride}", "${stride}"]}
+          - BatchNorm: {name: bn}
+    network:
+      layers:
+        - conv_bn: {name: stem, filters: 64}      # layers stem/conv and stem/bn
+        - repeat:
+            count: 3
+            layers:
+              - conv_bn: {name: "stage${i}", filters: "${64 * 2 ** i}"}
+
+Inside a block `${input}` names the tensor it is applied to: the layer before, or the one given by
+`inputs: [name]` where the block is used. A block's name refers to its last layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mxrun.base.errors import Diagnostic, Place, nearest
+from mxrun.config.arithmetic import RESERVED
+from mxrun.config.interpolate import Interpolator, mentions
+from mxrun.config.load import MOST_VALUES
+from mxrun.config.marked import Marked, describe
+from mxrun.config.names import LONGEST_NAME, Names, automatic_stem, is_name, is_word
+
+RESERVED_PARAMETERS = frozenset({"name", "inputs", "input", "i", *RESERVED})
+
+_DEEPEST_BLOCKS = 32
+
+
+@dataclass(frozen=True)
+class Block:
+    """A parameterised group of layers; a parameter whose default is null must be given."""
+
+    place: Place
+    parameters: Mapping[str, Marked]
+    layers: Marked
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where layers are being expanded: their scope, what names mean there, and how we got here."""
+
+    scope: str = ""
+    names: Mapping[str, Marked] = field(default_factory=dict)
+    chain: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """The tree without blocks and expressions, per layer its chain, per block its place."""
+
+    root: Marked
+    layers: tuple[Marked, ...]
+    chains: tuple[tuple[str, ...], ...]
+    blocks: Mapping[str, Place]
+
+
+def expand(root: Marked, problems: list[Diagnostic]) -> Expanded:
+    """Expand a whole config; raises UserError when it grows beyond the limits."""
+    interpolator = Interpolator(problems)
+    entries = dict(_entries(root))
+    blocks = _blocks(entries.pop("blocks", None), problems)
+    places = {name: block.place for name, block in blocks.items()}
+    network = entries.get("network")
+    layers = _entries(network).get("layers")
+    if network is not None and layers is not None:
+        rest = {key: part for key, part in _entries(network).items() if key != "layers"}
+        entries["network"] = replace(network, value=rest)
+    root = interpolator.interpolate(replace(root, value=entries), {})
+    if network is None or layers is None:
+        return Expanded(root, (), (), places)
+    network = _entries(root)["network"]
+    inputs = _entries(_entries(network).get("inputs"))
+    expander = _Expander(blocks, tuple(inputs), interpolator, problems)
+    if isinstance(layers.value, tuple):
+        expander.layers(layers, _Frame())
+        layers = replace(layers, value=tuple(expander.flat))
+    network = replace(network, value={**_entries(network), "layers": layers})
+    root = replace(root, value={**_entries(root), "network": network})
+    return Expanded(root, tuple(expander.flat), tuple(expander.chains), places)
+
+
+def _entries(node: Marked | None) -> Mapping[str, Marked]:
+    return node.value if node is not None and isinstance(node.value, Mapping) else {}
+
+
+def _blocks(node: Marked | None, problems: list[Diagnostic]) -> dict[str, Block]:
+    if node is None or node.value is None:
+        return {}
+    if not isinstance(node.value, Mapping):
+        problems.append(
+            Diagnostic("blocks: is a mapping", node.place, "a mapping", describe(node.value))
+        )
+        return {}
+    found = {name: _block(name, body, problems) for name, body in node.value.items()}
+    return {name: block for name, block in found.items() if block is not None}
+
+
+def _block(name: str, body: Marked, problems: list[Diagnostic]) -> Block | None:
+    before = len(problems)
+    if not is_word(name) or name == "repeat":
+        expected = "letters, digits, _ . -, not 'repeat'"
+        problems.append(Diagnostic("not a name for a block", body.start, expected, repr(name)))
+    entries = _entries(body)
+    for key, part in entries.items():
+        if key not in ("parameters", "layers"):
+            hint = nearest(key, ("parameters", "layers")) or "a block has parameters and layers"
+            problems.append(Diagnostic(f"unknown key {key!r}", part.start, hint=hint))
+    layers = entries.get("layers")
+    if layers is None or not isinstance(layers.value, tuple) or not layers.value:
+        place = layers.place if layers else body.start
+        problems.append(Diagnostic(f"block {name!r} needs layers", place, "a list of layers"))
+    parameters = entries.get("parameters")
+    if parameters is not None and not isinstance(parameters.value, (Mapping, type(None))):
+        got = describe(parameters.value)
+        problems.append(Diagnostic("parameters: is a mapping", parameters.place, "a mapping", got))
+    for key, part in _entries(parameters).items():
+        if not is_word(key) or key in RESERVED_PARAMETERS:
+            problem = f"a parameter of a block cannot be named {key!r}"
+            problems.append(Diagnostic(problem, part.start, hint="choose another name"))
+    if layers is None or len(problems) > before:
+        return None
+    return Block(body.start, _entries(parameters), layers)
+
+
+class _Expander:
+    """Writes layers to `flat` in order, with how each came to be in `chains`."""
+
+    def __init__(
+        self,
+        blocks: Mapping[str, Block],
+        inputs: Sequence[str],
+        interpolator: Interpolator,
+        problems: list[Diagnostic],
+    ) -> None:
+        self.flat: list[Marked] = []
+        self.chains: list[tuple[str, ...]] = []
+        self._blocks = blocks
+        self._interpolator = interpolator
+        self._problems = problems
+        self._names = Names(inputs)
+        self._automatic: dict[str, int] = {}
+        self._previous = f"/{inputs[0]}" if inputs else None
+        self._given_input: str | None = None
+        """The input named where a block is used, until its first layer has taken it."""
+
+    def layers(self, layers: Marked, frame: _Frame) -> None:
+        """Expand a list of layers, blocks and repeats."""
+        assert isinstance(layers.value, tuple)
+        for item in layers.value:
+            self._item(item, frame)
+
+    def _problem(self, frame: _Frame, problem: str, place: Place, **more: str) -> None:
+        self._problems.append(Diagnostic(problem, place, chain=frame.chain, **more))
+
+    def _item(self, item: Marked, frame: _Frame) -> None:
+        if isinstance(item.value, str):
+            item = Marked({item.value: Marked({}, item.place, item.place)}, item.place)
+        if not isinstance(item.value, Mapping) or len(item.value) != 1:
+            got = describe(item.value)
+            if isinstance(item.value, Mapping):
+                got = f"a mapping with {len(item.value)} keys: {', '.join(item.value)}"
+            self._problem(
+                frame,
+                "a layer is one operator with its parameters",
+                item.place,
+                expected="{Operator: {parameter: value}}",
+                got=got,
+                hint="indent the parameters below the operator"
+                if isinstance(item.value, Mapping) and item.value
+                else "",
+            )
+            return
+        ((operator, body),) = item.value.items()
+        if body.value is None:
+            body = replace(body, value={})
+        if not isinstance(body.value, Mapping):
+            self._problem(
+                frame,
+                f"the parameters of {operator!r} are a mapping",
+                body.place,
+                expected="{parameter: value}",
+                got=describe(body.value),
+            )
+        elif operator == "repeat":
+            self._repeat(body, frame)
+        elif operator in self._blocks:
+            self._use(operator, body, frame)
+        else:
+            self._layer(operator, body, frame)
+
+    def _layer(self, operator: str, body: Marked, frame: _Frame) -> None:
+        takes_input = mentions(body, "input")
+        body = self._interpolator.interpolate(body, frame.names, frame.chain)
+        name = self._full_name(operator, body, frame)
+        entries = {"name": name, **{k: v for k, v in _entries(body).items() if k != "name"}}
+        if self._given_input and not takes_input and "inputs" not in entries:
+            given = Marked(self._given_input, body.start)
+            entries["inputs"] = Marked((given,), body.start, body.start)
+        self._given_input = None
+        layer = Marked(entries, body.place, body.key_place)
+        self.flat.append(Marked({operator: layer}, body.start))
+        self.chains.append(frame.chain)
+        self._names.add(str(name.value))
+        self._previous = f"/{name.value}"
+
+    def _full_name(self, kind: str, body: Marked, frame: _Frame) -> Marked:
+        """The name given in `body`, or one counted per kind, behind the scope of the frame."""
+        given = _entries(body).get("name")
+        prefix = f"{frame.scope}/" if frame.scope else ""
+        if given is not None:
+            full = prefix + str(given.value)
+            if isinstance(given.value, str) and is_name(full):
+                return replace(given, value=full)
+            expected = "letters, digits, _ . - and / between words, at most 200 characters"
+            self._problem(
+                frame, "not a name", given.place, expected=expected, got=describe(given.value)
+            )
+        stem = prefix + (automatic_stem(kind) or "layer")
+        number = self._automatic.get(stem, 0)
+        while f"{stem}{number}" in self._names:
+            number += 1
+        self._automatic[stem] = number + 1
+        if len(stem) + 6 > LONGEST_NAME:
+            expected = f"at most {LONGEST_NAME} characters"
+            self._problem(frame, "the name grows too long", body.start, expected=expected)
+        return Marked(f"{stem}{number}", body.start, body.start)
+
+    def _repeat(self, body: Marked, frame: _Frame) -> None:
+        entries = _entries(body)
+        for key, part in entries.items():
+            if key not in ("count", "layers"):
+                hint = nearest(key, ("count", "layers")) or "repeat has count and layers"
+                self._problem(frame, f"unknown key {key!r} of repeat", part.start, hint=hint)
+        layers = entries.get("layers")
+        if layers is None or not isinstance(layers.value, tuple):
+            place = layers.place if layers else body.start
+            self._problem(frame, "repeat needs layers", place, expected="a list of layers")
+            return
+        if "count" not in entries:
+            self._problem(frame, "repeat needs a count", body.start, expected="an integer")
+            return
+        count = self._interpolator.interpolate(entries["count"], frame.names, frame.chain)
+        if type(count.value) is not int or not 0 <= count.value <= MOST_VALUES:
+            expected, got = f"an integer from 0 to {MOST_VALUES}", describe(count.value)
+            self._problem(frame, "count says how often", count.place, expected=expected, got=got)
+            return
+        for index in range(count.value):
+            self._interpolator.count(1, count.place)
+            names = {**frame.names, "i": Marked(index, count.place)}
+            self.layers(layers, replace(frame, names=names))
+
+    def _use(self, kind: str, body: Marked, frame: _Frame) -> None:
+        block = self._blocks[kind]
+        if kind in frame.blocks or len(frame.blocks) >= _DEEPEST_BLOCKS:
+            circle = " -> ".join((*frame.blocks[-5:], kind))
+            self._problem(frame, "blocks contain one another without end", body.start, got=circle)
+            return
+        body = self._interpolator.interpolate(body, frame.names, frame.chain)
+        name = str(self._full_name(kind, body, frame).value)
+        self._take_inputs(kind, body, frame)
+        names = self._arguments(kind, block, body, frame)
+        source = self._given_input or self._previous
+        if source is not None:
+            names["input"] = Marked(source, body.start)
+        chain = (*frame.chain, f"block {kind!r} is used as {name!r} at {body.start}")
+        self.layers(block.layers, _Frame(name, names, chain, (*frame.blocks, kind)))
+
+    def _take_inputs(self, kind: str, body: Marked, frame: _Frame) -> None:
+        given = _entries(body).get("inputs")
+        if given is None:
+            return
+        items = given.value
+        if not isinstance(items, tuple) or len(items) != 1 or not isinstance(items[0].value, str):
+            self._problem(
+                frame,
+                f"block {kind!r} is applied to one input",
+                given.place,
+                expected="[name]",
+                got=describe(given.value),
+            )
+            return
+        found = self._names.resolve(items[0].value, frame.scope)
+        if found is None:
+            hint = nearest(items[0].value, self._names) or "a layer is used after it is defined"
+            problem = f"there is no layer {items[0].value!r} before this one"
+            self._problem(frame, problem, items[0].place, hint=hint)
+            return
+        self._given_input = f"/{found[0]}" + (f"[{found[1]}]" if found[1] else "")
+
+    def _arguments(self, kind: str, block: Block, body: Marked, frame: _Frame) -> dict[str, Marked]:
+        """What the parameters of a block stand for where it is used as `body` says."""
+        given = _entries(body)
+        known = (*block.parameters, "name", "inputs")
+        for key, part in given.items():
+            if key not in known:
+                hint = nearest(key, known) or f"known: {', '.join(known)}"
+                problem = f"block {kind!r} has no parameter {key!r}"
+                self._problem(frame, problem, part.start, hint=hint)
+        names: dict[str, Marked] = {}
+        for key, default in block.parameters.items():
+            if key in given:
+                names[key] = given[key]
+            elif default.value is None:
+                hint = f"declared at {default.start}"
+                problem = f"block {kind!r} needs the parameter {key!r}"
+                self._problem(frame, problem, body.start, hint=hint)
+                names[key] = Marked(1, default.place)
+            else:
+                names[key] = self._interpolator.interpolate(default, names, frame.chain)
+            self._interpolator.check_depth(names[key])
+        return names

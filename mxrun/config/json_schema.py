@@ -1,0 +1,225 @@
+"""The JSON Schema of a config file, for editors: made from the models that validate it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mxrun.config.layers import IMPLEMENTATIONS
+from mxrun.config.names import NAME, REFERENCE
+from mxrun.config.schema import Dataset, Settings
+from mxrun.config.section import sections_in
+
+Schema = dict[str, Any]
+Kinds = Mapping[str, Mapping[str, Any]]
+
+_EXPRESSION: Schema = {
+    "type": "string",
+    "pattern": r"\$\{",
+    "description": "Arithmetic, evaluated when the config is read.",
+}
+_OWN_LAYER_KEYS: Mapping[str, Schema] = {
+    "name": {
+        "type": "string",
+        "description": "The layer's name; default: the operator's in lower case and a number.",
+    },
+    "inputs": {
+        "type": "array",
+        "items": {"type": "string", "pattern": f"^{REFERENCE}$"},
+        "description": "The layers whose outputs are the operator's tensors, by position.",
+    },
+    "implementation": {
+        "enum": list(IMPLEMENTATIONS),
+        "description": "The kernels to use; auto takes the fastest.",
+    },
+}
+
+_PARTS_BUILT_ELSEWHERE = (
+    ("Network", "layers", "Layers"),
+    ("Variable", "init", "Initializer"),
+    ("Train", "optimizer", "Optimizer"),
+    ("Train", "initializer", "Initializer"),
+)
+
+
+def json_schema(
+    operators: Kinds,
+    datasets: Kinds,
+    optimizers: Kinds,
+    initializers: Kinds,
+    metrics: Sequence[str],
+) -> Schema:
+    """The schema of a config file.
+
+    `metrics` are names. Every other argument gives, by name, the schema of the parameters of one
+    kind, without references: a `description`, `properties`, each described, and the `required`.
+    """
+    schema = Settings.model_json_schema()
+    definitions = schema["$defs"]
+    definitions["Train"]["properties"]["metrics"]["items"] = {"enum": list(metrics)}
+    for model in set(sections_in(Settings)):
+        definitions[model.__name__] = _section(definitions[model.__name__])
+    for section, key, kind in _PARTS_BUILT_ELSEWHERE:
+        description = definitions[section]["properties"][key]["description"]
+        part = {"$ref": f"#/$defs/{kind}", "description": description}
+        definitions[section]["properties"][key] = part
+    definitions["Optimizer"] = _choice("How gradients change parameters.", optimizers)
+    definitions["Initializer"] = _choice("How parameters get first values.", initializers)
+    definitions["Dataset"] = _dataset(definitions["Dataset"], datasets)
+    definitions |= _layer_definitions(operators)
+    properties = {**_file_keys(), **schema["properties"]}
+    complete = ["network", "data", "train"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "mxrun config",
+        "description": schema["description"],
+        "type": "object",
+        "properties": {key: _with_expressions(part) for key, part in properties.items()},
+        "additionalProperties": False,
+        "anyOf": [{"required": ["extends"]}, {"required": complete}],
+        "$defs": definitions,
+    }
+
+
+def _section(schema: Schema) -> Schema:
+    """A section's schema; another file of an `extends:` may hold the keys this one needs."""
+    properties = {key: _with_expressions(part) for key, part in schema["properties"].items()}
+    left_out = ("required", "title")
+    kept = {key: part for key, part in schema.items() if key not in left_out}
+    return {**kept, "properties": properties}
+
+
+def _choice(description: str, kinds: Kinds) -> Schema:
+    one = {
+        "type": "object",
+        "description": "One of them with its parameters.",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": {name: _parameters(kind) for name, kind in kinds.items()},
+        "additionalProperties": False,
+    }
+    names = {"enum": sorted(kinds), "description": "One of them with its default parameters."}
+    return {"description": description, "anyOf": [names, one]}
+
+
+def _parameters(kind: Mapping[str, Any]) -> Schema:
+    """The schema of a kind's parameters; where none is required, they may be left out whole."""
+    free = {key: _with_expressions(part) for key, part in kind["properties"].items()}
+    parameters: Schema = {
+        "type": "object" if kind.get("required") else ["object", "null"],
+        "description": kind["description"],
+        "properties": free,
+        "additionalProperties": False,
+    }
+    if kind.get("required"):
+        parameters["required"] = list(kind["required"])
+    return parameters
+
+
+def _dataset(schema: Schema, datasets: Kinds) -> Schema:
+    own = {key: schema["properties"][key] for key in sorted(Dataset.OWN_KEYS)}
+    kinds = []
+    for name, options in datasets.items():
+        free = {key: _with_expressions(part) for key, part in options["properties"].items()}
+        named = {**own["dataset"], "const": name}
+        kinds.append(
+            {
+                "type": "object",
+                "description": options["description"],
+                "properties": {**own, "dataset": named, **free},
+                "additionalProperties": False,
+            }
+        )
+    return {"description": schema["description"], "anyOf": kinds}
+
+
+def _layer_definitions(operators: Kinds) -> Schema:
+    layers = {"$ref": "#/$defs/Layers"}
+    one_layer = {
+        "type": "object",
+        "description": "An operator, a block or repeat, with its parameters.",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": {
+            **{name: _operator(parameters) for name, parameters in operators.items()},
+            "repeat": {"$ref": "#/$defs/Repeat"},
+        },
+        "additionalProperties": {
+            "type": ["object", "null"],
+            "description": "A block of blocks: with its parameters.",
+        },
+    }
+    bare = {"type": "string", "description": "An operator or block without parameters."}
+    count = {"type": "integer", "minimum": 0, "description": "How often."}
+    parameters = {
+        "type": ["object", "null"],
+        "description": "The parameters and their defaults; null: must be given.",
+    }
+    return {
+        "Layers": {
+            "type": "array",
+            "description": "The layers, in order; each takes the one before as its first tensor.",
+            "minItems": 1,
+            "items": {"anyOf": [bare, one_layer]},
+        },
+        "Repeat": {
+            "type": "object",
+            "description": "Layers repeated; ${i} counts from 0.",
+            "properties": {"count": _with_expressions(count), "layers": layers},
+            "required": ["count", "layers"],
+            "additionalProperties": False,
+        },
+        "Block": {
+            "type": "object",
+            "description": "A parameterised group of layers, used like an operator.",
+            "properties": {"parameters": parameters, "layers": layers},
+            "required": ["layers"],
+            "additionalProperties": False,
+        },
+    }
+
+
+def _operator(kind: Mapping[str, Any]) -> Schema:
+    parameters = _parameters(kind)
+    parameters["properties"] |= _OWN_LAYER_KEYS
+    parameters["additionalProperties"] = {
+        "type": "string",
+        "description": "A tensor argument: the name of a layer, an input or a variable.",
+    }
+    return parameters
+
+
+def _file_keys() -> Schema:
+    return {
+        "extends": {
+            "type": "string",
+            "description": "Another config, relative to this file, that this one is merged over.",
+        },
+        "blocks": {
+            "type": "object",
+            "description": "Parameterised groups of layers, used like operators.",
+            "propertyNames": {"pattern": f"^{NAME}$"},
+            "additionalProperties": {"$ref": "#/$defs/Block"},
+        },
+    }
+
+
+def _with_expressions(schema: Mapping[str, Any]) -> Schema:
+    """`schema`, where every value that is not free text may also be an expression."""
+    outer = {key: schema[key] for key in ("description", "default") if key in schema}
+    inner = {key: part for key, part in schema.items() if key not in (*outer, "title")}
+    for key in ("items", "additionalProperties"):
+        if isinstance(inner.get(key), Mapping):
+            inner[key] = _with_expressions(inner[key])
+    for key in ("properties", "patternProperties"):
+        if key in inner:
+            inner[key] = {name: _with_expressions(part) for name, part in inner[key].items()}
+    if "prefixItems" in inner:
+        inner["prefixItems"] = [_with_expressions(part) for part in inner["prefixItems"]]
+    if "anyOf" in inner:
+        parts = [_with_expressions(part) for part in inner["anyOf"]]
+        choices = [choice for part in parts for choice in part.get("anyOf", [part])]
+        unique = [choice for at, choice in enumerate(choices) if choice not in choices[:at]]
+        return {**inner, "anyOf": unique, **outer}
+    is_value = "enum" in inner or inner.get("type") in ("integer", "number", "boolean", "array")
+    return {"anyOf": [inner, _EXPRESSION], **outer} if is_value else {**inner, **outer}

@@ -1,0 +1,110 @@
+"""Layers of the expanded config, with the place of everything in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mxrun.base.errors import Diagnostic, Place, nearest
+from mxrun.config.marked import Marked, describe
+from mxrun.config.names import is_reference, scope_of
+
+IMPLEMENTATIONS = ("auto", "numpy", "onednn")
+RESERVED_KEYS = ("name", "inputs", "outputs", "precision", "implementation", "fused")
+_NOT_YET = ("outputs", "precision", "fused")
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """One layer: an operator's name, its own full name, and its parameters as written.
+
+    `parameters` holds both operator parameters and tensor arguments given by name; `inputs` the
+    tensor arguments given by position, none: the layer before. `chain` says through which blocks
+    the layer came, outermost first; every diagnostic about the layer carries it.
+    """
+
+    operator: str
+    name: str
+    parameters: Mapping[str, Marked]
+    inputs: tuple[Marked, ...]
+    implementation: str
+    place: Place = field(compare=False)
+    name_place: Place = field(compare=False)
+    chain: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def scope(self) -> str:
+        """Where references in this layer are looked up first."""
+        return scope_of(self.name)
+
+    def place_of(self, key: str) -> Place:
+        """The place of a parameter's value; the layer's own where it is not given."""
+        return self.parameters[key].place if key in self.parameters else self.place
+
+    def key_place_of(self, key: str) -> Place:
+        """The place of a parameter's key; the layer's own where it is not given."""
+        return self.parameters[key].start if key in self.parameters else self.place
+
+
+def read_layers(
+    layers: Sequence[Marked], chains: Sequence[tuple[str, ...]], problems: list[Diagnostic]
+) -> tuple[LayerConfig, ...]:
+    """The layers as they were expanded; what is wrong with one goes to `problems`."""
+    return tuple(
+        _read_layer(item, chain, problems) for item, chain in zip(layers, chains, strict=True)
+    )
+
+
+def _read_layer(item: Marked, chain: tuple[str, ...], problems: list[Diagnostic]) -> LayerConfig:
+    assert isinstance(item.value, Mapping)
+    ((operator, body),) = item.value.items()
+    assert isinstance(body.value, Mapping)
+    entries = body.value
+    for key in _NOT_YET:
+        if key in entries:
+            problem = f"{key!r} of a layer is not available yet"
+            problems.append(Diagnostic(problem, entries[key].start, chain=chain))
+    return LayerConfig(
+        operator=operator,
+        name=str(entries["name"].value),
+        parameters={key: part for key, part in entries.items() if key not in RESERVED_KEYS},
+        inputs=_inputs(entries.get("inputs"), chain, problems),
+        implementation=_implementation(entries.get("implementation"), chain, problems),
+        place=body.start,
+        name_place=entries["name"].place,
+        chain=chain,
+    )
+
+
+def _inputs(
+    given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]
+) -> tuple[Marked, ...]:
+    if given is None:
+        return ()
+    items = given.value if isinstance(given.value, tuple) else (given,)
+    wrong = [item for item in items if not is_reference(item.value)]
+    if not isinstance(given.value, tuple):
+        wrong = [given]
+    for item in wrong:
+        expected = "a name" if item is not given else "a list of names"
+        got = describe(item.value)
+        problems.append(
+            Diagnostic("inputs: lists layers by name", item.place, expected, got, chain=chain)
+        )
+    return () if wrong else items
+
+
+def _implementation(
+    given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]
+) -> str:
+    if given is None:
+        return "auto"
+    if isinstance(given.value, str) and given.value in IMPLEMENTATIONS:
+        return given.value
+    if given.value == "cupy":
+        problem, hint = "implementation: cupy is not available yet", ""
+    else:
+        problem, hint = "no such implementation", nearest(str(given.value), IMPLEMENTATIONS)
+    expected, got = ", ".join(IMPLEMENTATIONS), describe(given.value)
+    problems.append(Diagnostic(problem, given.place, expected, got, hint, chain))
+    return "auto"

@@ -1,0 +1,222 @@
+"""The way from a config file to a RunConfig, with everything wrong found in one pass."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.config.dump import dump
+from mxrun.config.expand import Expanded, expand
+from mxrun.config.layers import LayerConfig, read_layers
+from mxrun.config.marked import REQUIRED, Marked, dotted
+from mxrun.config.marked import Path as KeyPath
+from mxrun.config.schema import Data, Dataset, Network, Settings, Train
+from mxrun.config.section import Section
+from mxrun.config.sources import read_sources
+from mxrun.config.translate import translate
+
+S = TypeVar("S", bound=Section)
+
+
+class RunConfig(Settings):
+    """A validated config, and where each of its keys and values was written.
+
+    Two configs are equal when they say the same, wherever it was written.
+    """
+
+    _tree: Marked
+
+    @property
+    def missing(self) -> tuple[Diagnostic, ...]:
+        """One diagnostic for each value that is still `???`: the user must give it to train."""
+        return tuple(_missing(path, self._tree) for path in _unfilled(self._tree, ()))
+
+    def place(self, *path: str | int) -> Place:
+        """Where the value at `path` was written, or else the deepest value on the way to it."""
+        return self._tree.find(*path).place
+
+    def key_place(self, *path: str | int) -> Place:
+        """Where the key at `path` was written, or else the deepest key on the way to it."""
+        return self._tree.find(*path).start
+
+    def resolved(self) -> str:
+        """The expanded config as YAML text; reading it gives an equal config."""
+        return dump(self._tree)
+
+    def sha256(self) -> str:
+        """The SHA-256 of the resolved text, in hexadecimal digits."""
+        return hashlib.sha256(self.resolved().encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What could be understood of a config: `config` when nothing is wrong with it.
+
+    Whatever is wrong elsewhere, `layers` holds every well-formed layer, so that operators can be
+    checked in the same pass; `network`, `data` and `train` are there when those sections are right.
+    `blocks` says where each block was defined: a block hides an operator of the same name.
+    """
+
+    config: RunConfig | None
+    diagnostics: tuple[Diagnostic, ...]
+    tree: Marked
+    layers: tuple[LayerConfig, ...] = ()
+    network: Network | None = None
+    data: Data | None = None
+    train: Train | None = None
+    blocks: Mapping[str, Place] = field(default_factory=dict)
+
+    def place(self, *path: str | int) -> Place:
+        """Where the value at `path` was written, or else the deepest value on the way to it."""
+        return self.tree.find(*path).place
+
+    def key_place(self, *path: str | int) -> Place:
+        """Where the key at `path` was written, or else the deepest key on the way to it."""
+        return self.tree.find(*path).start
+
+
+def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
+    """Read, expand and validate a config file; `overrides` are `key.key=value`.
+
+    Values still `???` are left in `RunConfig.missing`. Raises UserError with every diagnostic.
+    """
+    parsed = parse(path, overrides)
+    if parsed.config is None:
+        raise UserError(parsed.diagnostics)
+    return parsed.config
+
+
+def parse(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Parsed:
+    """As `load_config`, but never raises: problems come with what could be understood."""
+    problems: list[Diagnostic] = []
+    try:
+        tree = read_sources(Path(path), overrides, problems)
+        expanded = expand(_named(tree, Path(path)), problems)
+    except UserError as error:
+        nothing = Marked(None, Place(str(path), 1, 1))
+        return Parsed(None, _ordered([*problems, *error.diagnostics]), nothing)
+    return _validate(expanded, problems)
+
+
+def _named(tree: Marked, path: Path) -> Marked:
+    """The tree with a name, by default the file's."""
+    assert isinstance(tree.value, Mapping)
+    if "name" in tree.value:
+        return tree
+    return replace(tree, value={"name": Marked(path.stem, tree.place), **tree.value})
+
+
+def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:
+    tree = expanded.root
+    layers = read_layers(expanded.layers, expanded.chains, problems)
+    well_formed = not problems
+    unfilled = _unfilled(tree, ())
+    said: list[KeyPath] = [] if well_formed or layers else [("network", "layers")]
+    inputs = _inputs(tree, layers)
+    config: RunConfig | None = None
+    try:
+        config = RunConfig.model_validate(inputs)
+    except ValidationError as error:
+        problems += [_missing(path, tree) for path in unfilled if _is_needed(path, error)]
+        problems += translate(error, tree, RunConfig, leaving_out=[*unfilled, *said])
+    else:
+        problems += [_missing(path, tree) for path in unfilled if path[0] == "network"]
+        config._tree = tree
+    return Parsed(
+        config=None if problems else config,
+        diagnostics=_ordered(problems),
+        tree=tree,
+        layers=layers,
+        network=_section(Network, inputs.get("network")) if well_formed else None,
+        data=_section(Data, inputs.get("data")),
+        train=_section(Train, inputs.get("train")),
+        blocks=expanded.blocks,
+    )
+
+
+def _section(model: type[S], inputs: Any) -> S | None:
+    try:
+        return model.model_validate(inputs)
+    except ValidationError:
+        return None
+
+
+def _is_needed(path: KeyPath, error: ValidationError) -> bool:
+    """Whether a value still to be given is one without which no RunConfig can be made."""
+    return path[0] == "network" or any(details["loc"] == path for details in error.errors())
+
+
+def _inputs(tree: Marked, layers: tuple[LayerConfig, ...]) -> dict[str, Any]:
+    """What the models are made of: plain values, but layers and data set options with places."""
+    inputs: dict[str, Any] = _filled(tree)
+    network, data = inputs.get("network"), inputs.get("data")
+    if isinstance(network, dict) and isinstance(network.get("layers"), tuple):
+        network["layers"] = layers
+    variables = network.get("variables") if isinstance(network, dict) else None
+    for name, variable in variables.items() if isinstance(variables, dict) else ():
+        _keep_marked(variable, tree.find("network", "variables", name), ("init",))
+    _keep_marked(inputs.get("train"), tree.find("train"), ("optimizer", "initializer"))
+    if isinstance(data, dict):
+        for part in ("train", "eval"):
+            if isinstance(data.get(part), dict):
+                data[part] = _dataset(tree.find("data", part), data[part])
+    return inputs
+
+
+def _keep_marked(plain: Any, marked: Marked, keys: Sequence[str]) -> None:
+    """Put the marked values of `keys` in place of the plain ones."""
+    for key in keys:
+        if isinstance(plain, dict) and isinstance(marked.value, Mapping) and key in plain:
+            plain[key] = marked.value[key]
+
+
+def _dataset(marked: Marked, plain: dict[str, Any]) -> dict[str, Any]:
+    assert isinstance(marked.value, Mapping)
+    known = {key: plain[key] for key in plain if key in Dataset.OWN_KEYS}
+    free = {key: part for key, part in marked.value.items() if key not in Dataset.OWN_KEYS}
+    return {**known, "options": free}
+
+
+def _filled(node: Marked) -> Any:
+    """The plain value of `node` without the keys whose values are still to be given."""
+    if isinstance(node.value, Mapping):
+        return {key: _filled(part) for key, part in node.value.items() if not part.is_required}
+    return node.plain()
+
+
+def _unfilled(node: Marked, path: KeyPath) -> list[KeyPath]:
+    """The paths of the values that are still `???`."""
+    if node.is_required:
+        return [path]
+    if isinstance(node.value, Mapping):
+        parts: Iterable[tuple[str | int, Marked]] = node.value.items()
+    else:
+        parts = enumerate(node.value) if isinstance(node.value, tuple) else ()
+    return [found for key, part in parts for found in _unfilled(part, (*path, key))]
+
+
+def _missing(path: KeyPath, tree: Marked) -> Diagnostic:
+    found = tree.find(*path)
+    what = str(found.value)[len(REQUIRED) :].strip() or "a value"
+    hint = f"give it on the command line: {dotted(path)}=VALUE"
+    return Diagnostic(f"{dotted(path)} must be given", found.place, what, "???", hint)
+
+
+def _ordered(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Each problem once, though a repeat met it often, in the order of the files."""
+    first: dict[tuple[Place | None, str], Diagnostic] = {}
+    for problem in problems:
+        first.setdefault((problem.place, problem.problem), problem)
+    return tuple(sorted(first.values(), key=_position))
+
+
+def _position(problem: Diagnostic) -> tuple[str, int, int]:
+    place = problem.place or Place("", 0, 0)
+    return place.file, place.line, place.column

@@ -1,0 +1,38 @@
+"""Plain scalars by YAML 1.2's core schema (section 10.3.2 of the specification)."""
+
+from __future__ import annotations
+
+import re
+
+from mxrun.config.marked import Scalar
+
+_NAMED: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_INFINITY = re.compile(r"[-+]?\.(inf|Inf|INF)")
+_DECIMAL = re.compile(r"[-+]?[0-9]+")
+_PREFIXED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_LONGEST_NUMBER = 100
+
+
+def resolve(text: str) -> Scalar:
+    """The value of an unquoted scalar; whatever the core schema does not name is text.
+
+    Raises ValueError when a number has more than 100 characters.
+    """
+    if text in _NAMED:
+        return _NAMED[text]
+    if _INFINITY.fullmatch(text):
+        return float("-inf") if text[0] == "-" else float("inf")
+    decimal, prefixed = _DECIMAL.fullmatch(text), _PREFIXED.fullmatch(text)
+    if not (decimal or prefixed or _FLOAT.fullmatch(text)):
+        return text
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(text)} characters")
+    if decimal:
+        return int(text)
+    return int(text, 0) if prefixed else float(text)

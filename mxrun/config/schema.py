@@ -1,0 +1,153 @@
+"""The sections of a config as frozen models: types, defaults, ranges and what each key means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    StringConstraints,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from mxrun.base.errors import Place
+from mxrun.config.choice import Choice, read_choice
+from mxrun.config.layers import LayerConfig
+from mxrun.config.marked import Marked
+from mxrun.config.names import LONGEST_NAME, REFERENCE, WORD
+from mxrun.config.section import Section
+
+Word = Annotated[str, StringConstraints(pattern=rf"^{WORD}$", max_length=LONGEST_NAME)]
+Reference = Annotated[str, StringConstraints(pattern=rf"^{REFERENCE}$", max_length=LONGEST_NAME)]
+Size = Annotated[int, Field(ge=1, lt=1 << 31)]
+AnyLayer = Annotated[InstanceOf[LayerConfig], WithJsonSchema({"type": "object"})]
+AnyOption = Annotated[InstanceOf[Marked], WithJsonSchema({})]
+AnyChoice = Annotated[
+    InstanceOf[Choice], BeforeValidator(read_choice), WithJsonSchema({"type": "object"})
+]
+Shape = tuple[Size, ...]
+NotNegative = Annotated[float, Field(ge=0)]
+
+XAVIER = Choice("xavier", {}, Place("<default>", 1, 1))
+
+
+class Variable(Section):
+    """What is said about the variables whose name is the key or matches it as a pattern."""
+
+    shape: Shape | None = Field(default=None, description="The shape, where it cannot be inferred.")
+    init: AnyChoice | None = Field(default=None, description="An initializer of its own.")
+    lr_mult: NotNegative = Field(default=1.0, description="Factor of the learning rate.")
+    wd_mult: NotNegative | None = Field(
+        default=None,
+        description="Factor of the weight decay; default: 1, of biases 0.",
+    )
+    frozen: bool = Field(default=False, description="Whether training leaves the variable alone.")
+
+
+class Network(Section):
+    """The network: its inputs and its layers in order."""
+
+    inputs: dict[Word, Shape] = Field(
+        min_length=1, description="The shape of one sample of each input; the batch axis is added."
+    )
+    layers: tuple[AnyLayer, ...] = Field(
+        min_length=1, description="The layers, each {Operator: parameters}."
+    )
+    variables: dict[str, Variable] = Field(
+        default={},
+        description="What is said about variables, by name or pattern.",
+    )
+    outputs: tuple[Reference, ...] = Field(
+        default=(), description="The layers whose outputs the network gives; default: the last."
+    )
+
+
+class Split(Section):
+    """A part of a data set, and of that a range of records."""
+
+    of: str = Field(min_length=1, description="The part's name, such as train or test.")
+    range: tuple[int, int] | None = Field(
+        default=None, description="The first record and the one after the last, counted from 0."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, given: Any) -> Any:
+        return {"of": given} if isinstance(given, str) else given
+
+    @field_validator("range")
+    @classmethod
+    def _ordered(cls, given: tuple[int, int] | None) -> tuple[int, int] | None:
+        if given is not None and not 0 <= given[0] < given[1]:
+            raise PydanticCustomError("range", "[first, last + 1] with 0 <= first <= last")
+        return given
+
+
+class Dataset(Section):
+    """A data set and how it is read; other keys are options of the data set itself."""
+
+    OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle"})
+
+    dataset: str = Field(min_length=1, description="The data set's name; `mxrun datasets` lists.")
+    split: Split | None = Field(default=None, description="Which part of it; default: all of it.")
+    shuffle: bool = Field(default=False, description="Whether every epoch has an order of its own.")
+    options: Mapping[str, AnyOption] = Field(default={}, description="The data set's own options.")
+
+
+class Data(Section):
+    """What is trained on and what is evaluated on."""
+
+    batch_size: Size = Field(description="Samples per step.")
+    train: Dataset = Field(description="The data trained on.")
+    eval: Dataset | None = Field(default=None, description="The data evaluated on; default: none.")
+
+
+class Train(Section):
+    """How long and by what rule the network is trained."""
+
+    not_yet: ClassVar[frozenset[str]] = frozenset({"schedule", "checkpoint"})
+
+    epochs: Size = Field(description="How often the training data is gone through.")
+    optimizer: AnyChoice = Field(description="How gradients change parameters.")
+    initializer: AnyChoice = Field(
+        default=XAVIER,
+        description="How parameters get their first values; default: xavier.",
+    )
+    metrics: tuple[Word, ...] = Field(
+        default=("accuracy", "cross_entropy"),
+        description="What is measured in training and evaluation.",
+    )
+
+
+class Settings(Section):
+    """A whole config file."""
+
+    not_yet: ClassVar[frozenset[str]] = frozenset(
+        {"plugins", "memory", "engine: threaded", "precision: bfloat16", "context: gpu"}
+    )
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
+        max_length=100, description="The run's name and folder; default: the file's name."
+    )
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
+        default=0, description="Decides every random number."
+    )
+    context: Literal["cpu"] = Field(default="cpu", description="The device.")
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None, description="The compute team; default: the cores."
+    )
+    precision: Literal["float32"] = Field(default="float32", description="The type of activations.")
+    engine: Literal["naive"] = Field(default="naive", description="How jobs are run.")
+    backward: Literal["explicit_graph", "reverse"] = Field(
+        default="explicit_graph",
+        description="Gradients as nodes of the graph, or by walking the forward pass backwards.",
+    )
+    network: Network = Field(description="The network.")
+    data: Data = Field(description="The data.")
+    train: Train = Field(description="The training.")

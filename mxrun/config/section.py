@@ -1,0 +1,64 @@
+"""What the sections of a config share: frozen, strict models without unknown keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, ClassVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict
+
+from mxrun.config.marked import Path
+
+
+class Section(BaseModel):
+    """A mapping of the config.
+
+    `not_yet` names keys, and `key: value` pairs, that belong to the grammar but that this version
+    of mxrun does not offer.
+    """
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        arbitrary_types_allowed=True,
+    )
+    not_yet: ClassVar[frozenset[str]] = frozenset()
+
+
+def section_at(path: Path, model: type[Section]) -> type[Section] | None:
+    """The model of the mapping at `path` in a `model`; None where there is none."""
+    annotation: Any = model
+    for step in path:
+        annotation = _inside(annotation, step)
+    return annotation if _is_section(annotation) else None
+
+
+def sections_in(model: type[Section]) -> Iterator[type[Section]]:
+    """The models of the sections that a `model` holds, each as often as it is held."""
+    for key in model.model_fields:
+        inner = _inside(model, key)
+        if get_origin(inner) is dict:
+            inner = _inside(inner, "")
+        if _is_section(inner):
+            yield inner
+            yield from sections_in(inner)
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _inside(annotation: Any, step: str | int) -> Any:
+    """The type of what lies at `step` inside a value of type `annotation`, without its None."""
+    found: Any = None
+    if _is_section(annotation):
+        field = annotation.model_fields.get(str(step))
+        found = field.annotation if field else None
+    elif get_origin(annotation) is dict:
+        found = get_args(annotation)[-1]
+    if get_origin(found) in (UnionType, Union):
+        found = next(part for part in get_args(found) if part is not type(None))
+    return found

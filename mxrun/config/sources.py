@@ -1,0 +1,166 @@
+"""The files and arguments that make up one config: `extends:` and command-line overrides.
+
+Mappings merge deeply and the later wins; lists and scalars are replaced whole. Every value keeps
+the place where it was written: its own file, or `<command line>` with the argument's number as
+the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.config.load import load_file, load_text
+from mxrun.config.marked import Marked, describe, dotted
+from mxrun.config.marked import Path as KeyPath
+
+COMMAND_LINE = "<command line>"
+
+_MOST_FILES = 32
+_STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[(?P<index>\d+)\])')
+
+# One choice out of several, written {name: parameters}: another name replaces the choice whole.
+_CHOICES = (("train", "optimizer"), ("train", "initializer"), ("train", "schedule"))
+
+
+def read_sources(path: Path, overrides: Sequence[str], problems: list[Diagnostic]) -> Marked:
+    """The merged tree of a config file, the files it extends and the overrides.
+
+    Problems are appended to `problems`; raises UserError where a file cannot be read at all.
+    """
+    root = _with_bases(path, str(path), (), problems)
+    for number, argument in enumerate(overrides, 1):
+        try:
+            root = _override(root, argument, number, problems)
+        except UserError as error:
+            problems.extend(error.diagnostics)
+    return root
+
+
+def _with_bases(
+    path: Path, shown: str, open_files: tuple[Path, ...], problems: list[Diagnostic]
+) -> Marked:
+    root = load_file(path, shown, problems)
+    if root.value is None:
+        raise UserError(Diagnostic("the config is empty", root.place, "a mapping"))
+    if not isinstance(root.value, Mapping):
+        raise UserError(
+            Diagnostic("a config is a mapping", root.place, "a mapping", describe(root.value))
+        )
+    base = root.value.get("extends")
+    if base is None:
+        return root
+    own = replace(root, value={k: v for k, v in root.value.items() if k != "extends"})
+    if not isinstance(base.value, str) or not base.value:
+        problems.append(
+            Diagnostic("extends: names a file", base.place, "a path", describe(base.value))
+        )
+        return own
+    open_files = (*open_files, _identity(path, base.place))
+    base_path = path.parent / base.value
+    if _identity(base_path, base.place) in open_files:
+        problem = Diagnostic(
+            "files extend one another in a circle",
+            base.place,
+            got=" -> ".join(file.name for file in (*open_files, base_path)),
+        )
+        raise UserError(problem)
+    if len(open_files) >= _MOST_FILES:
+        raise UserError(Diagnostic(f"more than {_MOST_FILES} files extend one another", base.place))
+    return _merge(_load_base(base_path, base.place, open_files, problems), own, ())
+
+
+def _identity(path: Path, place: Place) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(Diagnostic(f"cannot open the file: {error}", place)) from error
+
+
+def _load_base(
+    path: Path, named_at: Place, open_files: tuple[Path, ...], problems: list[Diagnostic]
+) -> Marked:
+    try:
+        return _with_bases(path, str(path), open_files, problems)
+    except UserError as error:
+        first = error.diagnostics[0]
+        because = (f"extended from {named_at}", *first.chain)
+        raise UserError([replace(first, chain=because), *error.diagnostics[1:]]) from error
+
+
+def _merge(base: Marked, later: Marked, path: KeyPath) -> Marked:
+    """`later` over `base`: mappings key by key, everything else replaced."""
+    if not (isinstance(base.value, Mapping) and isinstance(later.value, Mapping)):
+        return later
+    if path in _CHOICES and set(base.value) != set(later.value):
+        return later
+    merged = dict(base.value)
+    for key, value in later.value.items():
+        merged[key] = _merge(merged[key], value, (*path, key)) if key in merged else value
+    return replace(later, value=merged)
+
+
+def _override(root: Marked, argument: str, number: int, problems: list[Diagnostic]) -> Marked:
+    steps, at = _parse_path(argument, number)
+    start = Place(COMMAND_LINE, number, at + 2)
+    value = load_text(argument[at + 1 :], start, problems)
+    if steps[0][0] == "extends":
+        hint = "write it in the config file"
+        raise UserError(Diagnostic("extends cannot be overridden", steps[0][1], hint=hint))
+    return _assign(root, steps, value, ())
+
+
+def _parse_path(argument: str, number: int) -> tuple[list[tuple[str | int, Place]], int]:
+    """The steps of `a.b[0].c=value`, each with its place, and the offset of the `=`."""
+    steps: list[tuple[str | int, Place]] = []
+    at = 0
+    while at < len(argument) and argument[at] != "=":
+        match = _STEP.match(argument, at)
+        starts_well = match is not None and (match["index"] is None) == (
+            bool(match["dot"]) != (at == 0)
+        )
+        if match is None or not starts_well or len(match["index"] or "") > 9:
+            break
+        place = Place(COMMAND_LINE, number, at + 1 + len(match["dot"]))
+        name = match["word"] if match["quoted"] is None else match["quoted"]
+        steps.append((name if match["index"] is None else int(match["index"]), place))
+        at = match.end()
+    if not steps or at == len(argument) or argument[at] != "=":
+        problem = Diagnostic(
+            "not an override",
+            Place(COMMAND_LINE, number, at + 1),
+            "key.key[index].key=value",
+            repr(argument[:100]),
+        )
+        raise UserError(problem)
+    return steps, at
+
+
+def _assign(
+    node: Marked, steps: Sequence[tuple[str | int, Place]], value: Marked, path: KeyPath
+) -> Marked:
+    """`node` with `value` put at `steps`; missing mappings on the way are made."""
+    if not steps:
+        return replace(value, key_place=node.key_place)
+    (step, place), *rest = steps
+    where = dotted(path) or "the config"
+    inner = (*path, step)
+    if isinstance(step, int):
+        items = node.value
+        if not isinstance(items, tuple) or step >= len(items):
+            got = f"{len(items)} items" if isinstance(items, tuple) else describe(node.value)
+            problem = f"{where} has no item {step}"
+            raise UserError(Diagnostic(problem, place, "an index, counted from 0", got))
+        changed = _assign(items[step], rest, value, inner)
+        return replace(node, value=(*items[:step], changed, *items[step + 1 :]))
+    entries = {} if node.value is None else node.value
+    if not isinstance(entries, Mapping):
+        hint = f"write an index: {dotted((*path, 0))}" if isinstance(entries, tuple) else ""
+        problem = f"{where} has no key {step!r}"
+        raise UserError(Diagnostic(problem, place, "a mapping", describe(node.value), hint))
+    child = entries.get(step, Marked(None, place, place))
+    changed = replace(_assign(child, rest, value, inner), key_place=place)
+    return replace(node, value={**entries, step: changed})

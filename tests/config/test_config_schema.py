@@ -1,0 +1,371 @@
+"""Validation: types without coercion, ranges, unknown and unavailable keys, all in one pass."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mxrun.base.errors import Place, UserError
+from mxrun.config import Choice, Marked, json_schema, load_config, parse
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+GOOD = """\
+name: good
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+    - A: {name: a, x: 1, y: [2, 3]}
+    - B
+data: {batch_size: 4, train: {dataset: digits}}
+train: {epochs: 1, optimizer: sgd}
+"""
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def test_defaults(good: Path) -> None:
+    config = load_config(good)
+    assert (config.seed, config.context, config.threads) == (0, "cpu", None)
+    assert (config.precision, config.engine, config.backward) == (
+        "float32",
+        "naive",
+        "explicit_graph",
+    )
+    assert config.train.initializer == Choice("xavier", {}, Place("", 0, 0))
+    assert config.train.optimizer == Choice("sgd", {}, Place("", 0, 0))
+    assert config.train.optimizer.place == Place(str(good), 8, 31)
+    assert config.train.metrics == ("accuracy", "cross_entropy")
+    assert (config.data.eval, config.data.train.split, config.data.train.shuffle) == (
+        None,
+        None,
+        False,
+    )
+    assert config.network.inputs == {"data": (1, 8, 8), "label": ()}
+    assert (config.network.outputs, config.network.variables) == ((), {})
+
+
+def test_a_config_is_frozen(good: Path) -> None:
+    config = load_config(good)
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["digits_lenet", "mlp_mnist", "lenet_mnist"])
+def test_bundled_configs_load_and_their_resolved_text_is_the_same_config(
+    name: str, tmp_path: Path
+) -> None:
+    path = CONFIGS / f"{name}.yaml"
+    assert path.read_text().startswith("# ")
+    config = load_config(path)
+    assert config.name == name
+    again = tmp_path / "config.yaml"
+    again.write_text(config.resolved())
+    assert load_config(again) == config
+    assert load_config(again).sha256() == config.sha256()
+    assert load_config(again).resolved() == config.resolved()
+    assert load_config(again, ["seed=9"]) != config
+    assert load_config(again, ["seed=9"]).sha256() != config.sha256()
+
+
+def test_the_resolved_text_keeps_every_kind_of_value(good: Path, tmp_path: Path) -> None:
+    texts = ["1e-3", "no", "0o17", "~", "", "a: b", "#", "$${x}", "é\u2028\x7f\U0001f600\n\t\"'\\"]
+    texts += ["- a", "{", "true", "???x"[3:], " a ", "1_0", "\x85", "-", "/a/b", "null"]
+    numbers = [1e-300, 1e16, 0.1, -0.0, 1e22, 3, -5, True, None]
+    overrides = [
+        "network.layers[0].A.x="
+        + json.dumps(texts, ensure_ascii=True).replace("\\ud83d\\ude00", "😀"),
+        "network.layers[0].A.y=" + json.dumps(numbers),
+        "network.layers[0].A.z={a: {b: [[1, [2]], {c: .inf}]}, '${d': {}, e: []}",
+        "data.train.long=" + "x" * 200,
+    ]
+    config = load_config(good, overrides)
+    expected = tuple("${x}" if text == "$${x}" else text for text in texts)
+    assert config.network.layers[0].parameters["x"].plain() == expected
+    again = tmp_path / "again.yaml"
+    again.write_text(config.resolved())
+    assert load_config(again) == config
+    types = [
+        type(part.value) for part in load_config(again).network.layers[0].parameters["y"].value
+    ]
+    assert types == [type(number) for number in numbers]
+
+
+def test_places_of_keys_and_values(good: Path) -> None:
+    config = load_config(good)
+    file = str(good)
+    assert config.place("train", "epochs") == Place(file, 8, 17)
+    assert config.key_place("train", "epochs") == Place(file, 8, 9)
+    assert config.place("network", "inputs", "data", 2) == Place(file, 3, 25)
+    layer = config.network.layers[0]
+    assert (layer.place, layer.name_place) == (Place(file, 5, 7), Place(file, 5, 17))
+    assert (layer.key_place_of("x"), layer.place_of("x")) == (
+        Place(file, 5, 20),
+        Place(file, 5, 23),
+    )
+    assert layer.parameters["y"].value == (
+        Marked(2, Place("", 0, 0)),
+        Marked(3, Place("", 0, 0)),
+    )
+    assert layer.parameters["y"].find(1).place == Place(file, 5, 33)
+    assert layer.place_of("z") == layer.place
+
+
+@pytest.mark.parametrize(
+    ("override", "expected", "got", "hint"),
+    [
+        ("train.epochs='3'", "an integer", "'3' (text)", "remove the quotes: 3"),
+        ("train.epochs=3.0", "an integer", "3.0 (a number)", "write 3"),
+        ("train.epochs=true", "an integer", "true (true or false)", ""),
+        ("train.epochs=", "an integer", "nothing (null)", ""),
+        ("train.epochs=[1]", "an integer", "a list", ""),
+        ("train.epochs=0", "1 or more", "0 (an integer)", ""),
+        ("seed=-1", "0 or more", "-1 (an integer)", ""),
+        (f"seed={2**63}", f"less than {2**63}", f"{2**63} (an integer)", ""),
+        ("name=3", "text", "3 (an integer)", "write it in quotes"),
+        ("name=a/b", "a name of letters, digits, _ . and -", "'a/b' (text)", ""),
+        ("threads=0", "1 or more", "0 (an integer)", ""),
+        ("backward=revers", "'explicit_graph' or 'reverse'", "'revers' (text)", "'reverse'"),
+        ("context=tpu", "'cpu'", "'tpu' (text)", ""),
+        ("network=[3]", "a mapping", "a list", ""),
+        ("data=3", "a mapping", "3 (an integer)", ""),
+        ("data.train=digits", "a mapping", "'digits' (text)", ""),
+        ("data.train.shuffle=yes", "true or false", "'yes' (text)", "write true"),
+        ("data.train.split=3", "a mapping", "3 (an integer)", ""),
+        ("data.train.split={of: test, range: [0]}", "too few", "", ""),
+        ("data.train.split={of: test, range: [5, 5]}", "[first, last + 1]", "a list", ""),
+        ("data.train.split={of: test, range: [0, 1.5]}", "an integer", "1.5 (a number)", ""),
+        ("data.train.split={of: test, range: [0, 1, 2]}", "at most 2", "a list", ""),
+        ("train.optimizer={sgd: 3}", "{kind: {parameter: value}}", "a mapping", ""),
+        ("train.optimizer={}", "{kind: {parameter: value}}", "a mapping", ""),
+        ("train.optimizer=3", "{kind: {parameter: value}}", "3 (an integer)", ""),
+        ("train.optimizer=", "{kind: {parameter: value}}", "nothing (null)", ""),
+        ("train.initializer={xavier: , msra: }", "{kind:", "a mapping", ""),
+        ("network.variables={w: {init: 3}}", "{kind:", "3 (an integer)", ""),
+        ("network.variables={w: {lr_mult: .nan}}", "a finite number", "nan (a number)", ""),
+        ("network.variables={w: {wd_mult: fast}}", "a number", "'fast' (text)", ""),
+        ("train.metrics=accuracy", "a list", "'accuracy' (text)", ""),
+        ("network.inputs={}", "at least 1", "a mapping", ""),
+        ("network.inputs.data=[1, 0]", "1 or more", "0 (an integer)", ""),
+        ("network.inputs.data=[1, -8.5]", "an integer", "-8.5 (a number)", ""),
+        ('network.inputs."a b"=[1]', "letters", "", ""),
+        ("network.layers=[]", "at least 1", "a list", ""),
+        ("network.layers=3", "a list", "3 (an integer)", ""),
+        ("network.layers=[3]", "{Operator: {parameter: value}}", "3 (an integer)", ""),
+        ("network.layers=[{A: , B: }]", "{Operator:", "a mapping with 2 keys: A, B", "indent"),
+        ("network.layers=[{A: {name: 3}}]", "letters", "3 (an integer)", ""),
+        ("network.layers=[{A: {inputs: a}}]", "a list of names", "'a' (text)", ""),
+        ("network.layers=[{A: {inputs: [3]}}]", "a name", "3 (an integer)", ""),
+        ("network.layers=[{A: {implementation: onednm}}]", "auto", "'onednm'", "'onednn'"),
+        ("network.outputs=[a b]", "a name", "'a b' (text)", ""),
+        ("network.variables={w: {frozen: 1}}", "true or false", "1 (an integer)", ""),
+        ("network.variables={w: {lr_mult: -1}}", "0.0 or more", "-1 (an integer)", ""),
+    ],
+)
+def test_P13_each_violation_says_place_expected_and_got(
+    good: Path, override: str, expected: str, got: str, hint: str
+) -> None:
+    (problem,) = parse(good, [override]).diagnostics
+    assert problem.place is not None
+    assert problem.place.file == "<command line>"
+    assert expected in problem.expected + problem.problem
+    assert problem.got.startswith(got)
+    assert hint in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("override", "problem", "hint"),
+    [
+        ("sed=1", "unknown key 'sed'", "'seed'"),
+        ("extend=a", "unknown key 'extend'", "'extends'"),
+        ("zzz=1", "unknown key 'zzz'", "known keys: name, seed"),
+        ("data.batchsize=1", "unknown key 'batchsize' in data", "'batch_size'"),
+        ("network.variables.w={frozn: true}", "unknown key 'frozn'", "'frozen'"),
+    ],
+)
+def test_unknown_keys_are_answered_with_the_nearest(
+    good: Path, override: str, problem: str, hint: str
+) -> None:
+    found = parse(good, [override]).diagnostics[0]
+    assert problem in found.problem
+    assert hint in found.hint
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "plugins=[a.py]",
+        "memory={budget: 50%}",
+        "engine=threaded",
+        "precision=bfloat16",
+        "context=gpu:0",
+        "train.schedule={cosine: {}}",
+        "train.checkpoint={keep: 3}",
+        "network.layers[0].A.fused=true",
+        "network.layers[0].A.outputs=[x]",
+        "network.layers[0].A.precision=bfloat16",
+        "network.layers[0].A.implementation=cupy",
+    ],
+)
+def test_parts_of_the_grammar_not_built_yet_say_so(good: Path, override: str) -> None:
+    (problem,) = parse(good, [override]).diagnostics
+    assert "not available yet" in problem.problem
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("network:", ["network is missing"]),
+        ("data:", ["data.batch_size is missing", "data.train is missing"]),
+        ("train:", ["train.epochs is missing", "train.optimizer is missing"]),
+    ],
+)
+def test_missing_keys_are_reported_at_their_section(
+    good: Path, line: str, missing: list[str]
+) -> None:
+    if line == "network:":
+        good.write_text(GOOD[: GOOD.index("network")] + GOOD[GOOD.index("data: {b") :])
+    else:
+        lines = [f"{line} {{}}" if row.startswith(line) else row for row in GOOD.splitlines()]
+        good.write_text("\n".join(lines))
+    assert [problem.problem for problem in parse(good).diagnostics] == missing
+
+
+def test_F9_everything_wrong_is_reported_in_one_pass_in_the_file_order(good: Path) -> None:
+    good.write_text(
+        "name: good\nsead: 1\nnetwork:\n  inputs: {data: [1, 0]}\n  layers:\n"
+        "    - A: {name: a, inputs: 3}\n    - B: {name: 'b c'}\n    - 7\n"
+        "data: {batch_size: '4', train: {dataset: digits}}\ntrain: {epochs: 1.0}\nname: twice\n"
+    )
+    with pytest.raises(UserError) as raised:
+        load_config(good)
+    places = [problem.place for problem in raised.value.diagnostics]
+    assert [(place.line, place.column) for place in places if place] == [
+        (2, 1),
+        (4, 22),
+        (6, 28),
+        (7, 17),
+        (8, 7),
+        (9, 20),
+        (10, 1),
+        (10, 17),
+        (11, 1),
+    ]
+    assert raised.value.exit_code == 2
+
+
+def test_what_is_right_is_given_whatever_is_wrong_elsewhere(good: Path) -> None:
+    parsed = parse(good, ["train.epochs=x", "sed=1"])
+    assert parsed.config is None
+    assert len(parsed.diagnostics) == 2
+    assert parsed.network is not None
+    assert parsed.data is not None
+    assert [layer.name for layer in parsed.layers] == ["a", "b0"]
+    broken = parse(good, ["network.layers[1]=3", "data.batch_size=0"])
+    assert (broken.network, broken.data) == (None, None)
+    assert broken.train is not None
+    assert broken.key_place("train", "epochs") == Place(str(good), 8, 9)
+    assert [layer.name for layer in broken.layers] == ["a"]
+
+
+def test_values_still_to_be_given(good: Path) -> None:
+    mnist = CONFIGS / "mlp_mnist.yaml"
+    config = load_config(mnist)
+    (problem,) = config.missing
+    assert problem.problem == "data.train.path must be given"
+    assert "data.train.path=" in problem.hint
+    assert problem.place == Place(str(mnist), 17, 11)
+    assert config.data.train.options["path"].is_required
+    given = load_config(mnist, ["data.train.path=folder"])
+    assert given.missing == ()
+    assert given.data.train.options["path"].value == "folder"
+    (problem,) = parse(good, ["train.epochs=???"]).diagnostics
+    assert problem.problem == "train.epochs must be given"
+    (problem,) = parse(good, ["network.layers[0].A.x=??? the x"]).diagnostics
+    assert (problem.problem, problem.expected) == (
+        "network.layers[0].A.x must be given",
+        "the x",
+    )
+
+
+def test_options_of_a_data_set_are_free_and_keep_their_places(good: Path) -> None:
+    config = load_config(good, ["data.train={dataset: x, split: test, options: 1, path: p}"])
+    train = config.data.train
+    assert train.split is not None
+    assert (train.split.of, train.split.range) == ("test", None)
+    assert {key: part.value for key, part in train.options.items()} == {"options": 1, "path": "p"}
+    assert train.options["path"].place == Place("<command line>", 1, 56)
+
+
+def test_automatic_names_are_names_whatever_the_operator(good: Path, tmp_path: Path) -> None:
+    config = load_config(good, ["network.layers=['7&A b', é, '9', A, 'A']"])
+    names = [layer.name for layer in config.network.layers]
+    assert names == ["_a_b0", "_0", "layer0", "a0", "a1"]
+    again = tmp_path / "again.yaml"
+    again.write_text(config.resolved())
+    assert load_config(again) == config
+
+
+def test_variables(good: Path) -> None:
+    text = "network.variables={'a_*': {shape: [2, 3], init: {constant: {value: 1}}, wd_mult: 0}}"
+    (variable,) = load_config(good, [text]).network.variables.values()
+    assert variable.shape == (2, 3)
+    assert variable.init is not None
+    assert variable.init.parameters["value"].value == 1
+    assert (variable.lr_mult, variable.wd_mult, variable.frozen) == (1, 0, False)
+
+
+def schemas_without_description(schema: Any, path: str) -> list[str]:
+    """Paths of the properties that neither they nor what they refer to describe."""
+    found = []
+    if isinstance(schema, dict):
+        for key, part in schema.get("properties", {}).items():
+            if "description" not in part and "$ref" not in part:
+                found.append(f"{path}.{key}")
+        for key, part in schema.items():
+            found += schemas_without_description(part, f"{path}.{key}")
+    elif isinstance(schema, list):
+        for part in schema:
+            found += schemas_without_description(part, path)
+    return found
+
+
+def test_P15_the_json_schema_describes_every_field() -> None:
+    described = {"description": "A number."}
+    integer = {"type": "integer", **described}
+    operators = {
+        "A": {"description": "An A.", "properties": {"x": integer}, "required": ["x"]},
+        "B": {"description": "A B.", "properties": {}},
+    }
+    text = {"type": "string", "description": "A folder."}
+    datasets = {"mnist": {"description": "Digits.", "properties": {"path": text}}}
+    sgd = {"description": "Descent.", "properties": {"lr": {"type": "number", **described}}}
+    constant = {"description": "C.", "properties": {"value": integer}, "required": ["value"]}
+    schema = json_schema(operators, datasets, {"sgd": sgd}, {"constant": constant}, ("accuracy",))
+    assert json.loads(json.dumps(schema)) == schema
+    assert schemas_without_description(schema, "") == []
+    for name, definition in schema["$defs"].items():
+        assert definition["description"], name
+    text = json.dumps(schema)
+    for reference in {part.split('"')[0] for part in text.split('"#/$defs/')[1:]}:
+        assert reference in schema["$defs"]
+    layer = schema["$defs"]["Layers"]["items"]["anyOf"][1]["properties"]
+    assert layer["A"]["required"] == ["x"]
+    assert layer["A"]["properties"]["x"]["anyOf"][0] == {"type": "integer"}
+    assert set(layer) == {"A", "B", "repeat"}
+    assert layer["A"]["additionalProperties"]["type"] == "string"
+    assert layer["B"]["type"] == ["object", "null"]
+    initializers = schema["$defs"]["Initializer"]["anyOf"]
+    assert initializers[0]["enum"] == ["constant"]
+    assert initializers[1]["properties"]["constant"]["required"] == ["value"]
+    assert schema["$defs"]["Train"]["properties"]["initializer"]["$ref"] == "#/$defs/Initializer"
+    metrics = schema["$defs"]["Train"]["properties"]["metrics"]["anyOf"][0]["items"]["anyOf"]
+    assert metrics[0] == {"enum": ["accuracy"]}
+    (digits,) = schema["$defs"]["Dataset"]["anyOf"]
+    assert set(digits["properties"]) == {"dataset", "split", "shuffle", "path"}
+    assert set(schema["properties"]) >= {"name", "extends", "blocks", "network", "data", "train"}
