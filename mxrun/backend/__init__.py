@@ -1,0 +1,1 @@
+"""Access to kernels and devices, without operator semantics."""

@@ -1,0 +1,1 @@
+"""oneDNN as a source of prepared CPU kernels, through ctypes."""

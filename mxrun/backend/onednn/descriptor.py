@@ -1,0 +1,173 @@
+"""oneDNN memory descriptors for tensor specs, and tensor specs for the layouts oneDNN chooses.
+
+A descriptor is made for a spec seen through a `View`: the same elements with the axes that the
+primitive expects. A layout that is neither plain nor channels-last becomes
+`Layout(name, nbytes)`, whose name spells out view, sizes, strides and inner blocks, so equal names
+mean equal bytes; the name leads back to the descriptor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_int64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+
+from mxrun.backend.onednn.library import Handle, require
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, Shape, TensorSpec
+
+# Asks a primitive to choose the layout of one of its arguments.
+ANY = Layout("any")
+
+MAX_RANK = 12
+_DESTROYER = "dnnl_memory_desc_destroy"
+_ANY_TAG = 1
+_BLOCKED = 2
+_DATA_TYPES = {"float16": 1, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
+_QUERY_STRIDES = 14
+_QUERY_RANK = 256
+_QUERY_DIMENSIONS = 257
+_QUERY_FORMAT_KIND = 262
+_QUERY_BLOCK_COUNT = 263
+_QUERY_BLOCK_SIZES = 264
+_QUERY_BLOCK_AXES = 265
+
+
+@dataclass(frozen=True)
+class View:
+    """How a primitive sees a tensor's axes.
+
+    groups: axis 0 split in (groups, axis 0 / groups), as oneDNN wants grouped weights;
+    transposed: the two axes of a matrix exchanged; rank: leading axes of size 1 added (a bias
+    beside a matrix) up to that rank.
+    """
+
+    groups: int = 1
+    transposed: bool = False
+    rank: int = 0
+
+    def __str__(self) -> str:
+        text = f"g{self.groups}" if self.groups > 1 else ""
+        text += "t" if self.transposed else ""
+        return text + (f"r{self.rank}" if self.rank else "")
+
+    def apply(self, sizes: Shape, strides: Shape) -> tuple[Shape, Shape]:
+        """Sizes and element strides as the primitive sees them."""
+        if self.groups > 1:
+            inner = sizes[0] // self.groups
+            sizes = (self.groups, inner, *sizes[1:])
+            strides = (inner * strides[0], *strides)
+        if self.transposed:
+            sizes, strides = sizes[::-1], strides[::-1]
+        while len(sizes) < self.rank:
+            sizes, strides = (1, *sizes), (sizes[0] * strides[0], *strides)
+        return sizes, strides
+
+
+IDENTITY = View()
+TRANSPOSED = View(transposed=True)
+
+
+# Packed layouts met so far, by name. They stay for the life of the process: a plan may name them
+# at any time.
+_packed: dict[str, tuple[Handle, View]] = {}
+
+
+def dimensions(values: tuple[int, ...]) -> ctypes.Array[c_int64]:
+    """A dnnl_dims_t."""
+    return (c_int64 * MAX_RANK)(*values)
+
+
+def describe(spec: TensorSpec, view: View = IDENTITY) -> Handle:
+    """The memory descriptor of `spec` seen through `view`.
+
+    InternalError for a packed layout that was made for another view.
+    """
+    if spec.layout.nbytes is not None:
+        descriptor, packed_view = _packed[spec.layout.name]
+        if packed_view != view:
+            raise InternalError(f"layout {spec.layout} does not suit the view {view!r}")
+        return descriptor
+    return _describe(spec, view)
+
+
+def view_of(spec: TensorSpec) -> View:
+    """The view a packed layout was made for; the identity for any other layout."""
+    return _packed[spec.layout.name][1] if spec.layout.nbytes is not None else IDENTITY
+
+
+def spec_of(handle: int, asked: TensorSpec, view: View = IDENTITY) -> TensorSpec | None:
+    """`asked` with the layout of a descriptor that a primitive reports for it.
+
+    None for a layout that is not made of strides and blocks.
+    """
+    library = require()
+    layouts = (CHANNELS_LAST, PLAIN) if asked.layout == CHANNELS_LAST else (PLAIN, CHANNELS_LAST)
+    for layout in layouts:
+        candidate = asked.laid_out(layout)
+        if (layout == PLAIN or len(asked.shape) > 2) and library.same_memory(
+            handle, describe(candidate, view).value
+        ):
+            return candidate
+    if _query_integer(handle, _QUERY_FORMAT_KIND) != _BLOCKED:
+        return None
+    name = _name(handle, asked, view)
+    if name not in _packed:
+        copy = Handle(library, _DESTROYER, library.create("dnnl_memory_desc_clone", handle))
+        _packed[name] = (copy, view)
+    return asked.laid_out(Layout(name, library.memory_size(handle)))
+
+
+def strides_of(shape: Shape, layout: Layout) -> Shape:
+    """Element strides, one per logical axis, of a plain or channels-last tensor."""
+    order = list(range(len(shape)))
+    if layout == CHANNELS_LAST and len(shape) > 2:
+        order = [0, *order[2:], 1]
+    elif layout not in (PLAIN, CHANNELS_LAST):
+        raise InternalError(f"layout {layout} has no strides")
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+@cache
+def _describe(spec: TensorSpec, view: View) -> Handle:
+    library = require()
+    layout = PLAIN if spec.layout == ANY else spec.layout
+    sizes, strides = view.apply(spec.shape, strides_of(spec.shape, layout))
+    head = (len(sizes), dimensions(sizes), _DATA_TYPES[spec.dtype])
+    if spec.layout == ANY:
+        handle = library.create("dnnl_memory_desc_create_with_tag", *head, _ANY_TAG)
+    else:
+        name = "dnnl_memory_desc_create_with_strides"
+        handle = library.create(name, *head, dimensions(strides))
+    return Handle(library, _DESTROYER, handle)
+
+
+def _name(handle: int, asked: TensorSpec, view: View) -> str:
+    rank = _query_integer(handle, _QUERY_RANK)
+    sizes = _query_dimensions(handle, _QUERY_DIMENSIONS, rank)
+    strides = _query_dimensions(handle, _QUERY_STRIDES, rank)
+    count = _query_integer(handle, _QUERY_BLOCK_COUNT)
+    block_sizes = _query_dimensions(handle, _QUERY_BLOCK_SIZES, count)
+    block_axes = _query_dimensions(handle, _QUERY_BLOCK_AXES, count)
+    blocks = "".join(
+        f"{size}{chr(ord('a') + axis)}" for size, axis in zip(block_sizes, block_axes, strict=True)
+    )
+    text = ["x".join(map(str, sizes)), "/".join(map(str, strides)), blocks, str(view)]
+    return f"onednn:{asked.dtype}:" + ":".join(part for part in text if part)
+
+
+def _query_integer(handle: int, what: int) -> int:
+    result = c_int()
+    require().call("dnnl_memory_desc_query", handle, what, ctypes.byref(result))
+    return result.value
+
+
+def _query_dimensions(handle: int, what: int, count: int) -> tuple[int, ...]:
+    result = c_void_p()
+    require().call("dnnl_memory_desc_query", handle, what, ctypes.byref(result))
+    return tuple((c_int64 * count).from_address(result.value)) if result.value and count else ()

@@ -1,0 +1,442 @@
+"""The oneDNN primitives mxrun uses, each prepared once per specs and team size.
+
+Every function takes the specs its tensors come in, `ANY` (or a packed layout) where oneDNN may
+choose, and returns a `Primitive` whose `specs` say what was chosen. All raise `Unsupported` where
+oneDNN has nothing admissible.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cache
+
+from mxrun.backend.call import NativeCall
+from mxrun.backend.onednn.descriptor import (
+    IDENTITY,
+    TRANSPOSED,
+    View,
+    describe,
+    dimensions,
+    view_of,
+)
+from mxrun.backend.onednn.library import require
+from mxrun.backend.onednn.primitive import (
+    FORWARD_INFERENCE,
+    FORWARD_TRAINING,
+    Argument,
+    Asked,
+    EltwiseFunction,
+    PostOperation,
+    Primitive,
+    build,
+)
+from mxrun.base.tensor import Shape, TensorSpec
+
+_CONVOLUTION_DIRECT = 1
+_SOFTMAX_ACCURATE = 0x30000
+_BINARY_ADD = 0x1FFF0
+_REDUCTION_SUM = 0x2FFF4
+
+# Column sums: fold while at least so many rows remain and rows are shorter than so many columns.
+_MANY_ROWS = 256
+_WIDE = 512
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel slides: per spatial axis, the step, the spacing of its taps (1: dense) and
+    the padding before and after.
+    """
+
+    stride: Shape
+    dilation: Shape
+    pad_begin: Shape
+    pad_end: Shape
+    groups: int = 1
+
+    def arguments(self) -> tuple[object, ...]:
+        """strides, dilations (oneDNN counts the gaps), padding_l, padding_r."""
+        gaps = tuple(step - 1 for step in self.dilation)
+        return tuple(
+            dimensions(values) for values in (self.stride, gaps, self.pad_begin, self.pad_end)
+        )
+
+
+class PoolType(IntEnum):
+    """Pooling kinds; averages count padding or leave it out."""
+
+    MAX = 0x1FF
+    AVERAGE_WITH_PADDING = 0x2FF
+    AVERAGE_WITHOUT_PADDING = 0x3FF
+
+
+@cache
+def convolution_forward(
+    source: TensorSpec,
+    weights: TensorSpec,
+    output: TensorSpec,
+    window: Window,
+    threads: int,
+    bias: bool = False,
+    post_operations: tuple[PostOperation, ...] = (),
+    is_train: bool = True,
+) -> Primitive:
+    """SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...)."""
+    asked: dict[int, Asked] = {
+        Argument.SOURCE: Asked(source),
+        Argument.WEIGHTS: Asked(weights, View(window.groups)),
+        Argument.OUTPUT: Asked(output),
+    }
+    if bias:
+        asked[Argument.BIAS] = _bias(weights.shape[0], weights.dtype)
+    handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
+    kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _CONVOLUTION_DIRECT)
+    arguments = (require().engine, *kind, *handles, *window.arguments())
+    return build("convolution_forward", arguments, asked, threads, post_operations)
+
+
+@cache
+def convolution_backward_data(
+    source_grad: TensorSpec,
+    weights: TensorSpec,
+    output_grad: TensorSpec,
+    window: Window,
+    threads: int,
+) -> Primitive:
+    """OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
+    asked: dict[int, Asked] = {
+        Argument.SOURCE_GRAD: Asked(source_grad),
+        Argument.WEIGHTS: Asked(weights, View(window.groups)),
+        Argument.OUTPUT_GRAD: Asked(output_grad),
+    }
+    handles = _handles(asked, *asked)
+    arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *window.arguments(), None)
+    return build("convolution_backward_data", arguments, asked, threads)
+
+
+@cache
+def convolution_backward_weights(
+    source: TensorSpec,
+    weights_grad: TensorSpec,
+    output_grad: TensorSpec,
+    window: Window,
+    threads: int,
+    bias: bool = False,
+) -> Primitive:
+    """SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD and, if asked, BIAS_GRAD."""
+    asked: dict[int, Asked] = {
+        Argument.SOURCE: Asked(source),
+        Argument.WEIGHTS_GRAD: Asked(weights_grad, View(window.groups)),
+        Argument.OUTPUT_GRAD: Asked(output_grad),
+    }
+    if bias:
+        asked[Argument.BIAS_GRAD] = _bias(weights_grad.shape[0], weights_grad.dtype)
+    handles = _handles(
+        asked, Argument.SOURCE, Argument.WEIGHTS_GRAD, Argument.BIAS_GRAD, Argument.OUTPUT_GRAD
+    )
+    arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *window.arguments(), None)
+    return build("convolution_backward_weights", arguments, asked, threads)
+
+
+@cache
+def matmul(
+    left: TensorSpec,
+    right: TensorSpec,
+    output: TensorSpec,
+    threads: int,
+    transpose_left: bool = False,
+    transpose_right: bool = False,
+    bias: bool = False,
+    post_operations: tuple[PostOperation, ...] = (),
+) -> Primitive:
+    """SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
+
+    `left` and `right` are the matrices as stored; a transposed one is read by its strides.
+    """
+    asked: dict[int, Asked] = {
+        Argument.SOURCE: Asked(left, TRANSPOSED if transpose_left else IDENTITY),
+        Argument.WEIGHTS: Asked(right, TRANSPOSED if transpose_right else IDENTITY),
+        Argument.OUTPUT: Asked(output),
+    }
+    if bias:
+        asked[Argument.BIAS] = Asked(
+            TensorSpec(output.shape[-1:], output.dtype), View(rank=len(output.shape))
+        )
+    handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
+    arguments = (require().engine, *handles)
+    return build("matmul", arguments, asked, threads, post_operations)
+
+
+@cache
+def inner_product_forward(
+    source: TensorSpec,
+    weights: TensorSpec,
+    output: TensorSpec,
+    threads: int,
+    bias: bool = False,
+    post_operations: tuple[PostOperation, ...] = (),
+    is_train: bool = True,
+) -> Primitive:
+    """SOURCE (N,C) · WEIGHTS (O,C)ᵀ + BIAS (O) → OUTPUT (N,O)."""
+    asked: dict[int, Asked] = {
+        Argument.SOURCE: Asked(source),
+        Argument.WEIGHTS: Asked(weights),
+        Argument.OUTPUT: Asked(output),
+    }
+    if bias:
+        asked[Argument.BIAS] = _bias(weights.shape[0], weights.dtype)
+    handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
+    kind = FORWARD_TRAINING if is_train else FORWARD_INFERENCE
+    arguments = (require().engine, kind, *handles)
+    return build("inner_product_forward", arguments, asked, threads, post_operations)
+
+
+@cache
+def inner_product_backward_data(
+    source_grad: TensorSpec, weights: TensorSpec, output_grad: TensorSpec, threads: int
+) -> Primitive:
+    """OUTPUT_GRAD (N,O) · WEIGHTS (O,C) → SOURCE_GRAD (N,C)."""
+    asked: dict[int, Asked] = {
+        Argument.SOURCE_GRAD: Asked(source_grad),
+        Argument.WEIGHTS: Asked(weights),
+        Argument.OUTPUT_GRAD: Asked(output_grad),
+    }
+    arguments = (require().engine, *_handles(asked, *asked), None)
+    return build("inner_product_backward_data", arguments, asked, threads)
+
+
+@cache
+def inner_product_backward_weights(
+    source: TensorSpec,
+    weights_grad: TensorSpec,
+    output_grad: TensorSpec,
+    threads: int,
+    bias: bool = False,
+) -> Primitive:
+    """OUTPUT_GRAD (N,O)ᵀ · SOURCE (N,C) → WEIGHTS_GRAD (O,C) and, if asked, BIAS_GRAD (O)."""
+    asked: dict[int, Asked] = {
+        Argument.SOURCE: Asked(source),
+        Argument.WEIGHTS_GRAD: Asked(weights_grad),
+        Argument.OUTPUT_GRAD: Asked(output_grad),
+    }
+    if bias:
+        asked[Argument.BIAS_GRAD] = _bias(weights_grad.shape[0], weights_grad.dtype)
+    handles = _handles(
+        asked, Argument.SOURCE, Argument.WEIGHTS_GRAD, Argument.BIAS_GRAD, Argument.OUTPUT_GRAD
+    )
+    arguments = (require().engine, *handles, None)
+    return build("inner_product_backward_weights", arguments, asked, threads)
+
+
+@cache
+def pooling_forward(
+    source: TensorSpec,
+    output: TensorSpec,
+    pool_type: PoolType,
+    kernel: Shape,
+    window: Window,
+    threads: int,
+    is_train: bool = True,
+) -> Primitive:
+    """SOURCE → OUTPUT and, for a maximum in training, WORKSPACE (where each maximum was)."""
+    asked: dict[int, Asked] = {Argument.SOURCE: Asked(source), Argument.OUTPUT: Asked(output)}
+    kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, pool_type)
+    arguments = (
+        *(require().engine, *kind, *_handles(asked, *asked)),
+        *_pooling_arguments(kernel, window),
+    )
+    return build("pooling_forward", arguments, asked, threads)
+
+
+@cache
+def pooling_backward(
+    source_grad: TensorSpec,
+    output_grad: TensorSpec,
+    pool_type: PoolType,
+    kernel: Shape,
+    window: Window,
+    threads: int,
+) -> Primitive:
+    """OUTPUT_GRAD and, for a maximum, the forward pass's WORKSPACE → SOURCE_GRAD."""
+    forward = pooling_forward(source_grad, output_grad, pool_type, kernel, window, threads)
+    asked: dict[int, Asked] = {
+        Argument.SOURCE_GRAD: Asked(source_grad),
+        Argument.OUTPUT_GRAD: Asked(output_grad),
+    }
+    arguments = (
+        *(require().engine, pool_type, *_handles(asked, *asked)),
+        *_pooling_arguments(kernel, window),
+        forward.descriptor.value,
+    )
+    return build("pooling_backward", arguments, asked, threads)
+
+
+@cache
+def eltwise_forward(
+    tensor: TensorSpec,
+    function: EltwiseFunction,
+    threads: int,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+) -> Primitive:
+    """SOURCE → OUTPUT = function(SOURCE), in place if both have one address."""
+    asked: dict[int, Asked] = {Argument.SOURCE: Asked(tensor), Argument.OUTPUT: Asked(tensor)}
+    kind = (FORWARD_TRAINING, function)
+    arguments = (require().engine, *kind, *_handles(asked, *asked), alpha, beta)
+    return build("eltwise_forward", arguments, asked, threads)
+
+
+@cache
+def eltwise_backward(
+    tensor: TensorSpec,
+    function: EltwiseFunction,
+    threads: int,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+) -> Primitive:
+    """OUTPUT_GRAD and SOURCE (OUTPUT for functions `*_OF_OUTPUT`) → SOURCE_GRAD.
+
+    In place if both gradients have one address.
+    """
+    data = Argument.OUTPUT if function >= EltwiseFunction.RELU_OF_OUTPUT else Argument.SOURCE
+    asked: dict[int, Asked] = {
+        Argument.SOURCE_GRAD: Asked(tensor),
+        Argument.OUTPUT_GRAD: Asked(tensor),
+        data: Asked(tensor),
+    }
+    arguments = (require().engine, function, *_handles(asked, *asked), alpha, beta, None)
+    return build("eltwise_backward", arguments, asked, threads)
+
+
+@cache
+def softmax_forward(tensor: TensorSpec, axis: int, threads: int) -> Primitive:
+    """SOURCE → OUTPUT = exp(SOURCE) / sum of exp(SOURCE) along `axis`."""
+    asked: dict[int, Asked] = {Argument.SOURCE: Asked(tensor), Argument.OUTPUT: Asked(tensor)}
+    kind = (FORWARD_TRAINING, _SOFTMAX_ACCURATE)
+    arguments = (require().engine, *kind, *_handles(asked, *asked), axis)
+    return build("softmax_forward", arguments, asked, threads)
+
+
+@cache
+def add(left: TensorSpec, right: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
+    """SOURCE + SOURCE_1 → OUTPUT; an axis of size 1 in `right` is repeated."""
+    asked: dict[int, Asked] = {
+        Argument.SOURCE: Asked(left),
+        Argument.SOURCE_1: Asked(right),
+        Argument.OUTPUT: Asked(output),
+    }
+    arguments = (require().engine, _BINARY_ADD, *_handles(asked, *asked))
+    return build("binary", arguments, asked, threads)
+
+
+@cache
+def sum_of(terms: tuple[TensorSpec, ...], output: TensorSpec, threads: int) -> Primitive:
+    """MULTIPLE_SOURCE + i, for every term i, added in their order → OUTPUT."""
+    asked: dict[int, Asked] = {
+        Argument.MULTIPLE_SOURCE + index: Asked(term) for index, term in enumerate(terms)
+    }
+    handles = (ctypes.c_void_p * len(terms))(*(wanted.handle for wanted in asked.values()))
+    scales = (ctypes.c_float * len(terms))(*([1.0] * len(terms)))
+    asked[Argument.OUTPUT] = Asked(output)
+    target = asked[Argument.OUTPUT].handle
+    arguments = (require().engine, target, len(terms), scales, handles)
+    return build("sum", arguments, asked, threads)
+
+
+@cache
+def reduce_sum(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
+    """SOURCE → OUTPUT, summed over the axes where `output` has size 1 and `source` has not."""
+    asked: dict[int, Asked] = {Argument.SOURCE: Asked(source), Argument.OUTPUT: Asked(output)}
+    arguments = (require().engine, _REDUCTION_SUM, *_handles(asked, *asked), 0.0, 0.0)
+    return build("reduction", arguments, asked, threads)
+
+
+@cache
+def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
+    """SOURCE → OUTPUT: the same tensor in another layout."""
+    view = view_of(output) if output.layout.nbytes is not None else view_of(source)
+    engine = require().engine
+    asked: dict[int, Asked] = {
+        Argument.SOURCE: Asked(source, view),
+        Argument.OUTPUT: Asked(output, view),
+    }
+    from_handle, to_handle = (describe(spec, view).value for spec in (source, output))
+    return build("reorder", (from_handle, engine, to_handle, engine), asked, threads)
+
+
+class ColumnSum:
+    """SOURCE (rows, columns) → OUTPUT (columns), summed over the rows.
+
+    A product with a row of ones, which oneDNN computes far faster than its reduction (a reference
+    loop: 58 against 2 µs for 64 x 64). Many rows of few columns are first taken as fewer rows of
+    `fold` times the columns, and those partial sums added by a second product. The ones are
+    constants of the program, not tensors of a plan.
+    """
+
+    def __init__(self, rows: int, columns: int, threads: int) -> None:
+        fold = _fold(rows, columns)
+        wide = TensorSpec((1, fold * columns))
+        narrow = TensorSpec((1, columns))
+        self._fold = fold
+        self._ones = (ctypes.c_float * max(rows // fold, fold))(*[1.0] * max(rows // fold, fold))
+        self._first = matmul(
+            TensorSpec((1, rows // fold)),
+            TensorSpec((rows // fold, fold * columns)),
+            wide,
+            threads,
+        )
+        self._second = matmul(TensorSpec((1, fold)), TensorSpec((fold, columns)), narrow, threads)
+        self._partial_bytes = -(-wide.nbytes // _ALIGNMENT) * _ALIGNMENT if fold > 1 else 0
+        self.implementation = self._first.implementation
+        scratchpads = (self._first.scratchpad_bytes, self._second.scratchpad_bytes)
+        self.scratchpad_bytes = self._partial_bytes + max(scratchpads)
+
+    def bind(self, source: int, output: int, scratchpad: int) -> tuple[NativeCall, ...]:
+        """The calls, in order, for tensors at the given addresses."""
+        ones = ctypes.addressof(self._ones)
+        rest = scratchpad + self._partial_bytes
+        target = scratchpad if self._fold > 1 else output
+        first: dict[int, int] = {
+            Argument.SOURCE: ones,
+            Argument.WEIGHTS: source,
+            Argument.OUTPUT: target,
+        }
+        calls = [self._first.bind(first, rest)]
+        if self._fold > 1:
+            second: dict[int, int] = {
+                Argument.SOURCE: ones,
+                Argument.WEIGHTS: target,
+                Argument.OUTPUT: output,
+            }
+            calls.append(self._second.bind(second, rest))
+        return tuple(replace(call, owner=(self, call.owner)) for call in calls)
+
+
+@cache
+def column_sum(rows: int, columns: int, threads: int) -> ColumnSum:
+    """A prepared sum over the rows of a float32 matrix: the gradient of a bias."""
+    return ColumnSum(rows, columns, threads)
+
+
+def _fold(rows: int, columns: int) -> int:
+    """Rows laid side by side: a power of two, where there are many rows of few columns."""
+    fold = 1
+    while rows >= _MANY_ROWS * fold and rows % (2 * fold) == 0 and columns * fold < _WIDE:
+        fold *= 2
+    return fold
+
+
+def _bias(channels: int, dtype: str) -> Asked:
+    return Asked(TensorSpec((channels,), dtype))
+
+
+def _handles(asked: dict[int, Asked], *order: int) -> tuple[int | None, ...]:
+    return tuple(asked[argument].handle if argument in asked else None for argument in order)
+
+
+def _pooling_arguments(kernel: Shape, window: Window) -> tuple[object, ...]:
+    stride, gaps, pad_begin, pad_end = window.arguments()
+    return stride, dimensions(kernel), gaps, pad_begin, pad_end

@@ -1,0 +1,280 @@
+"""oneDNN primitives: an implementation chosen and frozen, then bound to addresses.
+
+Scratchpads are always the caller's (`dnnl_scratchpad_mode_user`), so that they can be planned.
+Implementations named `gemm` allocate memory of their own during execution and are refused;
+reference implementations are taken only where there is no other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from ctypes import c_char_p, c_void_p
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mxrun.backend.call import NativeCall
+from mxrun.backend.onednn.descriptor import IDENTITY, View, describe, spec_of
+from mxrun.backend.onednn.library import (
+    LAST_IMPLEMENTATION,
+    SUCCESS,
+    UNIMPLEMENTED,
+    Handle,
+    Library,
+    require,
+)
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import TensorSpec
+
+FORWARD_TRAINING = 64
+FORWARD_INFERENCE = 96
+
+_QUERY_IMPLEMENTATION = 8
+_QUERY_ARGUMENT_DESCRIPTOR = 255
+_USER_SCRATCHPAD = 1
+_FLOAT32 = 3
+
+
+class Argument(IntEnum):
+    """Roles of a primitive's tensors (DNNL_ARG_*)."""
+
+    SOURCE = 1
+    SOURCE_1 = 2
+    OUTPUT = 17
+    WEIGHTS = 33
+    BIAS = 41
+    WORKSPACE = 64
+    SCRATCHPAD = 80
+    SOURCE_GRAD = 129
+    OUTPUT_GRAD = 145
+    WEIGHTS_GRAD = 161
+    BIAS_GRAD = 169
+    MULTIPLE_SOURCE = 1024
+
+
+class EltwiseFunction(IntEnum):
+    """Elementwise functions (dnnl_eltwise_*); `*_OF_OUTPUT` differentiate from the output."""
+
+    RELU = 0x20
+    TANH = 0x21
+    SOFT_RELU = 0x27  # log(1 + exp(alpha * x)) / alpha
+    LOGISTIC = 0x29
+    RELU_OF_OUTPUT = 0x100
+    TANH_OF_OUTPUT = 0x101
+    LOGISTIC_OF_OUTPUT = 0x104
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """Post-operation: add the result to what the output already holds."""
+
+
+@dataclass(frozen=True)
+class Activate:
+    """Post-operation: apply an elementwise function to the result."""
+
+    function: EltwiseFunction
+    alpha: float = 0.0
+    beta: float = 0.0
+
+
+PostOperation = Accumulate | Activate
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a primitive's user wants of one argument: its spec and the view on it."""
+
+    spec: TensorSpec
+    view: View = IDENTITY
+
+    @property
+    def handle(self) -> int:
+        """The memory descriptor."""
+        return describe(self.spec, self.view).value
+
+
+class Unsupported(InternalError):
+    """oneDNN has no admissible implementation for these specs; another backend must serve."""
+
+
+class _ExecutionArgument(ctypes.Structure):
+    """dnnl_exec_arg_t."""
+
+    _fields_ = [("argument", ctypes.c_int), ("memory", c_void_p)]
+
+
+class Primitive:
+    """One prepared computation.
+
+    implementation: oneDNN's name for the code chosen.
+    specs: the tensor every argument must be, layouts chosen by oneDNN filled in.
+    scratchpad_bytes: memory lent for the duration of a call.
+    threads: the team size it was made for and must be executed with.
+    """
+
+    def __init__(
+        self,
+        descriptor: Handle,
+        implementation: str,
+        specs: Mapping[int, TensorSpec],
+        threads: int,
+    ) -> None:
+        library = require()
+        self.implementation = implementation
+        self.specs = dict(specs)
+        self.threads = threads
+        self.descriptor = descriptor
+        handle = library.create("dnnl_primitive_create", descriptor.value)
+        self._primitive = Handle(library, "dnnl_primitive_destroy", handle)
+        scratchpad = _argument_descriptor(descriptor.value, Argument.SCRATCHPAD)
+        self.scratchpad_bytes = library.memory_size(scratchpad) if scratchpad else 0
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether this is oneDNN's reference code, correct but hundreds of times slower."""
+        return self.implementation.startswith("ref")
+
+    def bind(self, addresses: Mapping[int, int], scratchpad: int = 0) -> NativeCall:
+        """The native call that runs this primitive on memory at the given addresses.
+
+        InternalError when an argument's address is missing.
+        """
+        library = require()
+        places = {argument: addresses.get(argument, 0) for argument in self.specs}
+        if self.scratchpad_bytes:
+            places[Argument.SCRATCHPAD] = scratchpad
+        missing = [argument for argument, address in places.items() if not address]
+        if missing:
+            raise InternalError(f"{self.implementation}: no address for {missing}")
+        entries = (_ExecutionArgument * len(places))()
+        memories = []
+        for entry, (argument, address) in zip(entries, places.items(), strict=True):
+            form = _argument_descriptor(self.descriptor.value, argument)
+            memory = library.create("dnnl_memory_create", form, library.engine, address)
+            memories.append(Handle(library, "dnnl_memory_destroy", memory))
+            entry.argument, entry.memory = int(argument), memory
+        arguments = (
+            self._primitive.value,
+            library.stream,
+            len(places),
+            ctypes.addressof(entries),
+        )
+        return NativeCall(library.execute, arguments, (self, entries, memories), checked=True)
+
+
+def execute(bound: NativeCall) -> None:
+    """Run a bound primitive from Python; InternalError when it fails."""
+    library = require()
+    library.call("dnnl_primitive_execute", *bound.arguments)
+
+
+def build(
+    name: str,
+    arguments: tuple[object, ...],
+    asked: Mapping[int, Asked],
+    threads: int,
+    post_operations: tuple[PostOperation, ...] = (),
+) -> Primitive:
+    """The primitive made by `dnnl_<name>_primitive_desc_create(*arguments, attributes)`.
+
+    Raises Unsupported when no admissible implementation exists.
+    """
+    library = require()
+    attributes = _attributes(library, post_operations)
+
+    def create() -> Handle:
+        result = c_void_p()
+        call = f"dnnl_{name}_primitive_desc_create"
+        status = library.status(call, ctypes.byref(result), *arguments, attributes.value)
+        if status == UNIMPLEMENTED:
+            raise Unsupported(f"{call}: not implemented for {_listing(asked)}")
+        library.check(call, status)
+        return Handle(library, "dnnl_primitive_desc_destroy", result.value or 0)
+
+    with library.team(threads):
+        descriptor, specs = _choose(library, create, asked)
+        return Primitive(descriptor, _implementation(library, descriptor), specs, threads)
+
+
+def workspace_of(primitive_descriptor: Handle) -> TensorSpec | None:
+    """The bytes a training forward pass hands to its backward pass; None when it has none."""
+    library = require()
+    form = _argument_descriptor(primitive_descriptor.value, Argument.WORKSPACE)
+    size = library.memory_size(form) if form else 0
+    return TensorSpec((size,), "uint8") if size else None
+
+
+def _choose(
+    library: Library, create: Callable[[], Handle], asked: Mapping[int, Asked]
+) -> tuple[Handle, dict[int, TensorSpec]]:
+    """The first implementation that is no reference, else the first admissible one."""
+    seen: list[str] = []
+    for allow_reference in (False, True):
+        descriptor = create()
+        status = SUCCESS
+        while status == SUCCESS:
+            implementation = _implementation(library, descriptor)
+            seen.append(implementation)
+            reference = implementation.startswith("ref")
+            if not _allocates(implementation) and reference <= allow_reference:
+                specs = _specs(descriptor, asked)
+                if specs is not None:
+                    return descriptor, specs
+            status = library.status("dnnl_primitive_desc_next_impl", descriptor.value)
+        if status != LAST_IMPLEMENTATION:
+            library.check("dnnl_primitive_desc_next_impl", status)
+    raise Unsupported(f"no admissible implementation among {seen} for {_listing(asked)}")
+
+
+def _allocates(implementation: str) -> bool:
+    return implementation.startswith("gemm") or ":gemm" in implementation
+
+
+def _specs(descriptor: Handle, asked: Mapping[int, Asked]) -> dict[int, TensorSpec] | None:
+    specs: dict[int, TensorSpec] = {}
+    for argument, wanted in asked.items():
+        form = _argument_descriptor(descriptor.value, argument)
+        spec = spec_of(form, wanted.spec, wanted.view)
+        if spec is None:
+            return None
+        specs[argument] = spec
+    workspace = workspace_of(descriptor)
+    if workspace is not None:
+        specs[Argument.WORKSPACE] = workspace
+    return specs
+
+
+def _attributes(library: Library, post_operations: tuple[PostOperation, ...]) -> Handle:
+    value = library.create("dnnl_primitive_attr_create")
+    attributes = Handle(library, "dnnl_primitive_attr_destroy", value)
+    library.call("dnnl_primitive_attr_set_scratchpad_mode", value, _USER_SCRATCHPAD)
+    if not post_operations:
+        return attributes
+    chain = Handle(library, "dnnl_post_ops_destroy", library.create("dnnl_post_ops_create"))
+    for operation in post_operations:
+        if isinstance(operation, Accumulate):
+            library.call("dnnl_post_ops_append_sum", chain.value, 1.0, 0, _FLOAT32)
+        else:
+            settings = (operation.function, operation.alpha, operation.beta)
+            library.call("dnnl_post_ops_append_eltwise", chain.value, *settings)
+    library.call("dnnl_primitive_attr_set_post_ops", value, chain.value)
+    return attributes
+
+
+def _implementation(library: Library, descriptor: Handle) -> str:
+    result = c_char_p()
+    what = (_QUERY_IMPLEMENTATION, 0, ctypes.byref(result))
+    library.call("dnnl_primitive_desc_query", descriptor.value, *what)
+    return (result.value or b"").decode()
+
+
+def _argument_descriptor(primitive_descriptor: int, argument: int) -> int:
+    result = c_void_p()
+    what = (_QUERY_ARGUMENT_DESCRIPTOR, int(argument), ctypes.byref(result))
+    require().call("dnnl_primitive_desc_query", primitive_descriptor, *what)
+    return result.value or 0
+
+
+def _listing(asked: Mapping[int, Asked]) -> str:
+    return ", ".join(f"{int(argument)}: {wanted.spec}" for argument, wanted in asked.items())

@@ -1,0 +1,70 @@
+"""Finding and loading oneDNN, its errors, and the OpenMP team it runs on."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from mxrun.backend.onednn import library
+from mxrun.base.errors import InternalError
+
+SUPPORTED = sys.platform == "linux" and platform.machine() == "x86_64"
+needs_onednn = pytest.mark.skipif(library.load() is None, reason=library.reason())
+
+
+@pytest.mark.skipif(not SUPPORTED, reason="the distribution exists for x86-64 Linux only")
+def test_the_installed_distribution_is_found():
+    loaded = library.load()
+    assert loaded is not None, library.reason()
+    assert loaded.version.startswith("3.")
+    assert loaded.instruction_set
+    assert library.reason() == ""
+
+
+@pytest.mark.parametrize("content", [None, b"not a shared object"])
+def test_an_unusable_library_leaves_everything_importable(tmp_path, content):
+    path = tmp_path / "libdnnl.so.3"
+    if content is not None:
+        path.write_bytes(content)
+    program = (
+        "from mxrun.backend.onednn import descriptor, library, operations, primitive\n"
+        "assert library.load() is None\n"
+        "print(library.reason())\n"
+        "library.require()\n"
+    )
+    environment = {**os.environ, "MXRUN_ONEDNN_LIBRARY": str(path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert str(path) in done.stdout
+    assert "InternalError" in done.stderr
+    assert str(path) in done.stderr
+
+
+@needs_onednn
+def test_a_failing_call_is_named_with_its_status():
+    with pytest.raises(InternalError, match="dnnl_engine_create returned invalid_arguments"):
+        library.require().create("dnnl_engine_create", 99, 0)
+
+
+@needs_onednn
+def test_team_size_is_restored():
+    loaded = library.require()
+    loaded.set_threads(2)
+    with loaded.team(1):
+        assert _team_members(loaded) == {0}
+    assert _team_members(loaded) == {0, 1}
+
+
+def _team_members(loaded):
+    """Numbers of the threads that a parallel region of the default size runs on."""
+    gomp = loaded.gomp()
+    number = ctypes.CFUNCTYPE(ctypes.c_int)(gomp.thread_number)
+    body_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    parallel = ctypes.CFUNCTYPE(None, body_type, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    seen = []
+    parallel(gomp.parallel)(body_type(lambda data: seen.append(number())), None, 0, 0)
+    return set(seen)
