@@ -1,0 +1,1 @@
+"""Operators as semantics (property), readable bodies and prepared kernels."""

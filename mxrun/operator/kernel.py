@@ -1,0 +1,101 @@
+"""Prepared kernels: what the plan must know of an implementation before anything has an address.
+
+`prepare` of an implementation turns specs into a frozen `Kernel` (layouts, workspace, extra
+outputs, cost); the memory pass gives every tensor an address; `Kernel.bind` then turns addresses
+into calls, once. A native call is a function address with up to six integer arguments, which the
+tape runs without the interpreter; a Python call is a callable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mxrun.backend.call import NativeCall
+from mxrun.base.tensor import TensorSpec
+
+
+class OpReqType(IntEnum):
+    """What an operator does with one output (MXNet's `OpReqType`)."""
+
+    NULL = 0
+    WRITE = 1
+    INPLACE = 2
+    ADD = 3
+
+
+@dataclass(frozen=True)
+class PythonCall:
+    """A call that needs the interpreter: the body of a NumPy or user-written operator."""
+
+    function: Callable[[], None]
+
+
+Call = NativeCall | PythonCall
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Addresses in bytes, in the order of the kernel's specs; 0 where a tensor is absent."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    extra_outputs: tuple[int, ...] = ()
+    workspace: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A chosen implementation with everything known but addresses.
+
+    inputs: the spec each input must have; a reorder is planned where the producer's layout
+        differs; None for an input that this implementation does not read (nothing is kept
+        alive for it). A backward kernel's inputs are
+        `out_grad + in_data + out_data + the forward kernel's extra outputs`, in that order.
+    outputs: the specs produced (a backward kernel's are the gradients of the inputs); None for
+        an output nobody asked for (OpReqType.NULL).
+    extra_outputs: tensors a forward kernel hands to its own backward kernel.
+    is_view: output 0 is input 0's memory under another shape; there is nothing to call.
+    workspace_bytes: scratch that lives for this call only.
+    flops: floating-point operations; bytes_moved: least bytes read and written.
+    """
+
+    implementation: str
+    inputs: tuple[TensorSpec | None, ...]
+    outputs: tuple[TensorSpec | None, ...]
+    bind: Callable[[Buffers], tuple[Call, ...]]
+    extra_outputs: tuple[TensorSpec, ...] = ()
+    workspace_bytes: int = 0
+    flops: int = 0
+    bytes_moved: int = 0
+    is_view: bool = False
+
+
+@dataclass(frozen=True)
+class ForwardRequest:
+    """What `prepare` is asked: the tensors of a forward call as they come, before any reorder."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    requests: tuple[OpReqType, ...]
+    is_train: bool
+    threads: int
+
+
+@dataclass(frozen=True)
+class BackwardRequest:
+    """What `prepare` is asked for a backward call.
+
+    Entries of out_grad, in_data and out_data are None where the property did not declare them
+    (or nobody supplies that output's gradient); `requests` has one entry per input gradient;
+    `forward` is the kernel chosen for the forward call.
+    """
+
+    out_grad: tuple[TensorSpec | None, ...]
+    in_data: tuple[TensorSpec | None, ...]
+    out_data: tuple[TensorSpec | None, ...]
+    in_grad: tuple[TensorSpec, ...]
+    requests: tuple[OpReqType, ...]
+    forward: Kernel
+    threads: int

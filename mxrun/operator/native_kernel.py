@@ -1,0 +1,180 @@
+"""Kernels made of oneDNN primitives and compiled loops, run one after the other.
+
+An implementation describes its calls over slots (the i-th input, output or extra output); this
+module gives them their scratch, turns them into a `Kernel`, and serves the add-to request, which
+oneDNN's backward primitives do not know, by computing beside the output and adding after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from mxrun.backend import jit
+from mxrun.backend.call import NativeCall
+from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.onednn.operations import ColumnSum
+from mxrun.backend.onednn.primitive import Argument, Primitive
+from mxrun.base.tensor import TensorSpec, align
+from mxrun.operator.kernel import Buffers, Kernel, OpReqType
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor of a kernel: `group` is inputs, outputs or extra_outputs of its Buffers."""
+
+    group: str
+    index: int
+
+    def address(self, buffers: Buffers) -> int:
+        """Where the tensor lies."""
+        addresses: tuple[int, ...] = getattr(buffers, self.group)
+        return addresses[self.index]
+
+
+def source(index: int) -> Slot:
+    """The kernel's input `index`."""
+    return Slot("inputs", index)
+
+
+def target(index: int) -> Slot:
+    """The kernel's output `index`."""
+    return Slot("outputs", index)
+
+
+def extra(index: int) -> Slot:
+    """The kernel's extra output `index`."""
+    return Slot("extra_outputs", index)
+
+
+class Part(Protocol):
+    """One piece of a kernel, before its tensors have addresses."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch the calls need."""
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """The calls themselves, for tensors at the buffers' addresses."""
+
+
+@dataclass(frozen=True)
+class PrimitivePart:
+    """A oneDNN primitive with the slot of each of its arguments."""
+
+    primitive: Primitive
+    slots: Mapping[Argument, Slot]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The primitive's scratchpad."""
+        return self.primitive.scratchpad_bytes
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """Bind the primitive."""
+        addresses: dict[int, int] = {
+            argument: slot.address(buffers) for argument, slot in self.slots.items()
+        }
+        return (self.primitive.bind(addresses, scratch),)
+
+
+@dataclass(frozen=True)
+class ColumnSumPart:
+    """The sum of a matrix's rows, as the backend does it best."""
+
+    column_sum: ColumnSum
+    source: Slot
+    target: Slot
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Partial sums and scratchpads."""
+        return self.column_sum.scratchpad_bytes
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """Bind the sum."""
+        addresses = (self.source.address(buffers), self.target.address(buffers))
+        return self.column_sum.bind(*addresses, scratch)
+
+
+@dataclass(frozen=True)
+class LoopPart:
+    """A compiled loop; a Slot among its arguments stands for that tensor's address."""
+
+    function: jit.NativeFunction
+    arguments: tuple[Slot | int | float, ...]
+    threads: int
+    scratch_bytes: int = 0
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """Bind the loop; with scratch, its address is the last argument."""
+        arguments: list[int | float] = [
+            argument.address(buffers) if isinstance(argument, Slot) else argument
+            for argument in self.arguments
+        ]
+        if self.scratch_bytes:
+            arguments.append(scratch)
+        return (jit.bind(self.function, tuple(arguments), self.threads),)
+
+
+@native
+def add_loop(block: Block) -> None:
+    """target[i] += source[i]."""
+    addend, total = float32s(block, 1), float32s(block, 2)
+    begin, end = share(block, integer(block, 0))
+    for i in range(begin, end):
+        total[i] += addend[i]
+
+
+def native_kernel(
+    implementation: str,
+    parts: Sequence[Part],
+    inputs: tuple[TensorSpec | None, ...],
+    outputs: tuple[TensorSpec | None, ...],
+    requests: Sequence[OpReqType],
+    threads: int,
+    *,
+    extra_outputs: tuple[TensorSpec, ...] = (),
+    flops: int = 0,
+) -> Kernel:
+    """A kernel that makes the parts' calls in order.
+
+    An output under the add-to request is computed in scratch and then added to what was there;
+    its spec must be a float32 tensor.
+    """
+    added = {
+        index: spec
+        for index, spec in enumerate(outputs)
+        if spec is not None and requests[index] is OpReqType.ADD
+    }
+    beside: dict[int, int] = {}
+    offset = align(max((part.scratch_bytes for part in parts), default=0))
+    for index, spec in added.items():
+        beside[index] = offset
+        offset += align(spec.nbytes)
+
+    def bind(buffers: Buffers) -> tuple[NativeCall, ...]:
+        addresses = tuple(
+            buffers.workspace + beside[index] if index in beside else address
+            for index, address in enumerate(buffers.outputs)
+        )
+        redirected = replace(buffers, outputs=addresses)
+        calls = [call for part in parts for call in part.calls(redirected, buffers.workspace)]
+        for index, spec in added.items():
+            count = spec.nbytes // 4
+            arguments = (count, addresses[index], buffers.outputs[index])
+            calls.append(jit.bind(add_loop, arguments, jit.team_for(count, threads)))
+        return tuple(calls)
+
+    specs = (*inputs, *outputs, *extra_outputs)
+    return Kernel(
+        implementation=implementation,
+        inputs=inputs,
+        outputs=outputs,
+        bind=bind,
+        extra_outputs=extra_outputs,
+        workspace_bytes=offset,
+        flops=flops,
+        bytes_moved=sum(spec.nbytes for spec in specs if spec is not None),
+    )

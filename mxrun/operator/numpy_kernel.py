@@ -1,0 +1,133 @@
+"""Every operator's readable body as a prepared kernel: the implementation named `numpy`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
+from mxrun.operator.kernel import (
+    BackwardRequest,
+    Buffers,
+    Call,
+    ForwardRequest,
+    Kernel,
+    OpReqType,
+    PythonCall,
+)
+from mxrun.operator.operator import OpContext
+from mxrun.operator.property import ResourceRequest
+from mxrun.operator.register import AnyProperty, Implementation
+from mxrun.operator.tensor import Tensor
+
+
+class NumpyImplementation(Implementation):
+    """Wraps `create_operator()`; reads and writes plain layouts, and can do every request."""
+
+    name = "numpy"
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel:
+        """The forward body; auxiliary states are the trailing inputs."""
+        resources = prop.forward_resource(request.inputs)
+        inputs = tuple(_plain(spec) for spec in request.inputs)
+        outputs = tuple(
+            None if req is OpReqType.NULL else _plain(spec)
+            for spec, req in zip(request.outputs, request.requests, strict=True)
+        )
+        body = prop.create_operator()
+        arguments = len(prop.list_arguments())
+
+        def bind(buffers: Buffers) -> tuple[Call, ...]:
+            tensors = _tensors(buffers.inputs, inputs)
+            out_data = [
+                Tensor(address, _plain(spec))
+                for address, spec in zip(buffers.outputs, request.outputs, strict=True)
+            ]
+            context = OpContext(request.is_train, _requested(resources, buffers.workspace))
+            in_data = [tensor for tensor in tensors[:arguments] if tensor is not None]
+            auxiliary = [tensor for tensor in tensors[arguments:] if tensor is not None]
+            requests = request.requests
+            return (
+                PythonCall(lambda: body.forward(context, in_data, requests, out_data, auxiliary)),
+            )
+
+        return Kernel(
+            implementation=self.name,
+            inputs=inputs,
+            outputs=outputs,
+            bind=bind,
+            workspace_bytes=_workspace(resources),
+            flops=prop.flops(_shapes(request.inputs), _shapes(request.outputs)),
+            bytes_moved=_bytes((*request.inputs, *request.outputs)),
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel:
+        """The backward body; what the property does not declare reaches it as None."""
+        resources = prop.backward_resource(request.in_grad)
+        groups = (request.out_grad, request.in_data, request.out_data)
+        inputs = tuple(None if spec is None else _plain(spec) for group in groups for spec in group)
+        outputs = tuple(
+            None if req is OpReqType.NULL else _plain(spec)
+            for spec, req in zip(request.in_grad, request.requests, strict=True)
+        )
+        body = prop.create_operator()
+        first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
+
+        def bind(buffers: Buffers) -> tuple[Call, ...]:
+            tensors = _tensors(buffers.inputs[: len(inputs)], inputs)
+            in_grad = _tensors(buffers.outputs, outputs)
+            context = OpContext(True, _requested(resources, buffers.workspace))
+            out_grad, in_data, out_data = tensors[:first], tensors[first:second], tensors[second:]
+            requests = request.requests
+            return (
+                PythonCall(
+                    lambda: body.backward(
+                        context, out_grad, in_data, out_data, requests, in_grad, ()
+                    )
+                ),
+            )
+
+        asked = sum(req is not OpReqType.NULL for req in request.requests)
+        return Kernel(
+            implementation=self.name,
+            inputs=inputs,
+            outputs=outputs,
+            bind=bind,
+            workspace_bytes=_workspace(resources),
+            flops=asked * request.forward.flops,
+            bytes_moved=_bytes((*inputs, *outputs)),
+        )
+
+
+NUMPY = NumpyImplementation()
+
+
+def _plain(spec: TensorSpec) -> TensorSpec:
+    return spec.laid_out(PLAIN)
+
+
+def _shapes(specs: Sequence[TensorSpec]) -> list[Shape]:
+    return [spec.shape for spec in specs]
+
+
+def _bytes(specs: Sequence[TensorSpec | None]) -> int:
+    return sum(spec.nbytes for spec in specs if spec is not None)
+
+
+def _tensors(addresses: Sequence[int], specs: Sequence[TensorSpec | None]) -> list[Tensor | None]:
+    return [
+        None if spec is None else Tensor(address, spec)
+        for address, spec in zip(addresses, specs, strict=True)
+    ]
+
+
+def _workspace(resources: Sequence[ResourceRequest]) -> int:
+    return sum(align(resource.nbytes) for resource in resources)
+
+
+def _requested(resources: Sequence[ResourceRequest], address: int) -> list[Tensor]:
+    """Consecutive pieces of the workspace, one per request, as bytes."""
+    tensors = []
+    for resource in resources:
+        tensors.append(Tensor(address, TensorSpec((resource.nbytes,), "uint8")))
+        address += align(resource.nbytes)
+    return tensors

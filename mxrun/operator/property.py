@@ -1,0 +1,183 @@
+"""What an operator means, apart from how it is computed (MXNet's OperatorProperty)."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar, Generic, TypeVar
+
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.operator.operator import Operator
+from mxrun.operator.shape import unify
+
+P = TypeVar("P", bound=Parameters)
+T = TypeVar("T")
+
+PartialShapes = list[PartialShape]
+PartialType = str | None
+
+
+class GradientKind(Enum):
+    """Whether an input has a gradient: computed by backward, zero everywhere, or none at all."""
+
+    COMPUTES = "computes"
+    ZERO = "zero"
+    NONE = "none"
+
+
+class ResourceKind(Enum):
+    """What an operator may request beside its tensors."""
+
+    TEMP_SPACE = "temp_space"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class ResourceRequest:
+    """One resource; `requested[i]` of the context answers the i-th request.
+
+    nbytes: size of the temporary space in bytes; its content is garbage at every call.
+    """
+
+    kind: ResourceKind
+    nbytes: int = 0
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The outcome of one inference step: partial shapes, at least as complete as those given."""
+
+    inputs: PartialShapes
+    outputs: PartialShapes
+    auxiliary: PartialShapes
+
+
+class OperatorProperty(ABC, Generic[P]):
+    """The semantics of one operator under given parameters: shapes, needs, hints, costs.
+
+    A property is stateless and cheap; every method is a pure function of the parameters and its
+    arguments.
+    """
+
+    type_string: ClassVar[str]
+    parameter_type: ClassVar[type[Parameters]]
+    # Arguments that hold targets: no gradient reaches them and their element type stands alone.
+    label_arguments: ClassVar[tuple[str, ...]] = ()
+    # Output 0 is input 0's memory under another shape, and its gradient likewise: nothing runs.
+    is_view: ClassVar[bool] = False
+
+    def __init__(self, parameters: P) -> None:
+        self.parameters = parameters
+
+    # -- interface ---------------------------------------------------------------------------
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """Names of the inputs, data and parameters alike, in order."""
+        return ("data",)
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """Names of all outputs, the hidden ones last."""
+        return ("output",)
+
+    def list_auxiliary_states(self) -> tuple[str, ...]:
+        """Names of the states that forward writes and no gradient reaches."""
+        return ()
+
+    @property
+    def num_visible_outputs(self) -> int:
+        """How many of the outputs a network may wire."""
+        return len(self.list_outputs())
+
+    @property
+    def loss_output(self) -> int | None:
+        """Index of the output that holds the summed loss, for an operator that ends a network."""
+        return None
+
+    def list_mutated_inputs(self) -> dict[int, int]:
+        """Inputs that this operator overwrites, as {input index: output index}; updates only."""
+        return {}
+
+    # -- inference ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """Complete the shapes in both directions as far as they can be.
+
+        Not knowing enough is no error; raises ShapeContradiction where two sides disagree.
+        """
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """Complete the element types; by default all inputs and outputs share one, labels apart."""
+        names = self.list_arguments()
+        shared = [i for i, name in enumerate(names) if name not in self.label_arguments]
+        candidates = [inputs[i] for i in shared] + outputs
+        common = next((dtype for dtype in candidates if dtype is not None), None)
+        completed = [
+            (inputs[i] or common) if i in shared else inputs[i] for i in range(len(inputs))
+        ]
+        return completed, [dtype or common for dtype in outputs]
+
+    # -- needs and hints -----------------------------------------------------------------------
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """For each input, what backward gives; labels have a zero gradient."""
+        return tuple(
+            GradientKind.ZERO if name in self.label_arguments else GradientKind.COMPUTES
+            for name in self.list_arguments()
+        )
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """Which tensors backward reads; everything unless an operator says less."""
+        return [*out_grad, *in_data, *out_data]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """Pairs (input, output) that may share memory: a hint, which the planner may refuse."""
+        return []
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """Pairs (anything backward reads, input gradient) that may share memory."""
+        return []
+
+    def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """Resources of the readable forward body."""
+        return []
+
+    def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """Resources of the readable backward body; `inputs` are those of forward."""
+        return []
+
+    # -- cost ----------------------------------------------------------------------------------
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Floating-point operations of forward; one per output element unless overridden."""
+        return sum(math.prod(shape) for shape in out_shapes)
+
+    # -- body ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def create_operator(self) -> Operator:
+        """The readable NumPy body."""
+
+
+def same_shape(names: Sequence[str], shapes: PartialShapes, rule: str) -> PartialShapes:
+    """All of `shapes` unified into one shape; for elementwise operators."""
+    common: PartialShape = None
+    for name, shape in zip(names, shapes, strict=True):
+        common = unify(name, shape, common, rule)
+    return [common] * len(shapes)

@@ -1,0 +1,106 @@
+"""The operator registry: properties by name, and the implementations of each, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.params import Parameters, Problem, check, from_strings
+from mxrun.base.registry import Registry
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
+from mxrun.operator.property import OperatorProperty
+
+AnyProperty = OperatorProperty[Any]
+PropertyClass = TypeVar("PropertyClass", bound=type[AnyProperty])
+ImplementationClass = TypeVar("ImplementationClass", bound="type[Implementation]")
+
+
+class Implementation:
+    """One way to compute an operator; `prepare_*` answer None for what it cannot do.
+
+    An implementation that has a forward must have the backward of every request it accepts.
+    """
+
+    name: str
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """The kernel of a forward call, or None."""
+        raise NotImplementedError
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """The kernel of a backward call, or None."""
+        raise NotImplementedError
+
+
+OPERATORS: Registry[type[AnyProperty]] = Registry("operator")
+_IMPLEMENTATIONS: dict[str, dict[str, Implementation]] = {}
+
+
+def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClass]:
+    """Class decorator: make a property known under `name` (its type string) and aliases.
+
+    Raises InternalError when the name is taken or is not the property's type string.
+    """
+
+    def add(property_class: PropertyClass) -> PropertyClass:
+        if property_class.type_string != name:
+            raise InternalError(
+                f"{property_class.__name__} is registered as {name!r}, but its type string is "
+                f"{property_class.type_string!r}; they must be equal"
+            )
+        OPERATORS.add(name, property_class, *aliases)
+        return property_class
+
+    return add
+
+
+def implement(*names: str, backend: str) -> Callable[[ImplementationClass], ImplementationClass]:
+    """Class decorator: an implementation of the named operators, preferred in order of definition.
+
+    Raises InternalError when an operator has an implementation of that name already.
+    """
+
+    def add(implementation_class: ImplementationClass) -> ImplementationClass:
+        for name in names:
+            table = _IMPLEMENTATIONS.setdefault(name, {})
+            if backend in table:
+                raise InternalError(f"{name} has two implementations named {backend!r}")
+            table[backend] = implementation_class()
+            table[backend].name = backend
+        return implementation_class
+
+    return add
+
+
+def implementations(name: str) -> Mapping[str, Implementation]:
+    """The registered implementations of an operator, best first; the NumPy body is not listed."""
+    return _IMPLEMENTATIONS.get(name, {})
+
+
+def create(name: str, parameters: Mapping[str, object]) -> AnyProperty:
+    """The property `name` under typed parameters; raises UserError with every problem."""
+    property_class = OPERATORS.get(name)
+    return _property(property_class, *check(property_class.parameter_type, parameters))
+
+
+def create_from_strings(name: str, strings: Mapping[str, str]) -> AnyProperty:
+    """The property `name` under MXNet's string parameters; raises UserError."""
+    property_class = OPERATORS.get(name)
+    return _property(property_class, *from_strings(property_class.parameter_type, strings))
+
+
+def _property(
+    property_class: type[AnyProperty], parameters: Parameters | None, problems: Iterable[Problem]
+) -> AnyProperty:
+    if parameters is None:
+        raise UserError(
+            Diagnostic(
+                f"{property_class.type_string}: {problem.problem}",
+                expected=problem.expected,
+                got=problem.got,
+                hint=problem.hint,
+            )
+            for problem in problems
+        )
+    return property_class(parameters)

@@ -1,0 +1,62 @@
+"""Non-owning tensor views: what the system hands to an operator's body."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.dtype import numpy_dtype
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Memory at `address`, read as `spec` says; owns nothing (MXNet's TBlob).
+
+    Whoever holds the memory must outlive the view.
+    """
+
+    address: int
+    spec: TensorSpec
+
+    @property
+    def shape(self) -> Shape:
+        """The logical shape."""
+        return self.spec.shape
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """The memory as a NumPy array; raises InternalError unless the layout is plain."""
+        if self.spec.layout != PLAIN:
+            raise InternalError(f"{self.spec} has no plain array; ask for a reorder")
+        return array_at(self.address, self.spec.shape, self.spec.dtype)
+
+    def get(self, rank: int, dtype: str) -> npt.NDArray[Any]:
+        """The array, checked: raises InternalError for another rank or element type."""
+        if len(self.shape) != rank or self.spec.dtype != dtype:
+            raise InternalError(
+                f"asked for a {dtype} tensor of rank {rank}, but this is {self.spec}"
+            )
+        return self.array
+
+    def flatten_to_2d(self) -> Tensor:
+        """The same memory with all axes after the first as one (MXNet's FlatTo2D)."""
+        shape = (self.shape[0], math.prod(self.shape[1:]))
+        return replace(self, spec=replace(self.spec, shape=shape))
+
+
+def array_at(address: int, shape: Shape, dtype: str) -> npt.NDArray[Any]:
+    """A writable array over memory somebody else owns: `shape` elements of `dtype` at `address`."""
+    element = numpy_dtype(dtype)
+    count = math.prod(shape)
+    if count == 0:
+        return np.empty(shape, element)
+    memory = (ctypes.c_char * (count * element.itemsize)).from_address(address)
+    array: npt.NDArray[Any] = np.ndarray(shape, element, buffer=memoryview(memory))
+    return array
