@@ -1,0 +1,1 @@
+"""The operator library: one file per family, each operator whole in one place."""

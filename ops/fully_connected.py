@@ -1,0 +1,262 @@
+"""FullyConnected: a matrix product with a weight that is an input like any other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn.primitive import Argument, Unsupported
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    ColumnSumPart,
+    Part,
+    PrimitivePart,
+    native_kernel,
+    source,
+    target,
+)
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import product, unify, unify_product
+from mxrun.operator.tensor import Tensor
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+
+class FullyConnectedParameters(Parameters):
+    """Parameters of FullyConnected (MXNet's names and defaults)."""
+
+    num_hidden: int = Field(ge=1, description="Number of output features.")
+    no_bias: bool = Field(default=False, description="Leave the bias out.")
+    flatten: bool = Field(
+        default=True,
+        description="Join all axes after the first; otherwise only the last is multiplied.",
+    )
+
+
+@register("FullyConnected")
+class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
+    """output = data x weight^T + bias.
+
+    flatten: data [N, ...] with K elements per row, output [N, num_hidden]; otherwise data
+    [..., K], output [..., num_hidden]. weight [num_hidden, K], bias [num_hidden].
+    Backward reads the output's gradient, data and weight.
+    """
+
+    type_string = "FullyConnected"
+    parameter_type = FullyConnectedParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, weight and, unless no_bias, bias."""
+        return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """K from data or weight; the other axes from data or output."""
+        hidden = self.parameters.num_hidden
+        weight = unify("weight", inputs[1], (hidden, None), "num_hidden")
+        bias = [unify("bias", shape, (hidden,), "num_hidden") for shape in inputs[2:]]
+        if self.parameters.flatten:
+            data, output, features = self._flattened(inputs[0], outputs[0], weight[1])
+        else:
+            data, output, features = self._last_axis(inputs[0], outputs[0], weight[1])
+        weight = unify("weight", weight, (None, features), "the elements that data has to a row")
+        return Inferred([data, weight, *bias], [output], [])
+
+    def _flattened(
+        self, data: PartialShape, output: PartialShape, features: int | None
+    ) -> tuple[PartialShape, PartialShape, int | None]:
+        output = unify("output", output, (None, self.parameters.num_hidden), "num_hidden")
+        if data is not None:
+            data = unify("data", data, (output[0], *(None,) * (len(data) - 1)), "output's rows")
+            if None in data[1:]:
+                row, features = unify_product("data", data[1:], features, "weight's columns")
+                data = (data[0], *row)
+            else:
+                features = product(data[1:])
+            output = unify("output", output, (data[0], None), "data's rows")
+        return data, output, features
+
+    def _last_axis(
+        self, data: PartialShape, output: PartialShape, features: int | None
+    ) -> tuple[PartialShape, PartialShape, int | None]:
+        hidden = self.parameters.num_hidden
+        if data is None and output is not None:
+            data = (None,) * len(output)
+        if data is None:
+            return None, None, features
+        output = unify("output", output, (*data[:-1], hidden), "data and num_hidden")
+        data = unify("data", data, (*output[:-1], None), "output")
+        features = features if data[-1] is None else data[-1]
+        return (*data[:-1], features), output, features
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad, data and weight; reading the weight orders its update after backward."""
+        return [out_grad[0], in_data[0], in_data[1]]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Two per multiplication with a weight."""
+        return 2 * math.prod(out_shapes[0]) * in_shapes[1][1]
+
+    def create_operator(self) -> Operator:
+        """One matrix product."""
+        return FullyConnected()
+
+
+class FullyConnected(Operator):
+    """Works on rows: all axes but the multiplied ones joined, which flatten has no part in."""
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = data x weight^T + bias."""
+        weight = in_data[1].array
+        result = np.matmul(_rows(in_data[0].array, weight.shape[1]), weight.T)
+        if len(in_data) == 3:
+            result += in_data[2].array
+        assign(out_data[0], req[0], result.reshape(out_data[0].shape))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """data: grad x weight; weight: grad^T x data; bias: sum of grad over rows."""
+        data, weight = need(in_data[0]), need(in_data[1])
+        gradient = _rows(need(out_grad[0]), weight.shape[0])
+        if req[0] is not OpReqType.NULL:
+            assign(in_grad[0], req[0], np.matmul(gradient, weight).reshape(data.shape))
+        if req[1] is not OpReqType.NULL:
+            assign(in_grad[1], req[1], np.matmul(gradient.T, _rows(data, weight.shape[1])))
+        if len(req) == 3:
+            assign(in_grad[2], req[2], gradient.sum(axis=0))
+
+
+def _rows(array: Array, columns: int) -> Array:
+    return array.reshape(array.size // columns, columns)
+
+
+@implement("FullyConnected", backend="onednn")
+class OnednnFullyConnected(Implementation):
+    """oneDNN's matrix products on the plain weight.
+
+    Packing the weight would make the product faster, but the reorder costs more than that.
+    """
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """output = data x weight^T + bias as one primitive."""
+        if not all(spec.dtype == "float32" and spec.elements for spec in request.inputs):
+            return None
+        if library.load() is None:
+            return None
+        inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
+        weight = inputs[1]
+        left, output = (
+            _matrix(inputs[0], weight.shape[1]),
+            _matrix(request.outputs[0], weight.shape[0]),
+        )
+        try:
+            product = operations.matmul(
+                left, weight, output, request.threads, transpose_right=True, bias=len(inputs) == 3
+            )
+        except Unsupported:
+            return None
+        slots = {
+            Argument.SOURCE: source(0),
+            Argument.WEIGHTS: source(1),
+            Argument.OUTPUT: target(0),
+        }
+        if len(inputs) == 3:
+            slots[Argument.BIAS] = source(2)
+        return native_kernel(
+            f"onednn:{product.implementation}",
+            [PrimitivePart(product, slots)],
+            inputs,
+            request.outputs,
+            request.requests,
+            request.threads,
+            flops=2 * output.elements * weight.shape[1],
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """data: grad x weight; weight: grad^T x data; bias: the column sum of grad."""
+        (out_grad,), (data, weight, *_) = request.out_grad, request.in_data
+        assert out_grad is not None
+        assert data is not None
+        assert weight is not None
+        threads = request.threads
+        asked = [req is not OpReqType.NULL for req in request.requests]
+        hidden, features = weight.shape
+        gradient, rows = _matrix(out_grad, hidden), _matrix(data, features)
+        parts: list[Part] = []
+        names = []
+        if asked[0]:
+            product = operations.matmul(gradient, weight.laid_out(PLAIN), rows, threads)
+            slots = {
+                Argument.SOURCE: source(0),
+                Argument.WEIGHTS: source(2),
+                Argument.OUTPUT: target(0),
+            }
+            parts.append(PrimitivePart(product, slots))
+            names.append(product.implementation)
+        if asked[1]:
+            product = operations.matmul(
+                gradient, rows, weight.laid_out(PLAIN), threads, transpose_left=True
+            )
+            slots = {
+                Argument.SOURCE: source(0),
+                Argument.WEIGHTS: source(1),
+                Argument.OUTPUT: target(1),
+            }
+            parts.append(PrimitivePart(product, slots))
+            names.append(product.implementation)
+        if len(asked) == 3 and asked[2]:
+            total = operations.column_sum(gradient.shape[0], hidden, threads)
+            parts.append(ColumnSumPart(total, source(0), target(2)))
+            names.append(total.implementation)
+        unread = [None] * (len(request.in_data) - 2)
+        inputs = (
+            out_grad.laid_out(PLAIN),
+            data.laid_out(PLAIN) if asked[1] else None,
+            weight.laid_out(PLAIN) if asked[0] else None,
+            *unread,
+            None,
+        )
+        return native_kernel(
+            "onednn:" + "+".join(names),
+            parts,
+            inputs,
+            tuple(
+                spec if wanted else None
+                for spec, wanted in zip(request.in_grad, asked, strict=True)
+            ),
+            request.requests,
+            threads,
+            flops=sum(asked[:2]) * request.forward.flops,
+        )
+
+
+def _matrix(spec: TensorSpec, columns: int) -> TensorSpec:
+    """The same plain memory as rows of `columns` elements."""
+    return TensorSpec((spec.elements // columns, columns), spec.dtype)

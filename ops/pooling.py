@@ -1,0 +1,369 @@
+"""Pooling over one, two or three spatial axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn.primitive import Argument
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    PrimitivePart,
+    Slot,
+    extra,
+    native_kernel,
+    source,
+    target,
+)
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.window import NonNegative, Positive, Window
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+class PoolingParameters(Parameters):
+    """Parameters of Pooling (MXNet's names and defaults)."""
+
+    kernel: Annotated[tuple[Positive, ...], Field(max_length=3)] = Field(
+        default=(), description="Window size: (w,), (h, w) or (d, h, w); not needed by global_pool."
+    )
+    pool_type: Literal["max", "avg", "sum", "lp"] = Field(
+        default="max", description="What a window becomes."
+    )
+    global_pool: bool = Field(
+        default=False, description="One window over all positions; kernel, stride and pad unused."
+    )
+    cudnn_off: bool = Field(
+        default=False, description="Accepted for MXNet's models; has no effect."
+    )
+    pooling_convention: Literal["valid", "full", "same"] = Field(
+        default="valid",
+        description="Rounds the output size down (valid) or up (full); same is size / stride, "
+        "rounded up, for one axis without pad.",
+    )
+    stride: tuple[Positive, ...] = Field(
+        default=(), description="Distance between windows along each axis; 1 when left out."
+    )
+    pad: tuple[NonNegative, ...] = Field(
+        default=(), description="Positions added at both ends of each axis; none when left out."
+    )
+    p_value: Annotated[int, Field(ge=1, le=3)] | None = Field(
+        default=None, description="The power of lp pooling, which needs it."
+    )
+    count_include_pad: bool | None = Field(
+        default=None, description="Whether avg counts padding; it does when left out."
+    )
+    layout: Literal["NCW", "NCHW", "NCDHW"] | None = Field(
+        default=None, description="Logical axis order; channels always follow the batch."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PoolingParameters:
+        if self.pool_type == "lp" and self.p_value is None:
+            raise ValueError("pool_type lp needs p_value")
+        if self.global_pool:
+            return self
+        rank = len(self.kernel)
+        if rank == 0:
+            raise ValueError("kernel is needed unless global_pool is true")
+        for name in ("stride", "pad"):
+            given = len(getattr(self, name))
+            if given not in (0, rank):
+                raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
+        for pad, size in zip(self.pad, self.kernel, strict=False):
+            if pad >= size:
+                raise ValueError(f"pad {pad} must be smaller than its kernel {size}")
+        if self.pooling_convention == "same" and (rank != 1 or any(self.pad)):
+            raise ValueError("pooling_convention same is for one axis without pad")
+        if self.layout not in (None, LAYOUTS[rank]):
+            raise ValueError(
+                f"layout {self.layout} does not fit {rank} kernel axes; use {LAYOUTS[rank]}"
+            )
+        return self
+
+    def window(self, spatial: Shape) -> Window:
+        """The geometry over data's spatial axes, with MXNet's defaults filled in."""
+        ones, zeros = (1,) * len(spatial), (0,) * len(spatial)
+        if self.global_pool:
+            return Window(kernel=spatial, stride=ones, dilate=ones, pad=zeros)
+        return Window(self.kernel, self.stride or ones, ones, self.pad or zeros)
+
+
+@register("Pooling")
+class PoolingProperty(OperatorProperty[PoolingParameters]):
+    """output[n, c, y] = max, average, sum or p-norm (sum of x^p)^(1/p) of data's window at y.
+
+    data [N, C, spatial...], output [N, C, windows...]. Padding never is a maximum and adds zero
+    to a sum. Of equal maxima the first in row-major order gets the gradient.
+    Backward reads the output's gradient, data and output (avg and sum the first alone).
+    """
+
+    type_string = "Pooling"
+    parameter_type = PoolingParameters
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """Batch and channels both ways; sizes forward always, backward where stride is 1."""
+        data, output = self._ranked(inputs[0], outputs[0])
+        if data is None or output is None:
+            return Inferred([data], [output], [])
+        rank = len(data) - 2
+        data = unify("data", data, (*output[:2], *(None,) * rank), "output")
+        sizes = [self._sizes(axis, data, output) for axis in range(rank)]
+        data = unify("data", data, (None, None, *(size for size, _ in sizes)), "output")
+        output = unify(
+            "output",
+            output,
+            (*data[:2], *(count for _, count in sizes)),
+            "data, kernel, stride, pad and pooling_convention",
+        )
+        return Inferred([data], [output], [])
+
+    def _ranked(
+        self, data: PartialShape, output: PartialShape
+    ) -> tuple[PartialShape, PartialShape]:
+        rank = len(self.parameters.kernel) + 2
+        if self.parameters.kernel:
+            rule = f"[batch, channel] and the {rank - 2} axes of the kernel"
+            data = unify("data", data, (None,) * rank, rule)
+        if data is None and output is None:
+            return None, None
+        rank = len(data or output or ())
+        if not 3 <= rank <= 5:
+            raise ShapeContradiction(
+                "data", show(data or output), "rank 3 to 5", "[batch, channel] and spatial axes"
+            )
+        unknown: PartialShape = (None,) * rank
+        return unify("data", data, unknown, "output"), unify("output", output, unknown, "data")
+
+    def _sizes(
+        self, axis: int, data: Dimensions, output: Dimensions
+    ) -> tuple[int | None, int | None]:
+        if self.parameters.global_pool:
+            return data[axis + 2], 1
+        convention = self.parameters.pooling_convention
+        window = self.parameters.window((1,) * (len(data) - 2))
+        size, count = data[axis + 2], output[axis + 2]
+        if size is not None:
+            fitting = window.output_size(axis, size, round_up=convention == "full")
+            if fitting < 1:
+                rule = f"kernel {list(window.kernel)} within the padded input"
+                raise ShapeContradiction(
+                    "data", show(data), f"at least {window.kernel[axis]}", rule
+                )
+            if convention == "same":
+                fitting = -(-size // window.stride[axis])
+            return size, fitting
+        if count is not None and window.stride[axis] == 1:
+            gain = 0 if convention == "same" else window.kernel[axis] - 1 - 2 * window.pad[axis]
+            size = count + gain
+        return size, count
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad; max and lp also read data and output, to know who made the output."""
+        if self.parameters.pool_type in ("avg", "sum"):
+            return [out_grad[0]]
+        return [out_grad[0], in_data[0], out_data[0]]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """One per element of every window."""
+        window = self.parameters.window(in_shapes[0][2:])
+        return math.prod(out_shapes[0]) * math.prod(window.kernel)
+
+    def create_operator(self) -> Operator:
+        """Walks over the kernel's positions, all windows at once."""
+        return Pooling(self.parameters)
+
+
+class Pooling(Operator):
+    """For each kernel position, folds the elements there into all windows' results."""
+
+    def __init__(self, parameters: PoolingParameters) -> None:
+        self.parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = the windows' maxima, averages, sums or norms."""
+        data, shape = in_data[0].array, out_data[0].shape
+        window = self.parameters.window(data.shape[2:])
+        kind, power = self.parameters.pool_type, self.parameters.p_value or 1
+        result = np.full(shape, np.finfo(data.dtype).min if kind == "max" else 0, data.dtype)
+        for _, read, written in window.regions(data.shape[2:], shape[2:]):
+            if kind == "max":
+                np.maximum(result[written], data[read], out=result[written])
+            else:
+                result[written] += data[read] ** power if kind == "lp" else data[read]
+        if kind == "avg":
+            result /= self._counts(window, data.shape[2:], shape[2:], data.dtype)
+        if kind == "lp":
+            result = _root(result, power)
+        assign(out_data[0], req[0], result)
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """max: grad to the first maximum; avg: grad / count; lp: grad * (x / output)^(p - 1)."""
+        gradient, target = need(out_grad[0]), in_grad[0]
+        if target is None:
+            return
+        spatial, windows = target.shape[2:], gradient.shape[2:]
+        window = self.parameters.window(spatial)
+        result = np.zeros(target.shape, gradient.dtype)
+        regions = window.regions(spatial, windows)
+        if self.parameters.pool_type in ("avg", "sum"):
+            if self.parameters.pool_type == "avg":
+                gradient = gradient / self._counts(window, spatial, windows, gradient.dtype)
+            for _, read, written in regions:
+                result[read] += gradient[written]
+        elif self.parameters.pool_type == "max":
+            data, output = need(in_data[0]), need(out_data[0])
+            waiting = np.ones(gradient.shape, bool)
+            for _, read, written in regions:
+                chosen = (data[read] == output[written]) & waiting[written]
+                result[read] += np.where(chosen, gradient[written], 0)
+                waiting[written] &= ~chosen
+        else:
+            data, output = need(in_data[0]), need(out_data[0])
+            power = self.parameters.p_value or 1
+            # A window of zeros has output 0 and, as in MXNet, no gradient above power 1.
+            safe = np.where(output == 0, 1, output)
+            for _, read, written in regions:
+                slope = (data[read] / safe[written]) ** (power - 1)
+                result[read] += gradient[written] * slope
+        assign(target, req[0], result)
+
+    def _counts(self, window: Window, spatial: Shape, windows: Shape, dtype: Any) -> Array:
+        """What avg divides by: each window's elements, clipped to the (padded) input."""
+        padded = self.parameters.count_include_pad is not False
+        counts = np.ones((), dtype)
+        for axis, (size, number) in enumerate(zip(spatial, windows, strict=True)):
+            margin = window.pad[axis] if padded else 0
+            start = np.arange(number) * window.stride[axis] - window.pad[axis]
+            length = np.minimum(start + window.kernel[axis], size + margin) - np.maximum(
+                start, -margin
+            )
+            # A window past the end (possible under `full`) is empty: its sum is zero anyway.
+            counts = counts[..., None] * np.maximum(length, 1).astype(dtype)
+        return counts
+
+
+def _root(value: Array, power: int) -> Array:
+    if power == 1:
+        return value
+    root: Array = np.sqrt(value) if power == 2 else np.cbrt(value)
+    return root
+
+
+@implement("Pooling", backend="onednn")
+class OnednnPooling(Implementation):
+    """oneDNN's max and average pooling on channels-last data.
+
+    A training forward pass of max also writes which element won each window, a byte or more per
+    output, so that backward needs neither data nor output. Windows that lie wholly outside the
+    data, and averages whose window is cut off beyond the padding, are left to the NumPy body.
+    """
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """output = the windows' maxima or averages."""
+        (data,), (output,) = request.inputs, request.outputs
+        pooling = _pooling(prop.parameters, data.shape, output.shape)
+        if pooling is None or data.dtype != "float32" or not data.elements:
+            return None
+        if library.load() is None:
+            return None
+        specs = (data.laid_out(CHANNELS_LAST), output.laid_out(CHANNELS_LAST))
+        primitive = operations.pooling_forward(
+            *specs, *pooling, request.threads, is_train=request.is_train
+        )
+        slots: dict[Argument, Slot] = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
+        winners = primitive.specs.get(Argument.WORKSPACE)
+        if winners is not None:
+            slots[Argument.WORKSPACE] = extra(0)
+        return native_kernel(
+            f"onednn:{primitive.implementation}",
+            [PrimitivePart(primitive, slots)],
+            specs[:1],
+            specs[1:],
+            request.requests,
+            request.threads,
+            extra_outputs=() if winners is None else (winners,),
+            flops=prop.flops([data.shape], [output.shape]),
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """The gradient to each window's winner, or in equal shares."""
+        (gradient,), (data_grad,) = request.out_grad, request.in_grad
+        assert gradient is not None
+        pooling = _pooling(prop.parameters, data_grad.shape, gradient.shape)
+        assert pooling is not None
+        specs = (data_grad.laid_out(CHANNELS_LAST), gradient.laid_out(CHANNELS_LAST))
+        primitive = operations.pooling_backward(*specs, *pooling, request.threads)
+        slots: dict[Argument, Slot] = {
+            Argument.OUTPUT_GRAD: source(0),
+            Argument.SOURCE_GRAD: target(0),
+        }
+        winners = request.forward.extra_outputs
+        if winners:
+            slots[Argument.WORKSPACE] = source(3)
+        return native_kernel(
+            f"onednn:{primitive.implementation}",
+            [PrimitivePart(primitive, slots)],
+            (specs[1], None, None, *winners),
+            specs[:1],
+            request.requests,
+            request.threads,
+            flops=request.forward.flops,
+        )
+
+
+def _pooling(
+    parameters: PoolingParameters, data: Shape, output: Shape
+) -> tuple[operations.PoolType, Shape, operations.Window] | None:
+    """Kind, kernel and geometry in oneDNN's terms; None for what it does not compute."""
+    if parameters.pool_type not in ("max", "avg") or parameters.pooling_convention == "same":
+        return None
+    window = parameters.window(data[2:])
+    axes = range(len(window.kernel))
+    starts = [(output[axis + 2] - 1) * window.stride[axis] - window.pad[axis] for axis in axes]
+    beyond = [starts[axis] + window.kernel[axis] - data[axis + 2] for axis in axes]
+    if any(starts[axis] >= data[axis + 2] for axis in axes):
+        return None
+    kind = operations.PoolType.MAX
+    if parameters.pool_type == "avg":
+        kind = operations.PoolType.AVERAGE_WITHOUT_PADDING
+        if parameters.count_include_pad is not False:
+            kind = operations.PoolType.AVERAGE_WITH_PADDING
+            if any(beyond[axis] > window.pad[axis] for axis in axes):
+                return None
+    pad_end = tuple(max(window.pad[axis], beyond[axis]) for axis in axes)
+    geometry = operations.Window(window.stride, window.dilate, window.pad, pad_end)
+    return kind, window.kernel, geometry

@@ -1,0 +1,59 @@
+"""The reorder: the same tensor in another physical layout; planned, never written by users."""
+
+from __future__ import annotations
+
+from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn.primitive import Argument, Unsupported
+from mxrun.base.params import Parameters
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
+from mxrun.operator.native_kernel import PrimitivePart, native_kernel, source, target
+from mxrun.operator.operator import Operator
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+
+
+class ReorderParameters(Parameters):
+    """A reorder has no parameters: the specs say everything."""
+
+
+@register("_reorder")
+class ReorderProperty(OperatorProperty[ReorderParameters]):
+    """output = data, element by element, in the layout of the output's spec."""
+
+    type_string = "_reorder"
+    parameter_type = ReorderParameters
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """data and output have one shape."""
+        data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
+        return Inferred([data], [output], [])
+
+    def create_operator(self) -> Operator:
+        """Raises TypeError: layouts other than plain do not exist for NumPy bodies."""
+        raise TypeError("a reorder has no NumPy body")
+
+
+@implement("_reorder", backend="onednn")
+class OnednnReorder(Implementation):
+    """oneDNN's reorder primitive."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """From the input's layout to the output's; None where oneDNN knows no way."""
+        if library.load() is None:
+            return None
+        try:
+            primitive = operations.reorder(request.inputs[0], request.outputs[0], request.threads)
+        except Unsupported:
+            return None
+        return native_kernel(
+            f"onednn:{primitive.implementation}",
+            [PrimitivePart(primitive, {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)})],
+            request.inputs,
+            request.outputs,
+            request.requests,
+            request.threads,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """None: reorders are inserted after differentiation."""
+        return None

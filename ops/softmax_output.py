@@ -1,0 +1,463 @@
+"""SoftmaxOutput: softmax with the cross-entropy's gradient built in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.jit import (
+    Block,
+    float32s,
+    int32s,
+    integer,
+    native,
+    real,
+    share,
+    team_for,
+)
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import (
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    PartialType,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
+from mxrun.operator.tensor import Tensor
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+
+class SoftmaxOutputParameters(Parameters):
+    """Parameters of SoftmaxOutput (MXNet's names and defaults; use_sample_weight is ours)."""
+
+    grad_scale: float = Field(default=1.0, description="Factor of the gradient.")
+    ignore_label: float = Field(
+        default=-1.0, description="The label of samples that do not count, with use_ignore."
+    )
+    multi_output: bool = Field(
+        default=False,
+        description="Softmax over axis 1 at every position of the others, each with a label. "
+        "The gradient is divided by the number of positions unless normalization is valid.",
+    )
+    use_ignore: bool = Field(
+        default=False, description="Samples labelled ignore_label get no gradient and no loss."
+    )
+    preserve_shape: bool = Field(
+        default=False, description="Softmax over the last axis instead of over all but the first."
+    )
+    normalization: Literal["null", "batch", "valid"] = Field(
+        default="null",
+        description="Divide the gradient by nothing, by the number of samples, or by the number "
+        "of samples not labelled ignore_label.",
+    )
+    out_grad: bool = Field(
+        default=False, description="Multiply the gradient by the output's gradient."
+    )
+    smooth_alpha: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="Probability moved from the label to the other classes, evenly; as in MXNet "
+        "without effect under multi_output.",
+    )
+    use_sample_weight: bool = Field(
+        default=False,
+        description="A third argument weighs each row of the batch; weight 0 takes it out of "
+        "loss, gradient and normalization.",
+    )
+
+
+@register("SoftmaxOutput", "Softmax")
+class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
+    """output = exp(data - max) / sum exp(data - max); loss = sum of -log(output[label]).
+
+    data and output [N, ...]; label [N] for rows, one per position with preserve_shape or
+    multi_output, or of data's shape: then it holds probabilities. loss [1], hidden.
+    Backward: data's gradient is (output - onehot(label)) * grad_scale, unnormalised unless asked;
+    a label outside the classes is no class at all, as in MXNet. It reads label and output, with
+    out_grad also the output's gradient, with use_sample_weight also the weights [N].
+    """
+
+    type_string = "SoftmaxOutput"
+    parameter_type = SoftmaxOutputParameters
+    label_arguments = ("label", "sample_weight")
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, label and, with use_sample_weight, sample_weight."""
+        weight = ("sample_weight",) if self.parameters.use_sample_weight else ()
+        return ("data", "label", *weight)
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """output, and the hidden loss."""
+        return ("output", "loss")
+
+    @property
+    def num_visible_outputs(self) -> int:
+        """The output alone."""
+        return 1
+
+    @property
+    def loss_output(self) -> int:
+        """The second output."""
+        return 1
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """output is data's shape; the label's follows from data's."""
+        data = unify("data", inputs[0], outputs[0], "output")
+        loss = unify("loss", outputs[1], (1,), "one number")
+        label = inputs[1]
+        batch = label[0] if label else None
+        weights = [unify("sample_weight", shape, (batch,), "label's rows") for shape in inputs[2:]]
+        if weights:
+            batch = weights[0][0]
+        if data is not None:
+            if len(data) < 2:
+                raise ShapeContradiction("data", show(data), "rank 2 or more", "softmax over rows")
+            data = unify("data", data, (batch, *(None,) * (len(data) - 1)), "label's rows")
+            label = self._label(data, label)
+            weights = [
+                unify("sample_weight", shape, (data[0],), "data's rows") for shape in weights
+            ]
+        return Inferred([data, label, *weights], [data, loss], [])
+
+    def _label(self, data: Dimensions, label: PartialShape) -> PartialShape:
+        if not self.parameters.multi_output:
+            accepted: list[Dimensions] = [data[:-1]]
+        else:
+            spatial = data[2:]
+            accepted = [(data[0], product(spatial)), (data[0], *spatial), (data[0], 1, *spatial)]
+        if label is None:
+            return accepted[0]
+        for shape in (*accepted, data):
+            if len(shape) == len(label):
+                try:
+                    return unify("label", label, shape)
+                except ShapeContradiction:
+                    continue
+        shapes = " or ".join(show(shape) for shape in dict.fromkeys((*accepted, data)))
+        raise ShapeContradiction("label", show(label), shapes, f"data {show(data)}")
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """Labels are int32 unless given; weights are float32."""
+        completed, types = super().infer_type(inputs, outputs)
+        for index, default in enumerate(("int32", "float32"), start=1):
+            if index < len(completed):
+                completed[index] = completed[index] or default
+        return completed, types
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """label, output; out_grad and sample_weight where the parameters bring them in."""
+        gradient = [out_grad[0]] if self.parameters.out_grad else []
+        return [*gradient, *in_data[1:], out_data[0]]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The output over data."""
+        return [(in_data[0], out_data[0])]
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """data's gradient over the output."""
+        return [(out_data[0], in_grad[0])]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Maximum, subtraction, exponential, sum and division of every element."""
+        return 5 * (product(in_shapes[0]) or 0)
+
+    def create_operator(self) -> Operator:
+        """NumPy on samples x classes x positions."""
+        return SoftmaxOutput(self.parameters)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What the labels say, in the form [samples, classes, positions].
+
+    target: the probabilities to reach; scale [samples, 1, positions]: each one's weight, zero
+    where it is ignored; missing [samples, positions]: the target outside the classes; divisor: the
+    gradient's normalization.
+    """
+
+    target: Array
+    scale: Array
+    missing: Array
+    divisor: float
+
+
+class SoftmaxOutput(Operator):
+    """Sees every form of data as [samples, classes, positions], of labels as [samples, positions].
+
+    All rows: positions 1; preserve_shape: samples are all but the last axis; multi_output:
+    classes are axis 1, positions the axes after it.
+    """
+
+    def __init__(self, parameters: SoftmaxOutputParameters) -> None:
+        self.parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """The stable softmax, and the cross-entropy summed over the samples that count."""
+        data = self._as_samples(in_data[0].array)
+        with np.errstate(over="ignore"):  # a difference of -inf rightly gives probability 0
+            exponential = np.exp(data - data.max(axis=1, keepdims=True))
+        probability = exponential / exponential.sum(axis=1, keepdims=True)
+        if req[1] is not OpReqType.NULL:
+            tiny = np.finfo(probability.dtype).tiny
+            samples = self._samples(probability, [tensor.array for tensor in in_data[1:]])
+            entropy = -(samples.target * np.log(np.maximum(probability, tiny))).sum(axis=1)
+            entropy -= samples.missing * np.log(tiny)
+            assign(out_data[1], req[1], np.sum(entropy * samples.scale[:, 0]))
+        assign(out_data[0], req[0], probability.reshape(in_data[0].shape))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """(output - target) * weight * grad_scale / divisor [* out_grad]."""
+        output = need(out_data[0])
+        probability = self._as_samples(output)
+        samples = self._samples(probability, [need(tensor) for tensor in in_data[1:]])
+        scale = samples.scale * (self.parameters.grad_scale / samples.divisor)
+        gradient = ((probability - samples.target) * scale).reshape(output.shape)
+        if self.parameters.out_grad:
+            gradient *= need(out_grad[0])
+        assign(in_grad[0], req[0], gradient)
+
+    def _as_samples(self, data: Array) -> Array:
+        if self.parameters.multi_output:
+            return data.reshape(*data.shape[:2], -1)
+        if self.parameters.preserve_shape:
+            return data.reshape(-1, data.shape[-1], 1)
+        return data.reshape(data.shape[0], -1, 1)
+
+    def _samples(self, probability: Array, labels: Sequence[Array]) -> Samples:
+        label = labels[0]
+        count, _, positions = probability.shape
+        weight = np.ones(label.shape[0], probability.dtype) if len(labels) == 1 else labels[1]
+        scale = np.repeat(weight, count // label.shape[0])[:, None, None]
+        if label.size == probability.size:
+            target = label.reshape(probability.shape)
+            return Samples(target, scale, np.zeros((count, positions)), 1)
+        with np.errstate(invalid="ignore"):  # a label beyond int32 becomes one outside the classes
+            rows = label.astype(np.int32).reshape(label.shape[0], -1)
+        # As in MXNet, rows of higher rank read the first label of each; the others only count.
+        read = rows.reshape(-1)[: count * positions].reshape(count, 1, positions)
+        ignored = int(self.parameters.ignore_label)
+        if self.parameters.use_ignore:
+            scale = scale * (read != ignored)
+        target, missing = self._smoothed(read, probability)
+        divisor = self._divisor(rows != ignored, weight != 0, positions)
+        return Samples(target, scale, missing, divisor)
+
+    def _smoothed(self, label: Array, probability: Array) -> tuple[Array, Array]:
+        """The target distribution, and what of it lies outside the classes."""
+        classes = probability.shape[1]
+        smooth = 0.0 if self.parameters.multi_output else self.parameters.smooth_alpha
+        chosen = label == np.arange(classes)[:, None]
+        target = np.where(chosen, 1 - smooth, smooth / max(classes - 1, 1))
+        missing = np.where(chosen.any(axis=1), 0, 1 - smooth)
+        return target.astype(probability.dtype), missing.astype(probability.dtype)
+
+    def _divisor(self, valid: Array, present: Array, positions: int) -> int:
+        if self.parameters.normalization == "batch":
+            return max(1, int(np.count_nonzero(present) * valid.shape[1]))
+        if self.parameters.normalization == "valid":
+            return max(1, int(np.count_nonzero(valid & present[:, None])))
+        return positions
+
+
+@native
+def softmax_loop(block: Block) -> None:
+    """output[n] = softmax(data[n]) for rows of `classes`; the output may lie over data."""
+    classes = integer(block, 1)
+    data, output = float32s(block, 2), float32s(block, 3)
+    begin, end = share(block, integer(block, 0))
+    for n in range(begin, end):
+        row = n * classes
+        peak = data[row]
+        for k in range(row, row + classes):
+            peak = max(peak, data[k])
+        total = np.float32(0)
+        for k in range(row, row + classes):
+            output[k] = math.exp(data[k] - peak)
+            total += output[k]
+        for k in range(row, row + classes):
+            output[k] /= total
+
+
+@native
+def cross_entropy_loop(block: Block) -> None:
+    """loss[0] = the sum over samples, in their order, of weight * -(target . log(output))."""
+    samples, classes = integer(block, 0), integer(block, 1)
+    output, label, loss = float32s(block, 2), int32s(block, 3), float32s(block, 4)
+    ignoring, ignored = integer(block, 5), integer(block, 6)
+    own, other, tiny = real(block, 7), real(block, 8), real(block, 9)
+    weight, repeats = float32s(block, 10), integer(block, 11)
+    total = 0.0
+    for n in range(samples):
+        if ignoring != 0 and label[n] == ignored:
+            continue
+        chosen = tiny
+        if 0 <= label[n] < classes:
+            chosen = max(output[n * classes + label[n]], tiny)
+        entropy = -own * math.log(chosen)
+        if other > 0:
+            for k in range(classes):
+                if k != label[n]:
+                    entropy -= other * math.log(max(output[n * classes + k], tiny))
+        if integer(block, 10) != 0:
+            entropy *= weight[n // repeats]
+        total += entropy
+    loss[0] = total
+
+
+@native
+def softmax_gradient_loop(block: Block) -> None:
+    """gradient = (output - target) * weight * scale / divisor; it may lie over the output."""
+    samples, classes = integer(block, 0), integer(block, 1)
+    output, label, gradient = float32s(block, 2), int32s(block, 3), float32s(block, 4)
+    ignoring, ignored = integer(block, 5), integer(block, 6)
+    own, other, scale = real(block, 7), real(block, 8), real(block, 9)
+    weight, repeats = float32s(block, 10), integer(block, 11)
+    normalization = integer(block, 12)
+    counted = 0
+    if normalization != 0:
+        for n in range(samples):
+            present = integer(block, 10) == 0 or weight[n // repeats] != 0
+            if present and (normalization == 1 or label[n] != ignored):
+                counted += 1
+    begin, end = share(block, samples)
+    for n in range(begin, end):
+        row = n * classes
+        factor = scale / np.float32(max(counted, 1))
+        if integer(block, 10) != 0:
+            factor *= weight[n // repeats]
+        if ignoring != 0 and label[n] == ignored:
+            factor = np.float32(0)
+        inside = 0 <= label[n] < classes
+        chosen = output[row + label[n]] if inside else own
+        if integer(block, 2) != integer(block, 4):
+            for k in range(row, row + classes):
+                gradient[k] = output[k]
+        for k in range(row, row + classes):
+            gradient[k] = (gradient[k] - other) * factor
+        if inside:
+            gradient[row + label[n]] = (chosen - own) * factor
+
+
+@implement("SoftmaxOutput", backend="jit")
+class CompiledSoftmaxOutput(Implementation):
+    """Rows of float32 with one int32 label each."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Softmax by the team; the loss, if asked for, by one thread in the samples' order."""
+        data, label = request.inputs[:2]
+        if not self._serves(prop, data, label) or request.requests[0] is OpReqType.NULL:
+            return None
+        samples, classes = label.elements, data.elements // label.elements
+        threads = team_for(data.elements, request.threads)
+        parts = [LoopPart(softmax_loop, (samples, classes, source(0), target(0)), threads)]
+        loss = request.requests[1] is not OpReqType.NULL
+        if loss:
+            tiny = float(np.finfo(np.float32).tiny)
+            places = (target(0), source(1), target(1))
+            rules = self._rules(prop, label, classes, tiny, 2)
+            parts.append(LoopPart(cross_entropy_loop, (samples, classes, *places, *rules), 1))
+        return native_kernel(
+            self.name,
+            parts,
+            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
+            (request.outputs[0].laid_out(PLAIN), request.outputs[1] if loss else None),
+            request.requests,
+            request.threads,
+            flops=prop.flops([data.shape], []),
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One pass over the output, which the gradient may replace."""
+        label, output = request.in_data[1], request.out_data[0]
+        assert label is not None
+        assert output is not None
+        samples, classes = label.elements, output.elements // label.elements
+        outputs, arguments = len(request.out_grad), len(request.in_data)
+        places = (source(outputs + arguments), source(outputs + 1), target(0))
+        scale = float(prop.parameters.grad_scale)
+        rules = self._rules(prop, label, classes, scale, outputs + 2)
+        normalization = ("null", "batch", "valid").index(prop.parameters.normalization)
+        part = LoopPart(
+            softmax_gradient_loop,
+            (samples, classes, *places, *rules, normalization),
+            team_for(output.elements, request.threads),
+        )
+        read = (None, *request.in_data[1:], output, None)
+        return native_kernel(
+            self.name,
+            [part],
+            (
+                *(None,) * outputs,
+                *(None if spec is None else spec.laid_out(PLAIN) for spec in read),
+            ),
+            (request.in_grad[0].laid_out(PLAIN), *(None,) * (arguments - 1)),
+            request.requests,
+            request.threads,
+            flops=2 * output.elements,
+        )
+
+    def _serves(self, prop: AnyProperty, data: TensorSpec, label: TensorSpec) -> bool:
+        p = prop.parameters
+        rows = data.shape[:-1] if p.preserve_shape else data.shape[:1]
+        one_each = label.elements == math.prod(rows)
+        return (
+            (data.dtype, label.dtype) == ("float32", "int32")
+            and one_each
+            and not (p.multi_output or p.out_grad)
+        )
+
+    def _rules(
+        self, prop: AnyProperty, label: TensorSpec, classes: int, last: float, weight: int
+    ) -> tuple[Slot | int | float, ...]:
+        """ignoring, ignored, the target inside and outside the label, `last`, the weights and how
+        many samples share one.
+        """
+        p = prop.parameters
+        smooth = float(p.smooth_alpha)
+        return (
+            *(int(p.use_ignore), int(p.ignore_label)),
+            *(1.0 - smooth, smooth / max(classes - 1, 1), last),
+            *(source(weight) if p.use_sample_weight else 0, label.elements // label.shape[0]),
+        )

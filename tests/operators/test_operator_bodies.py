@@ -1,0 +1,363 @@
+"""Every operator row: values, gradients, requests, in-place hints, undeclared inputs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from operator_harness import (
+    SENTINEL,
+    BackwardData,
+    ForwardRun,
+    all_implementations,
+    backward,
+    default_requests,
+    forward,
+)
+from operator_references import REFERENCES
+from operator_rows import (
+    DIFFERENTIABLE,
+    OUTSIDE_THE_CLASSES,
+    ROWS,
+    Row,
+    softmax_gradient,
+    softmax_scale,
+)
+
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.property import GradientKind
+from mxrun.operator.register import AnyProperty, Implementation, implementations
+
+Array = npt.NDArray[Any]
+NULL, WRITE, INPLACE, ADD = OpReqType
+
+every_row = pytest.mark.parametrize("row", ROWS, ids=str)
+differentiable = pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
+
+
+def computed(row: Row, inputs: list[Array], implementation: Implementation = NUMPY) -> ForwardRun:
+    run = forward(implementation, row.create(), inputs, row.blank_outputs(str(inputs[0].dtype)))
+    assert run is not None
+    return run
+
+
+def backward_data(row: Row, inputs: list[Array], run: ForwardRun) -> BackwardData:
+    random = np.random.default_rng(7)
+    out_grad = [random.standard_normal(output.shape).astype(output.dtype) for output in run.outputs]
+    return BackwardData(out_grad, inputs, run.outputs)
+
+
+def blank_gradients(inputs: list[Array], value: float = np.nan) -> list[Array]:
+    return [
+        np.full_like(array, value if np.issubdtype(array.dtype, np.floating) else 0)
+        for array in inputs
+    ]
+
+
+def asked(prop: AnyProperty) -> list[int]:
+    kinds = prop.list_gradients()
+    return [index for index, kind in enumerate(kinds) if kind is GradientKind.COMPUTES]
+
+
+@every_row
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_O1_forward_equals_an_independent_formula(row: Row, dtype: str) -> None:
+    inputs = row.inputs(dtype)
+    expected = REFERENCES[row.operator](row.create().parameters, inputs)
+    tolerance = 2e-5 if dtype == "float32" else 1e-12
+    for got, want in zip(computed(row, inputs).outputs, expected, strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+def objective(row: Row, inputs: list[Array], out_grad: list[Array]) -> float:
+    """The scalar whose gradient backward gives: <out_grad, outputs>, or the scaled loss."""
+    outputs = computed(row, inputs).outputs
+    if row.operator == "SoftmaxOutput":
+        return float(outputs[1][0]) * softmax_scale(row, inputs)
+    return sum(float((g * o).sum()) for g, o in zip(out_grad, outputs, strict=True))
+
+
+# These gradients are by definition no derivative: of a label outside the classes, of the loss
+# times the output's gradient.
+UNDIFFERENTIABLE = [
+    row for row in ROWS if row.labels == OUTSIDE_THE_CLASSES or row.parameters.get("out_grad")
+]
+
+
+@pytest.mark.parametrize("row", [r for r in DIFFERENTIABLE if r not in UNDIFFERENTIABLE], ids=str)
+def test_O1_gradients_equal_central_differences_in_float64(row: Row) -> None:
+    prop, inputs = row.create(), row.inputs("float64")
+    run = computed(row, inputs)
+    data = backward_data(row, inputs, run)
+    gradients = backward(NUMPY, prop, data, blank_gradients(inputs), run)
+    step = 1e-6
+    for index in asked(prop):
+        direction = np.random.default_rng(index).standard_normal(inputs[index].shape)
+        ends = []
+        for sign in (1, -1):
+            moved = list(inputs)
+            moved[index] = inputs[index] + sign * step * direction
+            ends.append(objective(row, moved, list(data.out_grad)))
+        numeric = (ends[0] - ends[1]) / (2 * step)
+        analytic = float((gradients[index] * direction).sum())
+        np.testing.assert_allclose(analytic, numeric, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.operator == "SoftmaxOutput"], ids=str)
+def test_O1_softmax_output_has_the_gradient_of_mxnets_rules(row: Row) -> None:
+    inputs = row.inputs("float64")
+    run = computed(row, inputs)
+    data = backward_data(row, inputs, run)
+    gradient = backward(NUMPY, row.create(), data, blank_gradients(inputs), run)[0]
+    expected = softmax_gradient(row, inputs, data.out_grad[0])
+    np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_weight_of_zero_silences_a_row_of_garbage() -> None:
+    row = Row("SoftmaxOutput", {"use_sample_weight": True, "normalization": "batch"}, (3, 4))
+    inputs = row.inputs("float32")
+    inputs[2][:] = [1, 0, 1]
+    clean = computed(row, inputs)
+    clean_data = backward_data(row, inputs, clean)
+    expected = backward(NUMPY, row.create(), clean_data, blank_gradients(inputs), clean)[0]
+    inputs[0][1], inputs[1][1] = np.array([3e38, -3e38, 1e30, 0], "float32"), 1 << 30
+    padded = computed(row, inputs)
+    data = backward_data(row, inputs, padded)
+    gradient = backward(NUMPY, row.create(), data, blank_gradients(inputs), padded)[0]
+    assert padded.outputs[1].tobytes() == clean.outputs[1].tobytes()
+    np.testing.assert_array_equal(gradient[1], 0)
+    np.testing.assert_array_equal(np.delete(gradient, 1, 0), np.delete(expected, 1, 0))
+
+
+@every_row
+def test_O3_O4_O6_every_mix_of_forward_requests(row: Row) -> None:
+    prop, inputs = row.create(), row.inputs("float32")
+    for implementation in all_implementations(prop):
+        written = forward(implementation, prop, inputs, row.blank_outputs("float32"))
+        for requests in itertools.product((NULL, WRITE, ADD), repeat=len(prop.list_outputs())):
+            before = mixed(row.blank_outputs("float32"), requests)
+            run = forward(implementation, prop, inputs, before, requests)
+            if run is None:
+                continue
+            assert written is not None
+            check_mix(implementation, requests, run.outputs, written.outputs, before)
+
+
+def mixed(blank: list[Array], requests: tuple[OpReqType, ...]) -> list[Array]:
+    """NaN where WRITE must leave none of it, a sentinel where NULL and ADD must keep it."""
+    return [
+        array if request is WRITE else np.full_like(array, SENTINEL)
+        for array, request in zip(blank, requests, strict=True)
+    ]
+
+
+def check_mix(
+    implementation: Implementation,
+    requests: tuple[OpReqType, ...],
+    got: list[Array],
+    written: list[Array],
+    before: list[Array],
+) -> None:
+    for index, request in enumerate(requests):
+        message = f"{implementation.name}: {requests} at {index}"
+        if request is NULL:
+            np.testing.assert_array_equal(got[index], before[index], message)
+        elif request is WRITE:
+            np.testing.assert_allclose(
+                got[index], written[index], rtol=1e-5, atol=1e-6, err_msg=message
+            )
+        else:
+            total = written[index] + np.float32(SENTINEL)
+            np.testing.assert_allclose(got[index], total, rtol=1e-5, atol=1e-5, err_msg=message)
+
+
+@differentiable
+def test_O3_O4_O6_O7_every_mix_of_backward_requests(row: Row) -> None:
+    prop, inputs = row.create(), row.inputs("float32")
+    choices = [(NULL, WRITE, ADD) if i in asked(prop) else (NULL,) for i in range(len(inputs))]
+    for implementation in all_implementations(prop):
+        run = forward(implementation, prop, inputs, row.blank_outputs("float32"))
+        if run is None:
+            continue
+        data = backward_data(row, inputs, run)
+        written = backward(implementation, prop, data, blank_gradients(inputs), run)
+        for requests in itertools.product(*choices):
+            if all(request is NULL for request in requests):
+                continue
+            before = mixed(blank_gradients(inputs), requests)
+            got = backward(implementation, prop, data, before, run, requests)
+            check_mix(implementation, requests, got, written, before)
+
+
+@every_row
+def test_O5_forward_in_place_gives_the_bits_of_write(row: Row) -> None:
+    prop, inputs = row.create(), row.inputs("float32")
+    outputs = row.blank_outputs("float32")
+    hints = prop.forward_inplace_option(range(len(inputs)), range(len(outputs)))
+    for implementation in all_implementations(prop):
+        written = forward(implementation, prop, inputs, outputs)
+        if written is None:
+            continue
+        for source, target in hints:
+            requests = [INPLACE if index == target else WRITE for index in range(len(outputs))]
+            run = forward(implementation, prop, inputs, outputs, requests, {target: source})
+            if run is not None:
+                same_bits(implementation, run.outputs, written.outputs)
+
+
+def test_O5_all_outputs_of_an_update_at_once_take_their_inputs_place() -> None:
+    for row in ROWS:
+        prop, inputs = row.create(), row.inputs("float32")
+        places = {output: source for source, output in prop.list_mutated_inputs().items()}
+        if not places:
+            continue
+        outputs = row.blank_outputs("float32")
+        for implementation in all_implementations(prop):
+            written = forward(implementation, prop, inputs, outputs)
+            run = forward(implementation, prop, inputs, outputs, [INPLACE] * len(outputs), places)
+            if written is not None and run is not None:
+                same_bits(implementation, run.outputs, written.outputs)
+
+
+def same_bits(implementation: Implementation, got: list[Array], want: list[Array]) -> None:
+    for one, other in zip(got, want, strict=True):
+        assert one.tobytes() == other.tobytes(), implementation.name
+
+
+@differentiable
+def test_O5_backward_in_place_gives_the_bits_of_write(row: Row) -> None:
+    prop, inputs = row.create(), row.inputs("float32")
+    outputs = len(prop.list_outputs())
+    groups = outputs, outputs + len(inputs), 2 * outputs + len(inputs)
+    positions = range(groups[2])
+    hints = prop.backward_inplace_option(
+        positions[: groups[0]],
+        positions[groups[0] : groups[1]],
+        positions[groups[1] :],
+        range(len(inputs)),
+    )
+    for implementation in all_implementations(prop):
+        run = forward(implementation, prop, inputs, row.blank_outputs("float32"))
+        if run is None:
+            continue
+        data = backward_data(row, inputs, run)
+        written = backward(implementation, prop, data, blank_gradients(inputs), run)
+        for source, target in hints:
+            requests = default_requests(prop)
+            requests[target] = INPLACE
+            got = backward(
+                implementation, prop, data, blank_gradients(inputs), run, requests, {target: source}
+            )
+            same_bits(
+                implementation,
+                [got[index] for index in asked(prop)],
+                [written[index] for index in asked(prop)],
+            )
+
+
+@differentiable
+def test_P7_backward_reads_nothing_that_it_does_not_declare(row: Row) -> None:
+    prop, inputs = row.create(), row.inputs("float32")
+    for implementation in all_implementations(prop):
+        run = forward(implementation, prop, inputs, row.blank_outputs("float32"))
+        if run is None:
+            continue
+        data = backward_data(row, inputs, run)
+        absent = backward(implementation, prop, data, blank_gradients(inputs), run)
+        poisoned = backward(implementation, prop, data, blank_gradients(inputs), run, poison=True)
+        for index in asked(prop):
+            assert np.isfinite(absent[index]).all(), implementation.name
+        same_bits(
+            implementation,
+            [poisoned[index] for index in asked(prop)],
+            [absent[index] for index in asked(prop)],
+        )
+
+
+@every_row
+def test_P12_implementations_agree_with_the_readable_body(row: Row) -> None:
+    prop, inputs = row.create(), row.inputs("float32")
+    reference = computed(row, inputs)
+    data = backward_data(row, inputs, reference)
+    for implementation in all_implementations(prop):
+        for threads in (1, 2):
+            run = forward(
+                implementation, prop, inputs, row.blank_outputs("float32"), threads=threads
+            )
+            if run is None:
+                continue
+            close(implementation, run.outputs, reference.outputs)
+            if asked(prop):
+                blank = blank_gradients(inputs)
+                got = backward(implementation, prop, data, blank, run, threads=threads)
+                want = backward(NUMPY, prop, data, blank, reference)
+                kept = asked(prop)
+                close(implementation, [got[i] for i in kept], [want[i] for i in kept])
+
+
+def close(implementation: Implementation, got: list[Array], want: list[Array]) -> None:
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5, err_msg=implementation.name)
+
+
+@differentiable
+def test_L1_one_body_serves_two_networks_in_turn(row: Row) -> None:
+    prop = row.create()
+    body = prop.create_operator()
+
+    class SharedBody(type(prop)):  # type: ignore[misc]
+        def create_operator(self) -> Any:
+            return body
+
+    shared = SharedBody(prop.parameters)
+    first, second = row.inputs("float32", seed=1), row.inputs("float32", seed=2)
+    alone = [computed(row, inputs) for inputs in (first, second)]
+    runs = [
+        forward(NUMPY, shared, inputs, row.blank_outputs("float32"))
+        for inputs in (first, second, first, second)
+    ]
+    for number in (1, 0, 0, 1):
+        for run in (runs[number], runs[number + 2]):
+            assert run is not None
+            same_bits(NUMPY, run.outputs, alone[number].outputs)
+            inputs = (first, second)[number]
+            data = backward_data(row, inputs, run)
+            kept = asked(prop)
+            got = backward(NUMPY, shared, data, blank_gradients(inputs), run)
+            want = backward(NUMPY, prop, data, blank_gradients(inputs), alone[number])
+            same_bits(NUMPY, [got[i] for i in kept], [want[i] for i in kept])
+
+
+def test_the_table_has_five_rows_of_every_operator() -> None:
+    counts = {name: sum(row.operator == name for row in ROWS) for name in REFERENCES}
+    assert min(counts.values()) >= 5, counts
+
+
+@pytest.mark.parametrize(
+    "operator", ["sgd_update", "sgd_mom_update", "elemwise_add", "SoftmaxOutput"]
+)
+def test_P12_a_compiled_loop_serves_float32(operator: str) -> None:
+    compiled = implementations(operator)["jit"]
+    served = [
+        row
+        for row in ROWS
+        if row.operator == operator
+        and forward(compiled, row.create(), row.inputs("float32"), row.blank_outputs("float32"))
+    ]
+    assert len(served) >= 5
+    assert all(
+        forward(compiled, row.create(), row.inputs("float64"), row.blank_outputs("float64")) is None
+        for row in served
+    )
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.operator.startswith("sgd")], ids=str)
+def test_P12_compiled_updates_have_the_bits_of_the_readable_body(row: Row) -> None:
+    inputs = row.inputs("float32")
+    compiled = computed(row, inputs, implementations(row.operator)["jit"])
+    same_bits(NUMPY, compiled.outputs, computed(row, inputs).outputs)

@@ -1,0 +1,72 @@
+"""Every operator row against MXNet 1.9.1 and PyTorch: outputs and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+from operator_harness import BackwardData, backward, forward
+from operator_rows import ROWS, Row
+
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.property import GradientKind
+from mxrun.peers.peer import MXNet, Peer, PyTorch
+
+PEERS: list[type[Peer]] = [MXNet, PyTorch]
+PAIRS = [(kind, row) for kind in PEERS for row in ROWS if kind.__name__ in row.peers]
+
+
+@cache
+def running(kind: type[Peer]) -> Peer:
+    return kind()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stopped_afterwards() -> Iterator[None]:
+    yield
+    for kind in PEERS:
+        if kind.unavailable() is None:
+            running(kind).close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"), PAIRS, ids=lambda part: getattr(part, "__name__", str(part))
+)
+def test_O1_outputs_and_gradients_equal_the_peers(kind: type[Peer], row: Row) -> None:
+    reason = kind.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    peer = running(kind)
+    prop, inputs = row.create(), row.inputs("float32")
+    run = forward(NUMPY, prop, inputs, row.blank_outputs("float32"))
+    assert run is not None
+    random = np.random.default_rng(3)
+    out_grad = [random.standard_normal(output.shape).astype(output.dtype) for output in run.outputs]
+    names = prop.list_arguments()
+    theirs = peer.run_operator(
+        row.operator,
+        prop.parameters.to_strings(),
+        {
+            name: value.astype("float32") if name == "label" else value
+            for name, value in zip(names, inputs, strict=True)
+        },
+        out_grad[: prop.num_visible_outputs],
+        gradients=prop.list_mutated_inputs() == {},
+    )
+    np.testing.assert_allclose(run.outputs[0], theirs.outputs[0], rtol=2e-5, atol=2e-6)
+    for state in range(1, len(prop.list_mutated_inputs())):
+        moved = theirs.auxiliary[names[1 + state]]
+        np.testing.assert_allclose(run.outputs[state], moved, rtol=1e-6, atol=1e-7)
+    kinds = prop.list_gradients()
+    if GradientKind.COMPUTES not in kinds:
+        return
+    blank = [np.full(array.shape, np.nan, "float32") for array in inputs]
+    data = BackwardData(out_grad, inputs, run.outputs)
+    gradients = backward(NUMPY, prop, data, blank, run)
+    for name, kind, gradient in zip(names, kinds, gradients, strict=True):
+        if kind is GradientKind.COMPUTES:
+            np.testing.assert_allclose(
+                gradient, theirs.gradients[name], rtol=1e-4, atol=1e-5, err_msg=name
+            )
