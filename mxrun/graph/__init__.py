@@ -1,0 +1,1 @@
+"""Symbols, inference, gradients and the plan: what is known before anything has an address."""

@@ -1,0 +1,202 @@
+"""The explicit gradient graph: backward steps as nodes, for exactly what was asked.
+
+Walking the forward steps from the last to the first, each step that lies between a wanted variable
+and a loss gets one backward step, which reads what its operator declares and writes the gradients
+that somebody further down needs; the others get the null request. Where a value has several
+readers, their contributions are summed in the order of the readers, never of the schedule, so that
+a different schedule gives the same bits.
+
+Needs: a forward graph. Provides: values named `<variable>_grad`, in the returned mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.graph.graph import (
+    Graph,
+    GraphBuilder,
+    MemoryClass,
+    Step,
+    StepKind,
+    ValueId,
+    writes,
+)
+from mxrun.operator.property import GradientKind
+from mxrun.operator.register import create
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """The extended graph and, for each wanted variable, the value of its gradient."""
+
+    graph: Graph
+    gradients: Mapping[str, ValueId]
+
+
+def gradient(graph: Graph, wanted: Collection[str]) -> Differentiated:
+    """Append the backward steps that give the gradients of the sources named in `wanted`.
+
+    Raises UserError when no loss depends on a wanted source, or when the way to it leads through an
+    operator that has no gradient.
+    """
+    targets = {graph.sources[name] for name in wanted}
+    reaching = _depending_on(graph, targets)
+    builder = GraphBuilder(graph)
+    contributions = Contributions(builder, graph)
+    for step in reversed(graph.steps):
+        _differentiate(builder, step, reaching, contributions)
+    gradients = {}
+    for name in wanted:
+        value = contributions.total(graph.sources[name])
+        if value is None:
+            raise UserError(no_gradient(graph, name))
+        gradients[name] = value
+    return Differentiated(builder.build(), gradients)
+
+
+class Contributions:
+    """The partial gradients of each value, collected until its producer is reached."""
+
+    def __init__(self, builder: GraphBuilder, graph: Graph) -> None:
+        self._builder = builder
+        self._values = graph.values
+        self._parameters = {
+            value
+            for value in graph.sources.values()
+            if graph.values[value].memory_class is MemoryClass.PARAMETERS
+        }
+        self._order = {step.name: position for position, step in enumerate(graph.steps)}
+        self._parts: dict[ValueId, list[tuple[int, int, ValueId]]] = {}
+        self._totals: dict[ValueId, ValueId] = {}
+
+    def new(self, value: ValueId, reader: Step, argument: int) -> ValueId:
+        """A value for the contribution of one reader (its argument-th input)."""
+        source = self._values[value]
+        kind = self._memory_class(value)
+        name = f"{source.name}_grad"
+        parts = self._parts.setdefault(value, [])
+        if parts:
+            name += f"_{len(parts)}"
+        part = self._builder.value(name, source.spec, kind)
+        parts.append((self._order[reader.name], argument, part))
+        return part
+
+    def total(self, value: ValueId) -> ValueId | None:
+        """The sum over all readers, folded in their order; None when nobody contributed."""
+        if value in self._totals or value not in self._parts:
+            return self._totals.get(value)
+        _, _, total = min(self._parts[value])
+        for _, _, part in sorted(self._parts[value])[1:]:
+            total = self._add(value, total, part)
+        self._totals[value] = total
+        return total
+
+    def _add(self, value: ValueId, left: ValueId, right: ValueId) -> ValueId:
+        source = self._values[value]
+        result = self._builder.value(
+            f"{source.name}_grad_sum", source.spec, self._memory_class(value)
+        )
+        self._builder.step(
+            Step(
+                name=f"{source.name}_grad_sum{result}",
+                kind=StepKind.BACKWARD,
+                prop=create("elemwise_add", {}),
+                inputs=(left, right),
+                outputs=(result,),
+                requests=writes((result,)),
+            )
+        )
+        return result
+
+    def _memory_class(self, value: ValueId) -> MemoryClass:
+        if value in self._parameters:
+            return MemoryClass.GRADIENTS
+        return MemoryClass.ACTIVATION_GRADIENTS
+
+
+def backward_inputs(step: Step, out_grad: tuple[ValueId | None, ...]) -> tuple[ValueId | None, ...]:
+    """out_grad + in_data + out_data, with None for what the operator does not declare."""
+    assert step.prop is not None
+    arguments = len(step.prop.list_arguments())
+    groups = (len(out_grad), arguments, len(step.outputs))
+    marks = [[(group, i) for i in range(size)] for group, size in enumerate(groups)]
+    declared = set(step.prop.declare_backward_dependency(*marks))
+    values = (out_grad, step.inputs[:arguments], step.outputs)
+    return tuple(
+        values[group][i] if (group, i) in declared else None
+        for group, size in enumerate(groups)
+        for i in range(size)
+    )
+
+
+def no_gradient(graph: Graph, name: str) -> Diagnostic:
+    """Why `name` cannot be trained."""
+    losses = [step for step in graph.steps if step.prop and step.prop.loss_output is not None]
+    problem = f"no loss depends on {name!r}, so it cannot be trained"
+    if not losses:
+        problem = f"{name!r} cannot be trained: the network has no loss"
+    return Diagnostic(
+        problem, hint="end the network with a loss such as SoftmaxOutput, or freeze it"
+    )
+
+
+def _depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
+    """Every value that a target influences through operators that may have a gradient."""
+    reaching = set(targets)
+    for step in graph.steps:
+        if reaching.intersection(step.reads()):
+            reaching.update(step.writes())
+    return reaching
+
+
+def _differentiate(
+    builder: GraphBuilder, step: Step, reaching: set[ValueId], contributions: Contributions
+) -> None:
+    assert step.prop is not None
+    kinds = step.prop.list_gradients()
+    arguments = step.inputs[: len(kinds)]
+    needed = [
+        index for index, value in enumerate(arguments) if value is not None and value in reaching
+    ]
+    out_grad = tuple(
+        None if value is None else contributions.total(value) for value in step.outputs
+    )
+    is_loss = step.prop.loss_output is not None
+    if not needed or not (is_loss or any(value is not None for value in out_grad)):
+        return
+    blocked = [index for index in needed if kinds[index] is GradientKind.NONE]
+    if blocked:
+        argument = step.prop.list_arguments()[blocked[0]]
+        raise UserError(
+            Diagnostic(
+                f"{step.prop.type_string} {step.name!r} has no gradient for {argument!r}, "
+                "which lies between a trained parameter and the loss",
+                place=step.place,
+                hint="freeze the parameters before it, or use another operator",
+            )
+        )
+    wanted = [index for index in needed if kinds[index] is GradientKind.COMPUTES]
+    if not wanted:
+        return
+    inputs = backward_inputs(step, out_grad)
+    in_grad: list[ValueId | None] = [None] * len(kinds)
+    for index in wanted:
+        value = arguments[index]
+        assert value is not None
+        in_grad[index] = contributions.new(value, step, index)
+    builder.step(
+        Step(
+            name=f"{step.name}_backward",
+            kind=StepKind.BACKWARD,
+            prop=step.prop,
+            inputs=inputs,
+            outputs=tuple(in_grad),
+            requests=writes(in_grad),
+            forward=step.name,
+            implementation=step.implementation,
+            place=step.place,
+        )
+    )

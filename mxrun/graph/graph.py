@@ -1,0 +1,164 @@
+"""The planner's view of a network: values in single assignment and the steps that make them.
+
+A symbol becomes a Graph when every shape is known. Passes turn one Graph into the next; each is a
+frozen value, so a pass can be tested alone and verified after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from mxrun.base.errors import Place
+from mxrun.base.tensor import TensorSpec
+from mxrun.operator.kernel import Kernel, OpReqType
+from mxrun.operator.register import AnyProperty
+
+ValueId = int
+StepName = str
+
+
+class MemoryClass(Enum):
+    """What a tensor is for; the columns of `inspect-memory`."""
+
+    PARAMETERS = "parameters"
+    GRADIENTS = "gradients"
+    OPTIMIZER = "optimizer"
+    AUXILIARY = "auxiliary"
+    ACTIVATIONS = "activations"
+    ACTIVATION_GRADIENTS = "activation_gradients"
+    WORKSPACE = "workspace"
+    IO = "io"
+
+
+PINNED = frozenset(
+    {
+        MemoryClass.PARAMETERS,
+        MemoryClass.OPTIMIZER,
+        MemoryClass.AUXILIARY,
+        MemoryClass.IO,
+    }
+)
+
+
+class StepKind(Enum):
+    """What a step does."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+    REORDER = "reorder"
+
+
+@dataclass(frozen=True)
+class Value:
+    """One tensor, written by exactly one step, or given from outside (a source)."""
+
+    name: str
+    spec: TensorSpec
+    memory_class: MemoryClass
+
+
+@dataclass(frozen=True)
+class Step:
+    """One application of an operator.
+
+    inputs of a backward step: `out_grad + in_data + out_data` in the operator's order, None for
+    what the property does not declare; its outputs are the gradients of the operator's inputs.
+    kernel: the chosen implementation, once `select` has run; then `inputs` and `outputs` follow
+    the kernel's specs (a forward kernel's extra outputs come last).
+    """
+
+    name: StepName
+    kind: StepKind
+    prop: AnyProperty | None
+    inputs: tuple[ValueId | None, ...]
+    outputs: tuple[ValueId | None, ...]
+    requests: tuple[OpReqType, ...]
+    # The forward step a backward step belongs to.
+    forward: StepName | None = None
+    implementation: str | None = None
+    place: Place | None = None
+    kernel: Kernel | None = None
+
+    def reads(self) -> list[ValueId]:
+        """The values this step reads."""
+        return [value for value in self.inputs if value is not None]
+
+    def writes(self) -> list[ValueId]:
+        """The values this step makes."""
+        return [value for value in self.outputs if value is not None]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Values, steps in execution order, and the names under which the outside knows values.
+
+    sources: values that exist before the first step (inputs, parameters, states).
+    results: values that must still exist after the last step.
+    mutations: {new version: old version} of values that an update overwrites in place.
+    is_train: whether forward steps run in training mode.
+    """
+
+    values: tuple[Value, ...] = ()
+    steps: tuple[Step, ...] = ()
+    sources: Mapping[str, ValueId] = field(default_factory=dict)
+    results: Mapping[str, ValueId] = field(default_factory=dict)
+    mutations: Mapping[ValueId, ValueId] = field(default_factory=dict)
+    is_train: bool = False
+
+    def producer(self) -> dict[ValueId, Step]:
+        """For each value that a step makes, that step."""
+        return {value: step for step in self.steps for value in step.writes()}
+
+    def spec(self, value: ValueId) -> TensorSpec:
+        """The spec of a value."""
+        return self.values[value].spec
+
+    def with_results(self, results: Mapping[str, ValueId]) -> Graph:
+        """The same graph with further results."""
+        return replace(self, results={**self.results, **results})
+
+
+class GraphBuilder:
+    """Collects values and steps for the next Graph; the only mutable thing in a pass."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.values = list(graph.values)
+        self.steps = list(graph.steps)
+        self.sources = dict(graph.sources)
+        self.results = dict(graph.results)
+        self.mutations = dict(graph.mutations)
+        self._graph = graph
+
+    def value(self, name: str, spec: TensorSpec, memory_class: MemoryClass) -> ValueId:
+        """A new value that a step will write."""
+        self.values.append(Value(name, spec, memory_class))
+        return len(self.values) - 1
+
+    def source(self, name: str, spec: TensorSpec, memory_class: MemoryClass) -> ValueId:
+        """A value given from outside; the same one when it exists already."""
+        if name not in self.sources:
+            self.sources[name] = self.value(name, spec, memory_class)
+        return self.sources[name]
+
+    def step(self, step: Step) -> None:
+        """Append a step."""
+        self.steps.append(step)
+
+    def build(self) -> Graph:
+        """The graph collected so far."""
+        return replace(
+            self._graph,
+            values=tuple(self.values),
+            steps=tuple(self.steps),
+            sources=self.sources,
+            results=self.results,
+            mutations=self.mutations,
+        )
+
+
+def writes(outputs: Sequence[ValueId | None]) -> tuple[OpReqType, ...]:
+    """The plain request for each output: write it, or nothing where it is absent."""
+    return tuple(OpReqType.NULL if value is None else OpReqType.WRITE for value in outputs)

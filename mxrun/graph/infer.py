@@ -1,0 +1,198 @@
+"""Shapes and element types of every tensor of a network, inferred in both directions.
+
+Each operator completes what it can from what is known; sweeps over the nodes, forwards and
+backwards in turn, go on until nothing changes. Not knowing enough is no error here: what stays
+unknown is listed. Contradictions are all collected, each with the inferences that led to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mxrun.base.errors import Diagnostic
+from mxrun.base.tensor import PartialShape, TensorSpec
+from mxrun.graph.node import Node, NodeEntry, topological
+from mxrun.operator.property import Inferred, PartialType
+from mxrun.operator.shape import ShapeContradiction, is_known, known, show, unify
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What is known of every entry, and what is wrong.
+
+    unknown: names of variables without a complete shape that no contradiction accounts for.
+    """
+
+    shapes: Mapping[NodeEntry, PartialShape]
+    types: Mapping[NodeEntry, str]
+    diagnostics: tuple[Diagnostic, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every shape is known and nothing contradicts."""
+        return not self.diagnostics and all(is_known(shape) for shape in self.shapes.values())
+
+    def spec(self, entry: NodeEntry) -> TensorSpec:
+        """Shape and type of one entry; raises ValueError when the shape is not complete."""
+        return TensorSpec(known(self.shapes[entry]), self.types[entry])
+
+
+def infer(
+    heads: Sequence[NodeEntry],
+    shapes: Mapping[str, PartialShape],
+    types: Mapping[str, str] | None = None,
+) -> Inference:
+    """Infer everything reachable from `heads`, given shapes and types of variables by name."""
+    nodes = topological(heads)
+    state = _ShapeInference(nodes, shapes)
+    state.run()
+    inferred_types = _infer_types(nodes, types or {})
+    return Inference(state.shapes, inferred_types, tuple(state.diagnostics), state.unknown())
+
+
+class _ShapeInference:
+    def __init__(self, nodes: list[Node], given: Mapping[str, PartialShape]) -> None:
+        self.nodes = nodes
+        self.shapes: dict[NodeEntry, PartialShape] = {}
+        # The node that completed each entry, for the chain of a diagnostic.
+        self.source: dict[NodeEntry, Node] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self.failed: set[Node] = set()
+        for node in nodes:
+            for index in range(node.num_outputs):
+                self.shapes[NodeEntry(node, index)] = None
+            if node.is_variable and given.get(node.name) is not None:
+                self.shapes[NodeEntry(node)] = given[node.name]
+                self.source[NodeEntry(node)] = node
+
+    def run(self) -> None:
+        operators = [node for node in self.nodes if node.prop is not None]
+        changed = True
+        while changed:
+            changed = False
+            for order in (operators, operators[::-1]):
+                for node in order:
+                    changed |= self._visit(node)
+
+    def unknown(self) -> tuple[str, ...]:
+        """Variables that stay incomplete, unless a contradiction near them is the reason."""
+        suspects = {
+            entry
+            for node in self.nodes
+            if node not in self.failed and not self._touches_failure(node)
+            for entry in node.inputs
+        }
+        return tuple(
+            node.name
+            for node in self.nodes
+            if node.is_variable
+            and not is_known(self.shapes[NodeEntry(node)])
+            and (NodeEntry(node) in suspects or not self.failed)
+        )
+
+    def _touches_failure(self, node: Node) -> bool:
+        return any(ancestor in self.failed for ancestor in topological([NodeEntry(node)]))
+
+    def _visit(self, node: Node) -> bool:
+        if node in self.failed or node.prop is None:
+            return False
+        outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
+        arguments = list(node.argument_entries())
+        auxiliary = list(node.inputs[len(arguments) :])
+        try:
+            inferred = node.prop.infer_shape(
+                [self.shapes[entry] for entry in arguments],
+                [self.shapes[entry] for entry in outputs],
+            )
+            return self._learn(node, arguments, auxiliary, outputs, inferred)
+        except ShapeContradiction as contradiction:
+            self.failed.add(node)
+            self.diagnostics.append(self._explain(node, contradiction))
+            return False
+
+    def _learn(
+        self,
+        node: Node,
+        arguments: list[NodeEntry],
+        auxiliary: list[NodeEntry],
+        outputs: list[NodeEntry],
+        inferred: Inferred,
+    ) -> bool:
+        changed = False
+        assert node.prop is not None
+        names = (
+            *node.prop.list_arguments(),
+            *node.prop.list_auxiliary_states(),
+            *node.prop.list_outputs(),
+        )
+        entries = [*arguments, *auxiliary, *outputs]
+        shapes = [*inferred.inputs, *inferred.auxiliary, *inferred.outputs]
+        for name, entry, shape in zip(names, entries, shapes, strict=True):
+            joined = unify(name, self.shapes[entry], shape, f"{node.operator} {node.name!r}")
+            if joined != self.shapes[entry]:
+                self.shapes[entry] = joined
+                self.source.setdefault(entry, node)
+                changed = True
+        return changed
+
+    def _explain(self, node: Node, contradiction: ShapeContradiction) -> Diagnostic:
+        rule = f" ({contradiction.rule})" if contradiction.rule else ""
+        return Diagnostic(
+            f"shapes of {node.operator} {node.name!r} contradict each other "
+            f"at {contradiction.argument!r}",
+            place=node.place,
+            expected=f"{contradiction.argument} {_text(contradiction.inferred)}{rule}",
+            got=f"{contradiction.argument} {_text(contradiction.given)}",
+            chain=tuple(self._chain(node)),
+        )
+
+    def _chain(self, node: Node) -> list[str]:
+        """How the shapes of the node's inputs came about, oldest first."""
+        lines: list[str] = []
+        seen: set[NodeEntry] = set()
+        pending = list(reversed(node.inputs))
+        while pending:
+            entry = pending.pop(0)
+            source = self.source.get(entry)
+            if entry in seen or source is None or source is node:
+                continue
+            seen.add(entry)
+            where = f" at {source.place}" if source.place else ""
+            by = "as given" if source.is_variable else f"by {source.operator} {source.name!r}"
+            lines.append(f"{entry.name} is {show(self.shapes[entry])}, {by}{where}")
+            if not source.is_variable:
+                pending.extend(e for e in source.inputs[:1] if e not in seen)
+        return lines[::-1]
+
+
+def _text(shape: object) -> str:
+    return show(shape) if isinstance(shape, tuple) or shape is None else str(shape)
+
+
+def _infer_types(nodes: list[Node], given: Mapping[str, str]) -> dict[NodeEntry, str]:
+    """Element types, to a fixpoint; what nothing decides is float32."""
+    types: dict[NodeEntry, PartialType] = {}
+    for node in nodes:
+        for index in range(node.num_outputs):
+            declared = given.get(node.name) if node.is_variable else None
+            types[NodeEntry(node, index)] = declared
+    changed = True
+    while changed:
+        changed = False
+        for node in nodes:
+            if node.prop is None:
+                continue
+            entries = list(node.argument_entries())
+            outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
+            completed = node.prop.infer_type(
+                [types[e] for e in entries], [types[o] for o in outputs]
+            )
+            for entry, dtype in zip(
+                [*entries, *outputs], [*completed[0], *completed[1]], strict=True
+            ):
+                if types[entry] is None and dtype is not None:
+                    types[entry] = dtype
+                    changed = True
+    return {entry: dtype or "float32" for entry, dtype in types.items()}

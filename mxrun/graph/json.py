@@ -1,0 +1,90 @@
+"""MXNet's JSON form of a symbol (the format of MXNet 1.x's `Symbol.tojson`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mxrun.base.errors import Diagnostic, MxrunError, UserError
+from mxrun.graph.node import Node, NodeEntry, topological
+from mxrun.operator.register import create_from_strings
+
+# The version whose format this is; MXNet's loader upgrades files of older versions.
+_VERSION = 10901
+
+
+def dump(heads: Sequence[NodeEntry]) -> str:
+    """The graph as MXNet writes it: explicit parameters as strings, nodes in depth-first order."""
+    nodes = topological(heads)
+    index = {node: position for position, node in enumerate(nodes)}
+    entries: list[dict[str, object]] = []
+    row_pointer = [0]
+    for node in nodes:
+        record: dict[str, object] = {"op": node.operator, "name": node.name}
+        strings = {} if node.prop is None else node.prop.parameters.to_strings()
+        if strings or node.attributes:
+            record["attrs"] = dict(sorted({**strings, **node.attributes}.items()))
+        record["inputs"] = [[index[entry.node], entry.index, 0] for entry in node.inputs]
+        entries.append(record)
+        row_pointer.append(row_pointer[-1] + node.num_outputs)
+    document = {
+        "nodes": entries,
+        "arg_nodes": [index[node] for node in nodes if node.is_variable],
+        "node_row_ptr": row_pointer,
+        "heads": [[index[head.node], head.index, 0] for head in heads],
+        "attrs": {"mxnet_version": ["int", _VERSION]},
+    }
+    return json.dumps(document, indent=2)
+
+
+def load(text: str) -> tuple[NodeEntry, ...]:
+    """The heads of a graph in MXNet's JSON.
+
+    Raises UserError saying which node cannot be used and why.
+    """
+    try:
+        document = json.loads(text)
+        records, heads = document["nodes"], document["heads"]
+        nodes: list[Node] = []
+        for record in records:
+            nodes.append(_node(record, nodes))
+        return tuple(_entry(nodes, head, "heads") for head in heads)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(Diagnostic("not a symbol in MXNet's JSON form", got=reason)) from error
+
+
+def _node(record: Mapping[str, Any], nodes: list[Node]) -> Node:
+    name, operator = str(record["name"]), str(record["op"])
+    # Files of MXNet before 1.0 say "param" or "attr".
+    attributes: dict[str, str] = {}
+    for key in ("param", "attr", "attrs"):
+        attributes.update({str(k): str(v) for k, v in record.get(key, {}).items()})
+    inputs = tuple(_entry(nodes, reference, name) for reference in record["inputs"])
+    if operator == "null":
+        return Node(name, inputs=inputs, attributes=attributes)
+    hidden = {key: value for key, value in attributes.items() if key.startswith("__")}
+    strings = {key: value for key, value in attributes.items() if key not in hidden}
+    try:
+        prop = create_from_strings(operator, strings)
+    except MxrunError as error:
+        raise UserError(Diagnostic(f"node {name!r}: {error}")) from error
+    expected = (*prop.list_arguments(), *prop.list_auxiliary_states())
+    if len(inputs) != len(expected):
+        raise UserError(
+            Diagnostic(
+                f"node {name!r}: {operator} has {len(inputs)} inputs",
+                expected=f"{len(expected)}: {', '.join(expected)}",
+            )
+        )
+    return Node(name, prop, inputs, hidden)
+
+
+def _entry(nodes: list[Node], reference: Any, owner: str) -> NodeEntry:
+    position, index = int(reference[0]), int(reference[1])
+    if not 0 <= position < len(nodes) or not 0 <= index < nodes[position].num_outputs:
+        raise UserError(
+            Diagnostic(f"node {owner!r} reads {reference}, which no earlier node gives")
+        )
+    return NodeEntry(nodes[position], index)

@@ -1,0 +1,146 @@
+"""Which tensors share storage: views, mutated states and the in-place hints that hold.
+
+A hint is taken when the input is read for the last time by this very step, has the size of the
+output, and is neither given from outside nor kept as a result. Everything refused is logged with
+its reason.
+
+Needs: kernels. Provides: the storage of every value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mxrun.graph.graph import PINNED, Graph, Step, ValueId
+
+
+@dataclass(frozen=True)
+class Hint:
+    """One declared in-place hint and what became of it; `reason` is empty when it was taken."""
+
+    step: str
+    source: str
+    target: str
+    reason: str
+
+    @property
+    def taken(self) -> bool:
+        """Whether the two tensors share memory."""
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class Storage:
+    """`root[value]` is the value whose memory `value` lies in (itself for most)."""
+
+    root: Mapping[ValueId, ValueId]
+    hints: tuple[Hint, ...]
+
+
+def inplace(graph: Graph, enabled: bool = True) -> Storage:
+    """Decide the storage of every value; with `enabled` false only what must be shared is."""
+    sharing = _Sharing(graph)
+    hints: list[Hint] = []
+    for position, step in enumerate(graph.steps):
+        if step.kernel is not None and step.kernel.is_view:
+            sharing.join(step.reads()[0], step.writes()[0])
+        for value in step.writes():
+            if value in graph.mutations:
+                sharing.join(graph.mutations[value], value)
+        for source, target in _declared(step):
+            if target in graph.mutations:
+                continue
+            reason = "in-place is off"
+            if enabled:
+                reason = sharing.refusal(position, source, target)
+            if not reason:
+                sharing.join(source, target)
+            names = (graph.values[source].name, graph.values[target].name)
+            hints.append(Hint(step.name, *names, reason))
+    return Storage(sharing.roots(), tuple(hints))
+
+
+class _Sharing:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.parent = list(range(len(graph.values)))
+        self.targets: set[ValueId] = set()
+        self.last_read: dict[ValueId, int] = {}
+        for position, step in enumerate(graph.steps):
+            for value in step.reads():
+                self.last_read[value] = position
+        # Reads of views count for their source, because they lie in its memory.
+        for step in reversed(graph.steps):
+            if step.kernel is not None and step.kernel.is_view:
+                view = self.last_read.get(step.writes()[0], -1)
+                source = step.reads()[0]
+                self.last_read[source] = max(self.last_read[source], view)
+        self.kept = {self._view_source(value) for value in graph.results.values()}
+
+    def _view_source(self, value: ValueId) -> ValueId:
+        producers = self.graph.producer()
+        while value in producers:
+            step = producers[value]
+            if step.kernel is None or not step.kernel.is_view:
+                break
+            value = step.reads()[0]
+        return value
+
+    def find(self, value: ValueId) -> ValueId:
+        while self.parent[value] != value:
+            value = self.parent[value]
+        return value
+
+    def join(self, source: ValueId, target: ValueId) -> None:
+        root = self.find(source)
+        self.parent[target] = root
+        self.targets.add(target)
+        # The source's memory is now read as long as the target is.
+        self.last_read[root] = max(self.last_read.get(root, -1), self.last_read.get(target, -1))
+        if target in self.kept:
+            self.kept.add(root)
+
+    def roots(self) -> dict[ValueId, ValueId]:
+        return {value: self.find(value) for value in range(len(self.parent))}
+
+    def refusal(self, position: int, source: ValueId, target: ValueId) -> str:
+        """Why `source` cannot be overwritten by `target` at this step; empty when it can."""
+        values = self.graph.values
+        root = self.find(source)
+        if target in self.targets:
+            return "the output shares other memory already"
+        if values[root].memory_class in PINNED:
+            return f"{values[root].name} is given from outside"
+        if root in self.kept or source in self.kept:
+            return f"{values[source].name} is a result"
+        if values[source].spec.nbytes != values[target].spec.nbytes:
+            return "the sizes differ"
+        if values[source].spec.layout != values[target].spec.layout:
+            return "the layouts differ"
+        last = self.last_read.get(root, -1)
+        if last > position:
+            return f"still read by {self.graph.steps[last].name}"
+        return ""
+
+
+def _declared(step: Step) -> Iterator[tuple[ValueId, ValueId]]:
+    """The step's hints as pairs of values, without those whose tensors are absent."""
+    if step.prop is None or step.kernel is None or step.kernel.is_view:
+        return
+    arguments = len(step.prop.list_arguments())
+    outputs = len(step.prop.list_outputs())
+    if step.forward is None:
+        pairs = step.prop.forward_inplace_option(
+            list(step.inputs[:arguments]), list(step.outputs[:outputs])
+        )
+    else:
+        pairs = step.prop.backward_inplace_option(
+            list(step.inputs[:outputs]),
+            list(step.inputs[outputs : outputs + arguments]),
+            list(step.inputs[outputs + arguments : 2 * outputs + arguments]),
+            list(step.outputs),
+        )
+    for source, target in pairs:
+        if source is not None and target is not None:
+            yield source, target

@@ -1,0 +1,90 @@
+"""Symbol → Graph: one forward step per operator, with every shape known.
+
+Needs: complete inference. Provides: a forward graph whose sources are the variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
+from mxrun.graph.infer import Inference
+from mxrun.graph.node import NodeEntry
+from mxrun.graph.symbol import Symbol
+
+
+def lower(symbol: Symbol, inference: Inference, inputs: Collection[str], is_train: bool) -> Graph:
+    """The forward graph of `symbol`; variables named in `inputs` are io slots, others parameters.
+
+    Every head is a result under its name, and so is the loss of every operator that has one.
+    Raises UserError when a shape is not known or two nodes share a name.
+    """
+    _check_names(symbol)
+    _check_complete(inference)
+    builder = GraphBuilder(Graph(is_train=is_train))
+    entries: dict[NodeEntry, ValueId] = {}
+    auxiliary = set(symbol.list_auxiliary_states())
+    for node in symbol.nodes:
+        if node.prop is None:
+            entry = NodeEntry(node)
+            kind = MemoryClass.PARAMETERS
+            if node.name in inputs:
+                kind = MemoryClass.IO
+            elif node.name in auxiliary:
+                kind = MemoryClass.AUXILIARY
+            entries[entry] = builder.source(node.name, inference.spec(entry), kind)
+            continue
+        outputs = []
+        for index in range(node.num_outputs):
+            entry = NodeEntry(node, index)
+            entries[entry] = builder.value(
+                entry.name, inference.spec(entry), MemoryClass.ACTIVATIONS
+            )
+            outputs.append(entries[entry])
+        builder.step(
+            Step(
+                name=node.name,
+                kind=StepKind.FORWARD,
+                prop=node.prop,
+                inputs=tuple(entries[entry] for entry in node.inputs),
+                outputs=tuple(outputs),
+                requests=writes(outputs),
+                implementation=node.implementation,
+                place=node.place,
+            )
+        )
+        if node.prop.loss_output is not None:
+            loss = NodeEntry(node, node.prop.loss_output)
+            builder.results[loss.name] = entries[loss]
+    for head in symbol.heads:
+        builder.results[head.name] = entries[head]
+    return builder.build()
+
+
+def _check_names(symbol: Symbol) -> None:
+    seen: dict[str, object] = {}
+    for node in symbol.nodes:
+        if node.name in seen:
+            raise UserError(
+                Diagnostic(
+                    f"two nodes are named {node.name!r}",
+                    place=node.place,
+                    hint="give each node a name of its own; to share a weight, wire one variable",
+                )
+            )
+        seen[node.name] = node
+
+
+def _check_complete(inference: Inference) -> None:
+    if inference.diagnostics:
+        raise UserError(inference.diagnostics)
+    if not inference.complete:
+        names = ", ".join(inference.unknown)
+        raise UserError(
+            Diagnostic(
+                "not enough is known to infer every shape",
+                got=f"need shape of: {names}",
+                hint="declare the shape under network.inputs or variables",
+            )
+        )

@@ -1,0 +1,149 @@
+"""Give every value and scratchpad its place in the arena.
+
+Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the pinned region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mxrun.base.tensor import align
+from mxrun.graph.graph import PINNED, Graph, MemoryClass, ValueId
+from mxrun.graph.memory import allocate
+from mxrun.graph.passes.inplace import Storage
+from mxrun.graph.plan import Block, PhasePlan
+
+# The order of the pinned region; io slots stand last.
+_PINNED_ORDER = (
+    MemoryClass.PARAMETERS,
+    MemoryClass.OPTIMIZER,
+    MemoryClass.AUXILIARY,
+    MemoryClass.IO,
+)
+
+
+def place_pinned(graphs: Sequence[Graph]) -> tuple[Block, ...]:
+    """One block per source of any phase, packed from offset 0 by class, then in graph order."""
+    kinds: dict[str, MemoryClass] = {}
+    sizes: dict[str, int] = {}
+    for graph in graphs:
+        for name, value in graph.sources.items():
+            kinds.setdefault(name, graph.values[value].memory_class)
+            sizes[name] = align(graph.spec(value).nbytes)
+    blocks = []
+    offset = 0
+    for kind in _PINNED_ORDER:
+        for name in (name for name in kinds if kinds[name] is kind):
+            blocks.append(Block(name, kind, offset, sizes[name], 0, 0, (name,)))
+            offset += sizes[name]
+    return tuple(blocks)
+
+
+@dataclass(frozen=True)
+class _Need:
+    """A block before it has an offset; `key` is a root value or a step's name."""
+
+    key: ValueId | str
+    name: str
+    memory_class: MemoryClass
+    nbytes: int
+    first: int
+    last: int
+    values: tuple[str, ...]
+
+
+def place(
+    name: str, graph: Graph, storage: Storage, pinned: tuple[Block, ...], reuse: bool = True
+) -> PhasePlan:
+    """Place one phase; with `reuse` false every block stays alive to the end."""
+    base = sum(block.nbytes for block in pinned)
+    needs = [*_storage_needs(graph, storage), *_scratch_needs(graph)]
+    steps = len(graph.steps)
+    first = [need.first if reuse else 0 for need in needs]
+    last = [need.last if reuse else steps for need in needs]
+    allocation = allocate([need.nbytes for need in needs], first, last)
+    blocks = tuple(
+        Block(need.name, need.memory_class, base + offset, need.nbytes, begin, end, need.values)
+        for need, offset, begin, end in zip(needs, allocation.offsets, first, last, strict=True)
+    )
+    offset_by_key: dict[ValueId | str, int] = {
+        need.key: block.offset for need, block in zip(needs, blocks, strict=True)
+    }
+    by_name = {block.name: block.offset for block in pinned}
+    for source, value in graph.sources.items():
+        offset_by_key[value] = by_name[source]
+    return PhasePlan(
+        name=name,
+        graph=graph,
+        offsets={
+            value: offset_by_key[root]
+            for value, root in storage.root.items()
+            if root in offset_by_key
+        },
+        scratch={step.name: offset_by_key.get(step.name, 0) for step in graph.steps},
+        blocks=blocks,
+        hints=storage.hints,
+        reusable_bytes=allocation.arena_bytes,
+        lower_bound_bytes=allocation.lower_bound_bytes,
+        naive_bytes=_naive(graph),
+        in_place_only_bytes=sum(need.nbytes for need in needs),
+    )
+
+
+def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
+    """One need per storage that is not pinned, alive from its first write to its last use."""
+    first: dict[ValueId, int] = {}
+    last: dict[ValueId, int] = {}
+    members: dict[ValueId, list[str]] = {}
+    sizes: dict[ValueId, int] = {}
+    for position, step in enumerate(graph.steps):
+        for value in step.writes():
+            root = storage.root[value]
+            first.setdefault(root, position)
+            members.setdefault(root, []).append(graph.values[value].name)
+            sizes[root] = max(sizes.get(root, 0), align(graph.spec(value).nbytes))
+        for value in (*step.reads(), *step.writes()):
+            last[storage.root[value]] = position + 1
+    for value in graph.results.values():
+        last[storage.root[value]] = len(graph.steps)
+    return [
+        _Need(
+            root,
+            graph.values[root].name,
+            graph.values[root].memory_class,
+            sizes[root],
+            first[root],
+            last[root],
+            tuple(members[root]),
+        )
+        for root in first
+        if graph.values[root].memory_class not in PINNED and sizes[root]
+    ]
+
+
+def _scratch_needs(graph: Graph) -> list[_Need]:
+    return [
+        _Need(
+            step.name,
+            f"{step.name}_scratch",
+            MemoryClass.WORKSPACE,
+            align(step.kernel.workspace_bytes),
+            position,
+            position + 1,
+            (step.name,),
+        )
+        for position, step in enumerate(graph.steps)
+        if step.kernel is not None and step.kernel.workspace_bytes
+    ]
+
+
+def _naive(graph: Graph) -> int:
+    """Every tensor and scratchpad with memory of its own; overwritten states count once."""
+    tensors = sum(
+        align(graph.spec(value).nbytes)
+        for step in graph.steps
+        for value in step.writes()
+        if value not in graph.mutations
+    )
+    return tensors + sum(need.nbytes for need in _scratch_needs(graph))

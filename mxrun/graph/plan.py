@@ -1,0 +1,154 @@
+"""The plan: one frozen value that says where every byte of a run lies and what runs when.
+
+One arena per context: [pinned: parameters, optimizer, auxiliary | io slots | reusable: the largest
+of the phases]. Offsets and block sizes are multiples of 64 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mxrun.base.tensor import TensorSpec
+from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
+from mxrun.graph.passes.inplace import Hint
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive bytes of the arena with one owner at a time.
+
+    values: names of the tensors that lie in it (more than one where they share storage), or the
+        step's name for a scratchpad. first, last: steps during which it is alive, half-open.
+    """
+
+    name: str
+    memory_class: MemoryClass
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    values: tuple[str, ...]
+
+    @property
+    def end(self) -> int:
+        """One past the last byte."""
+        return self.offset + self.nbytes
+
+
+@dataclass(frozen=True)
+class PhasePlan:
+    """One sequence of steps over the arena: a training step, or an evaluation step.
+
+    offsets: where each value lies; scratch: where each step's workspace lies.
+    reusable_bytes and the bounds count this phase's part of the reusable region only.
+    """
+
+    name: str
+    graph: Graph
+    offsets: Mapping[ValueId, int]
+    scratch: Mapping[str, int]
+    blocks: tuple[Block, ...]
+    hints: tuple[Hint, ...]
+    reusable_bytes: int
+    lower_bound_bytes: int
+    naive_bytes: int
+    in_place_only_bytes: int
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps in the order they run."""
+        return self.graph.steps
+
+    def implementations(self) -> dict[str, str]:
+        """The implementation chosen for each step that calls something."""
+        return {
+            step.name: step.kernel.implementation
+            for step in self.steps
+            if step.kernel is not None and not step.kernel.is_view
+        }
+
+    def peak_step(self) -> int:
+        """The first step at which the most reusable bytes are alive."""
+        totals = self.live_bytes()
+        return totals.index(max(totals)) if totals else 0
+
+    def live_bytes(self) -> list[int]:
+        """Reusable bytes alive at each step."""
+        totals = [0] * len(self.steps)
+        for block in self.blocks:
+            for step in range(block.first, min(block.last, len(totals))):
+                totals[step] += block.nbytes
+        return totals
+
+
+@dataclass(frozen=True)
+class ClassBytes:
+    """Bytes of one memory class: all its blocks, and those alive at the peak."""
+
+    total_bytes: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything known before the first step."""
+
+    phases: Mapping[str, PhasePlan]
+    pinned: tuple[Block, ...]
+    specs: Mapping[str, TensorSpec]
+    threads: int
+    planning_ms: float
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Parameters, optimizer and auxiliary states, and io slots."""
+        return sum(block.nbytes for block in self.pinned)
+
+    def _largest(self, figure: str) -> int:
+        sizes = (getattr(phase, figure) for phase in self.phases.values())
+        return self.pinned_bytes + max(sizes, default=0)
+
+    @property
+    def planned_bytes(self) -> int:
+        """Size of the arena."""
+        return self._largest("reusable_bytes")
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """No arena for the chosen order of steps can be smaller."""
+        return self._largest("lower_bound_bytes")
+
+    @property
+    def naive_bytes(self) -> int:
+        """The arena if every tensor had memory of its own."""
+        return self._largest("naive_bytes")
+
+    @property
+    def in_place_only_bytes(self) -> int:
+        """The arena with views and in-place sharing, but no reuse of freed blocks."""
+        return self._largest("in_place_only_bytes")
+
+    @property
+    def proved_optimal(self) -> bool:
+        """Whether the arena is as small as the order of steps allows."""
+        return self.planned_bytes == self.lower_bound_bytes
+
+    def offset(self, name: str) -> int:
+        """Where a pinned tensor lies."""
+        return next(block.offset for block in self.pinned if block.name == name)
+
+    def classes(self) -> dict[str, ClassBytes]:
+        """Bytes by memory class, of the phase that needs most."""
+        phase = max(self.phases.values(), key=lambda phase: phase.reusable_bytes)
+        peak = phase.peak_step()
+        figures = {}
+        for kind in MemoryClass:
+            pinned = sum(block.nbytes for block in self.pinned if block.memory_class is kind)
+            blocks = [block for block in phase.blocks if block.memory_class is kind]
+            alive = [block for block in blocks if block.first <= peak < block.last]
+            figures[kind.value] = ClassBytes(
+                pinned + sum(block.nbytes for block in blocks),
+                pinned + sum(block.nbytes for block in alive),
+            )
+        return figures

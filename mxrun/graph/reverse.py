@@ -1,0 +1,58 @@
+"""The second backward: a plain reverse traversal, kept to check the explicit gradient graph.
+
+Following DyNet (Neubig et al. 2017, arXiv:1701.03980), every forward step that has a gradient is
+undone in exactly the reverse order, computing the gradient of every input whether anybody asks or
+not; what nobody asked for is dropped at the end. It shares with the explicit graph only the rule
+that contributions are folded in the order of the readers, so equal kernels give equal bits.
+
+Needs: a forward graph. Provides: the same values as `gradient`, at a higher cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mxrun.base.errors import UserError
+from mxrun.graph.gradient import Contributions, Differentiated, backward_inputs, no_gradient
+from mxrun.graph.graph import Graph, GraphBuilder, Step, StepKind, writes
+from mxrun.operator.property import GradientKind
+
+
+def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
+    """Append a backward step for every forward step; raises UserError as `gradient` does."""
+    builder = GraphBuilder(graph)
+    contributions = Contributions(builder, graph)
+    for step in reversed(graph.steps):
+        assert step.prop is not None
+        out_grad = tuple(
+            None if value is None else contributions.total(value) for value in step.outputs
+        )
+        if step.prop.loss_output is None and all(value is None for value in out_grad):
+            continue
+        kinds = step.prop.list_gradients()
+        in_grad = [
+            contributions.new(value, step, index)
+            if value is not None and kinds[index] is GradientKind.COMPUTES
+            else None
+            for index, value in enumerate(step.inputs[: len(kinds)])
+        ]
+        builder.step(
+            Step(
+                name=f"{step.name}_backward",
+                kind=StepKind.BACKWARD,
+                prop=step.prop,
+                inputs=backward_inputs(step, out_grad),
+                outputs=tuple(in_grad),
+                requests=writes(in_grad),
+                forward=step.name,
+                implementation=step.implementation,
+                place=step.place,
+            )
+        )
+    gradients = {}
+    for name in wanted:
+        value = contributions.total(graph.sources[name])
+        if value is None:
+            raise UserError(no_gradient(graph, name))
+        gradients[name] = value
+    return Differentiated(builder.build(), gradients)

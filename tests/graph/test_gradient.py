@@ -1,0 +1,159 @@
+"""The gradient graph: what is computed, what is not, and that two ways agree bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from networks import (
+    BATCH,
+    INPUTS,
+    NETWORKS,
+    convolutional,
+    gradients_of,
+    plan_of,
+    residual,
+    same_bits,
+    shared,
+    trained,
+)
+
+from mxrun.base.errors import UserError
+from mxrun.graph.compile import TRAIN
+from mxrun.graph.graph import MemoryClass, StepKind
+from mxrun.graph.symbol import apply, variable
+from mxrun.operator.kernel import OpReqType
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_L12_both_backward_styles_give_the_same_bits(name: str) -> None:
+    symbol = NETWORKS[name]()
+    explicit = gradients_of(symbol)
+    reverse = gradients_of(symbol, backward="reverse", in_place=False, reuse=False)
+    assert same_bits(explicit, reverse)
+    assert all(np.abs(gradient).max() > 0 for gradient in explicit.values())
+
+
+def test_X5_fan_out_is_the_sum_of_what_each_reader_gives() -> None:
+    symbol = residual()
+    steps = plan_of(symbol).phases[TRAIN].steps
+    sums = [step.name for step in steps if "_grad_sum" in step.name]
+    # The stem's output has three readers: two additions, folded in their order.
+    assert len(sums) == 2
+    assert sum(step.name == "stem_backward" for step in steps) == 1
+
+
+def test_X5_the_sum_equals_the_parts() -> None:
+    """w is read twice with the same input, so its gradient is twice that of one reader."""
+    data, weight = variable("data"), variable("w")
+
+    def heads(count: int) -> dict[str, np.ndarray]:
+        outputs = [
+            apply(
+                "FullyConnected",
+                {"data": data, "weight": weight},
+                {"num_hidden": 4, "no_bias": True},
+                f"fc{i}",
+            )
+            for i in range(count)
+        ]
+        joined = outputs[0]
+        for i, output in enumerate(outputs[1:]):
+            joined = apply("elemwise_add", {"lhs": joined, "rhs": output}, {}, f"add{i}")
+        symbol = apply(
+            "SoftmaxOutput",
+            {"data": joined, "label": variable("label")},
+            {"grad_scale": 1.0},
+            "softmax",
+        )
+        return gradients_of(symbol, inputs=INPUTS)
+
+    # fc0 + fc1 with one weight equals fc0 with the weight doubled: d/dw f(2w) = 2 f'(2w).
+    assert heads(2)["w"].shape == heads(1)["w"].shape
+    assert not np.allclose(heads(2)["w"], heads(1)["w"])
+
+
+def test_L2_a_shared_weight_is_one_array_one_gradient_one_update() -> None:
+    plan = plan_of(shared())
+    assert sum(block.name == "shared_weight" for block in plan.pinned) == 1
+    updates = [step.name for step in plan.phases[TRAIN].steps if step.kind is StepKind.UPDATE]
+    assert updates.count("shared_weight_update") == 1
+    sums = [step for step in plan.phases[TRAIN].steps if step.name.startswith("shared_weight_grad")]
+    assert len(sums) == 1
+
+
+def test_L3_frozen_parameters_keep_every_byte_and_cost_nothing() -> None:
+    frozen = ("conv1_weight", "conv1_bias")
+    plan = plan_of(convolutional(), frozen)
+    from mxrun.executor.executor import Executor
+
+    executor = Executor(plan)
+    from networks import fill
+
+    fill(executor)
+    before = {name: executor.array(name).tobytes() for name in frozen}
+    other = executor.array("fc_weight").tobytes()
+    for _ in range(3):
+        executor.run(TRAIN)
+    assert {name: executor.array(name).tobytes() for name in frozen} == before
+    assert executor.array("fc_weight").tobytes() != other
+    names = {block.name for block in plan.pinned}
+    assert not names & {"conv1_weight_mom", "conv1_bias_mom"}
+    values = {value.name for value in plan.phases[TRAIN].graph.values}
+    assert not any(name.startswith(("conv1_weight_grad", "conv1_bias_grad")) for name in values)
+    # Backward is pruned below conv2: nothing of conv1, tanh1 or pool1 runs backwards.
+    steps = {step.name for step in plan.phases[TRAIN].steps}
+    assert not steps & {"conv1_backward", "tanh1_backward", "pool1_backward"}
+
+
+def test_L5_the_first_layer_computes_no_data_gradient() -> None:
+    phase = plan_of(convolutional()).phases[TRAIN]
+    first = next(step for step in phase.steps if step.name == "conv1_backward")
+    assert first.requests == (OpReqType.NULL, OpReqType.WRITE, OpReqType.WRITE)
+    assert first.outputs[0] is None
+    assert not any(value.name.startswith("data_grad") for value in phase.graph.values)
+
+
+def test_label_gets_no_gradient() -> None:
+    phase = plan_of(convolutional()).phases[TRAIN]
+    assert not any(value.name.startswith("label_grad") for value in phase.graph.values)
+
+
+def test_a_network_without_loss_cannot_be_trained() -> None:
+    symbol = apply("FullyConnected", {"data": variable("data")}, {"num_hidden": 4}, "fc")
+    with pytest.raises(UserError, match="no loss"):
+        plan_of(symbol, inputs={"data": INPUTS["data"]})
+
+
+def test_P5_fully_connected_reads_data_and_weight_before_the_update() -> None:
+    phase = plan_of(convolutional()).phases[TRAIN]
+    order = [step.name for step in phase.steps]
+    assert order.index("fc_backward") < order.index("fc_weight_update")
+    step = phase.steps[order.index("fc_backward")]
+    read = {phase.graph.values[value].name.split("@")[0] for value in step.reads()}
+    assert {"softmax_grad", "fc_output_grad"} & read or "fc_output_grad" in read
+    assert "fc_weight" in read
+    assert "fc_output" not in read
+
+
+def test_P5_outputs_live_as_long_as_backward_needs_them() -> None:
+    """FullyConnected's output dies with its last reader, Pooling's waits for its backward."""
+    with_numpy = plan_of(convolutional(), implementation="numpy", in_place=False)
+    phase = with_numpy.phases[TRAIN]
+    order = [step.name for step in phase.steps]
+    life = {block.name: block for block in phase.blocks}
+    assert life["fc_output"].last == order.index("softmax") + 1
+    assert life["pool1_output"].last == order.index("pool1_backward") + 1
+
+
+def test_gradient_memory_classes() -> None:
+    classes = plan_of(convolutional()).classes()
+    assert classes["gradients"].total_bytes > 0
+    assert classes["activation_gradients"].total_bytes > 0
+    assert classes["optimizer"].total_bytes == classes["parameters"].total_bytes
+    assert set(classes) == {kind.value for kind in MemoryClass}
+
+
+def test_losses_fall() -> None:
+    losses, _ = trained(plan_of(convolutional()), steps=20)
+    assert losses[-1] < losses[0] / 2
+    assert losses[0] / BATCH < 10

@@ -1,0 +1,154 @@
+"""Small networks for the tests of graph and executor, composed by operator name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun import library
+from mxrun.base.tensor import TensorSpec
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import TRAIN, CompileRequest, UpdateRule, compile_plan
+from mxrun.graph.plan import Plan
+from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
+
+library.load()
+
+BATCH = 6
+INPUTS = {"data": TensorSpec((BATCH, 3, 9, 9)), "label": TensorSpec((BATCH,), "int32")}
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def chain(symbol: Symbol, *layers: tuple[str, Mapping[str, object], str]) -> Symbol:
+    """Layers one after the other, each (operator, parameters, name)."""
+    for operator, parameters, name in layers:
+        symbol = apply(operator, {"data": symbol}, parameters, name)
+    return symbol
+
+
+def softmax(symbol: Symbol) -> Symbol:
+    return apply("SoftmaxOutput", {"data": symbol, "label": variable("label")}, {}, "softmax")
+
+
+def convolutional() -> Symbol:
+    """Two convolutions with tanh and pooling, flattened into a dense layer."""
+    with fresh_names():
+        return softmax(
+            chain(
+                variable("data"),
+                ("Convolution", {"num_filter": 5, "kernel": (3, 3), "pad": (1, 1)}, "conv1"),
+                ("Activation", {"act_type": "tanh"}, "tanh1"),
+                ("Pooling", {"kernel": (2, 2), "stride": (2, 2), "pool_type": "max"}, "pool1"),
+                ("Convolution", {"num_filter": 7, "kernel": (3, 3)}, "conv2"),
+                ("Activation", {"act_type": "relu"}, "relu2"),
+                ("Flatten", {}, "flatten"),
+                ("FullyConnected", {"num_hidden": 4}, "fc"),
+            )
+        )
+
+
+def residual() -> Symbol:
+    """A value with three readers: its gradient is a sum."""
+    with fresh_names():
+        stem = chain(
+            variable("data"),
+            ("Convolution", {"num_filter": 4, "kernel": (3, 3), "pad": (1, 1)}, "stem"),
+            ("Activation", {"act_type": "relu"}, "relu"),
+        )
+        left = chain(
+            stem, ("Convolution", {"num_filter": 4, "kernel": (3, 3), "pad": (1, 1)}, "left")
+        )
+        right = chain(stem, ("Convolution", {"num_filter": 4, "kernel": (1, 1)}, "right"))
+        joined = apply("elemwise_add", {"lhs": left, "rhs": right}, {}, "join")
+        again = apply("elemwise_add", {"lhs": joined, "rhs": stem}, {}, "again")
+        return softmax(chain(again, ("FullyConnected", {"num_hidden": 4}, "fc")))
+
+
+def shared() -> Symbol:
+    """Two dense layers that read one weight."""
+    with fresh_names():
+        weight, bias = variable("shared_weight"), variable("shared_bias")
+        symbol = chain(variable("data"), ("FullyConnected", {"num_hidden": 8}, "fc0"))
+        for name in ("fc1", "fc2"):
+            symbol = apply(
+                "FullyConnected",
+                {"data": symbol, "weight": weight, "bias": bias},
+                {"num_hidden": 8},
+                name,
+            )
+            symbol = apply("Activation", {"data": symbol}, {"act_type": "tanh"}, f"{name}_tanh")
+        return softmax(symbol)
+
+
+NETWORKS = {"convolutional": convolutional, "residual": residual, "shared": shared}
+
+
+def parameters(symbol: Symbol) -> list[str]:
+    return [name for name in symbol.list_arguments() if name not in INPUTS]
+
+
+def rule(**changes: object) -> UpdateRule:
+    common: dict[str, object] = {
+        "lr": 0.1,
+        "momentum": 0.9,
+        "wd": 0.01,
+        "rescale_grad": 1 / BATCH,
+    }
+    return UpdateRule("sgd_mom_update", common | changes)
+
+
+def plan_of(symbol: Symbol, frozen: tuple[str, ...] = (), **options: Any) -> Plan:
+    trained = [name for name in parameters(symbol) if name not in frozen]
+    settings: dict[str, Any] = {
+        "inputs": INPUTS,
+        "rules": {name: rule() for name in trained},
+        "threads": 2,
+    }
+    return compile_plan(symbol, CompileRequest(**settings | options))
+
+
+def fill(executor: Executor, seed: int = 0) -> None:
+    """Parameters and one batch from a seed."""
+    generator = np.random.default_rng(seed)
+    for block in executor.plan.pinned:
+        array = executor.array(block.name)
+        if array.dtype == np.int32:
+            array[...] = generator.integers(0, 4, array.shape)
+        elif block.name.endswith("_mom"):
+            array[...] = 0
+        else:
+            array[...] = generator.normal(size=array.shape) * 0.3
+
+
+def trained(plan: Plan, steps: int = 3, poisoned: bool = False) -> tuple[list[float], Arrays]:
+    """The losses of a few training steps and the parameters and states after them."""
+    executor = Executor(plan)
+    fill(executor)
+    losses = []
+    for _ in range(steps):
+        if poisoned:
+            executor.run_poisoned(TRAIN)
+        else:
+            executor.run(TRAIN)
+        losses.append(float(executor.result(TRAIN, "softmax_loss")[0]))
+    return losses, {block.name: executor.array(block.name).copy() for block in plan.pinned}
+
+
+def gradients_of(symbol: Symbol, **options: Any) -> Arrays:
+    """The gradient of every parameter for the batch of `fill`, without updates."""
+    names = tuple(parameters(symbol))
+    plan = plan_of(symbol, rules={}, gradients=names, phases=(TRAIN,), **options)
+    executor = Executor(plan)
+    fill(executor)
+    executor.run(TRAIN)
+    return {name: executor.result(TRAIN, f"{name}_grad").copy() for name in names}
+
+
+def same_bits(left: Arrays, right: Arrays) -> bool:
+    return left.keys() == right.keys() and all(
+        left[name].tobytes() == right[name].tobytes() for name in left
+    )
