@@ -1,0 +1,1 @@
+"""Addresses, the tape and the step: what runs a plan."""

@@ -1,0 +1,34 @@
+"""Plan → tape: every kernel bound to its addresses, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mxrun.executor.tape import Tape, TapeEntry
+from mxrun.graph.graph import Step, ValueId
+from mxrun.graph.plan import PhasePlan
+from mxrun.operator.kernel import Buffers
+
+
+def bind(phase: PhasePlan, base: int) -> Tape:
+    """Bind every step of a phase to the arena that starts at address `base`."""
+    entries: list[TapeEntry] = []
+    for step in phase.steps:
+        assert step.kernel is not None
+        calls = step.kernel.bind(_buffers(phase, step, base))
+        entries.extend(TapeEntry(step.name, call) for call in calls)
+    return Tape(entries)
+
+
+def _buffers(phase: PhasePlan, step: Step, base: int) -> Buffers:
+    def addresses(values: Sequence[ValueId | None]) -> tuple[int, ...]:
+        return tuple(0 if value is None else base + phase.offsets.get(value, 0) for value in values)
+
+    assert step.kernel is not None
+    outputs = len(step.kernel.outputs)
+    return Buffers(
+        inputs=addresses(step.inputs),
+        outputs=addresses(step.outputs[:outputs]),
+        extra_outputs=addresses(step.outputs[outputs:]),
+        workspace=base + phase.scratch[step.name] if step.kernel.workspace_bytes else 0,
+    )

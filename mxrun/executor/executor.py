@@ -1,0 +1,94 @@
+"""The executor: an arena, the bound tapes of a plan's phases, and named views into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.backend.team import set_threads
+from mxrun.executor.bind import bind
+from mxrun.executor.tape import Tape, TapeEntry
+from mxrun.graph.plan import Plan
+from mxrun.runtime.storage import Arena
+
+# All bits set: NaN in every floating type, and no valid index in any integer one.
+_POISON = 0xFF
+
+
+class Executor:
+    """Runs the phases of one plan; allocates everything when it is made and nothing after."""
+
+    def __init__(self, plan: Plan) -> None:
+        set_threads(plan.threads)
+        self.plan = plan
+        self.arena = Arena(plan.planned_bytes)
+        self.tapes: dict[str, Tape] = {
+            name: bind(phase, self.arena.address) for name, phase in plan.phases.items()
+        }
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """A pinned tensor (input, parameter or state) as an array on its own memory."""
+        spec = self.plan.specs[name]
+        return self.arena.array(self.plan.offset(name), spec.shape, spec.dtype)
+
+    def result(self, phase: str, name: str) -> npt.NDArray[Any]:
+        """A result of a phase; its content holds until another phase or step runs."""
+        planned = self.plan.phases[phase]
+        value = planned.graph.results[name]
+        spec = planned.graph.spec(value)
+        return self.arena.array(planned.offsets[value], spec.shape, spec.dtype)
+
+    def run(self, phase: str) -> None:
+        """Run one phase's tape once."""
+        self.tapes[phase].run()
+
+    def run_poisoned(self, phase: str) -> None:
+        """Run one phase with every byte poisoned that the plan says is dead.
+
+        The same calls, one by one: reusable memory is filled with NaN before the first step, and
+        each block again once its last step is over. Results must not change; where they do, the
+        plan let something go too early or a kernel reads what it did not write.
+        """
+        planned = self.plan.phases[phase]
+        memory = self.arena.bytes_view()
+        memory[self.plan.pinned_bytes :] = _POISON
+        position = {step.name: index for index, step in enumerate(planned.steps)}
+        tape = self.tapes[phase]
+        last_entry = {entry.name: index for index, entry in enumerate(tape.entries)}
+
+        def poison_dead(index: int, entry: TapeEntry) -> None:
+            if last_entry[entry.name] != index:
+                return
+            for block in planned.blocks:
+                if block.last == position[entry.name] + 1 and block.last < len(planned.steps):
+                    memory[block.offset : block.end] = _POISON
+
+        tape.run_in_python(poison_dead)
+
+    def touched_bytes(self, exercise: Callable[[], None]) -> int:
+        """Measure how much of the arena a run uses: the end of the highest block that changed.
+
+        `exercise` must do all that a run does (initialise, load a batch, run every phase). It runs
+        twice, over memory filled with two different bytes, so that a kernel cannot hide by writing
+        what was there. Whole blocks count, because kernels need not fill their scratchpads. What
+        was in the arena is lost.
+        """
+        memory = self.arena.bytes_view()
+        touched = 0
+        for sentinel in (0x3E, 0x3F):
+            memory[:] = sentinel
+            exercise()
+            touched = max(touched, self._highest_changed(memory, sentinel))
+        return touched
+
+    def _highest_changed(self, memory: npt.NDArray[np.uint8], sentinel: int) -> int:
+        blocks = [*self.plan.pinned]
+        for phase in self.plan.phases.values():
+            blocks.extend(phase.blocks)
+        for block in sorted(blocks, key=lambda block: -block.end):
+            if (memory[block.offset : block.end] != sentinel).any():
+                return block.end
+        return 0

@@ -1,0 +1,1 @@
+"""Storage, resources, random numbers and the engine: what runs beneath the executor."""

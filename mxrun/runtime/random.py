@@ -1,0 +1,51 @@
+"""Host-side random numbers: every stream is a function of a seed and a name, nothing else.
+
+A stream is NumPy's Philox4x64-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
+2011) with its counter at zero and the key taken from SHA-256. Only the raw 64-bit words are read:
+NumPy promises to keep those, while the streams of its `Generator` methods may change between
+versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def raw(seed: int, name: str, count: int) -> NDArray[np.uint64]:
+    """The first `count` 64-bit words of the stream `name` under `seed`."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    key = int.from_bytes(digest[:16], "little")
+    return np.random.Philox(key=key).random_raw(count)
+
+
+def permutation(seed: int, name: str, count: int) -> NDArray[np.int64]:
+    """A uniform order of 0 .. count-1: the ranks of `count` draws, ties by position."""
+    return np.argsort(raw(seed, name, count), kind="stable").astype(np.int64, copy=False)
+
+
+def uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Float64 in [0, 1): the upper 53 bits of each word times 2^-53, so all values are exact."""
+    words = raw(seed, name, math.prod(shape))
+    words >>= np.uint64(11)
+    values = words.astype(np.float64).reshape(shape)
+    values *= 2.0**-53
+    return values
+
+
+def normal(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Standard normal float64 by Box and Muller (1958).
+
+    With u, v uniform: sqrt(-2 ln(1 - u)) cos(2 pi v) fills the first half of the result in
+    row-major order and sqrt(-2 ln(1 - u)) sin(2 pi v) the second. 1 - u lies in (0, 1], so the
+    logarithm is finite.
+    """
+    count = math.prod(shape)
+    pairs = (count + 1) // 2
+    u, v = uniform(seed, name, (2, pairs))
+    radius = np.sqrt(-2.0 * np.log1p(-u))
+    angle = 2.0 * math.pi * v
+    return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:count].reshape(shape)

@@ -1,0 +1,170 @@
+"""Sharing memory changes no bit; planned bytes are the bytes touched."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from networks import NETWORKS, convolutional, fill, plan_of, same_bits, trained
+
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.memory import allocate
+from mxrun.runtime.storage import Arena
+
+IMPLEMENTATIONS = ("auto", "numpy")
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_S4_freed_blocks_may_hold_anything(name: str, implementation: str) -> None:
+    plan = plan_of(NETWORKS[name](), implementation=implementation)
+    losses, arrays = trained(plan)
+    poisoned_losses, poisoned = trained(plan, poisoned=True)
+    assert poisoned_losses == losses
+    assert same_bits(poisoned, arrays)
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_P9_without_hints_the_same_bits(name: str, implementation: str) -> None:
+    symbol = NETWORKS[name]()
+    with_hints = trained(plan_of(symbol, implementation=implementation))
+    without = trained(plan_of(symbol, implementation=implementation, in_place=False))
+    unshared = trained(plan_of(symbol, implementation=implementation, in_place=False, reuse=False))
+    assert with_hints[0] == without[0] == unshared[0]
+    assert same_bits(with_hints[1], without[1])
+    assert same_bits(with_hints[1], unshared[1])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_S5_sharing_pays(name: str) -> None:
+    plan = plan_of(NETWORKS[name]())
+    infer = plan_of(NETWORKS[name](), rules={}, phases=(EVALUATE,))
+    assert plan.planned_bytes <= plan.in_place_only_bytes <= plan.naive_bytes
+    assert plan.planned_bytes < plan.naive_bytes
+    assert infer.planned_bytes < plan.planned_bytes
+    assert plan.proved_optimal
+
+
+def test_P8_every_hint_is_listed_with_its_fate() -> None:
+    phase = plan_of(convolutional(), implementation="numpy").phases[TRAIN]
+    hints = {(hint.step, hint.source): hint for hint in phase.hints}
+    assert hints["tanh1", "conv1_output"].taken
+    refused = hints["softmax_backward", "softmax_output"]
+    assert not refused.taken
+    assert refused.reason == "softmax_output is a result"
+    offsets = {
+        v.name: phase.offsets[i] for i, v in enumerate(phase.graph.values) if i in phase.offsets
+    }
+    assert offsets["conv1_output"] == offsets["tanh1_output"]
+
+
+def test_P8_a_later_reader_refuses_the_hint() -> None:
+    phase = plan_of(NETWORKS["residual"](), implementation="numpy").phases[TRAIN]
+    hint = next(
+        hint for hint in phase.hints if hint.step == "again" and hint.source == "relu_output"
+    )
+    assert hint.reason.startswith("still read by") or hint.reason.startswith("the output shares")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_F1_planned_bytes_are_touched(name: str) -> None:
+    plan = plan_of(NETWORKS[name]())
+    executor = Executor(plan)
+
+    def exercise() -> None:
+        fill(executor)
+        executor.run(TRAIN)
+        executor.run(EVALUATE)
+
+    assert executor.touched_bytes(exercise) == plan.planned_bytes
+
+
+def test_F1_touched_is_measured_not_computed() -> None:
+    plan = plan_of(convolutional())
+    executor = Executor(plan)
+    assert executor.touched_bytes(lambda: None) == 0
+    partial = executor.touched_bytes(lambda: fill(executor))
+    assert partial == plan.pinned_bytes
+
+
+def test_the_arena_ends_at_a_guard_page() -> None:
+    script = (
+        "from mxrun.runtime.storage import Arena; import ctypes; arena = Arena(4160); "
+        "ctypes.c_char.from_address(arena.address + 4159).value = b'x'; "
+        "print('inside', flush=True); "
+        "ctypes.c_char.from_address(arena.address + 4160).value = b'x'"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.stdout == b"inside\n"
+    assert done.returncode == -signal.SIGSEGV
+
+
+def test_arena_is_aligned_and_zeroed() -> None:
+    arena = Arena(64 * 1000)
+    assert arena.address % 64 == 0
+    assert not arena.bytes_view().any()
+    view = arena.array(128, (4,), "float32")
+    view[:] = 1
+    assert ctypes.c_float.from_address(arena.address + 128).value == 1
+
+
+def test_X6_no_python_growth_per_step() -> None:
+    executor = Executor(plan_of(convolutional()))
+    fill(executor)
+    for _ in range(3):
+        executor.run(TRAIN)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(10):
+            executor.run(TRAIN)
+        growth = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert growth < 64 * 1024
+
+
+def test_L1_two_networks_take_turns() -> None:
+    """Operators hold no state: two executors of one plan, interleaved, do not disturb each other."""
+    plan = plan_of(convolutional())
+    alone = trained(plan, steps=2)[1]
+    first, second = Executor(plan), Executor(plan)
+    fill(first)
+    fill(second, seed=1)
+    for _ in range(2):
+        first.run(TRAIN)
+        second.run(TRAIN)
+    assert same_bits({b.name: first.array(b.name).copy() for b in plan.pinned}, alone)
+
+
+def test_native_and_python_loop_give_the_same_bits() -> None:
+    plan = plan_of(convolutional())
+    native = trained(plan)[1]
+    executor = Executor(plan)
+    fill(executor)
+    for _ in range(3):
+        executor.tapes[TRAIN].run_in_python(lambda index, entry: None)
+    assert same_bits({b.name: executor.array(b.name).copy() for b in plan.pinned}, native)
+
+
+def test_first_fit_never_overlaps() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(200):
+        count = int(generator.integers(1, 40))
+        sizes = (generator.integers(1, 50, count) * 64).tolist()
+        first = generator.integers(0, 30, count)
+        last = first + generator.integers(1, 12, count)
+        allocation = allocate(sizes, first.tolist(), last.tolist())
+        assert allocation.arena_bytes >= allocation.lower_bound_bytes
+        for i in range(count):
+            for j in range(i):
+                if first[i] < last[j] and first[j] < last[i]:
+                    a, b = allocation.offsets[i], allocation.offsets[j]
+                    assert a + sizes[i] <= b or b + sizes[j] <= a
