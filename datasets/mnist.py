@@ -1,0 +1,70 @@
+"""MNIST and its drop-in replacements: the four IDX files in a folder that the user names.
+
+Source of the format and the file names: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of
+handwritten digits".
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field as Option
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.params import Parameters
+from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.idx import read_idx
+
+_PREFIXES = {"train": "train", "test": "t10k"}
+
+
+class MnistOptions(Parameters):
+    """Where the files are."""
+
+    path: str = Option(
+        min_length=1,
+        description="folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and the "
+        "t10k- ones of the splits used, plain or .gz",
+    )
+
+
+@register("mnist", MnistOptions, ("train", "test"))
+def read(options: MnistOptions, split: str, inputs: Inputs) -> Dataset:
+    """Handwritten digits of 28x28 from IDX files; data float32 [1, 28, 28] in 0..1, label int32."""
+    folder = Path(os.path.expanduser(options.path))
+    prefix = _PREFIXES[split]
+    image_file = _find(folder, f"{prefix}-images-idx3-ubyte")
+    label_file = _find(folder, f"{prefix}-labels-idx1-ubyte")
+    images = read_idx(image_file, (None, 28, 28))
+    labels = read_idx(label_file, (None,))
+    if len(images) != len(labels):
+        problem = f"{label_file}: byte 4: as many labels are needed as images in {image_file}"
+        raise UserError(Diagnostic(problem, None, str(len(images)), str(len(labels))))
+    if labels.max() > 9:
+        first = int(np.argmax(labels > 9))
+        problem = f"{label_file}: byte {8 + first}: the label of record {first} is no digit"
+        raise UserError(Diagnostic(problem, None, "0 to 9", str(labels[first])))
+    fields = {
+        "data": Field(images[:, np.newaxis], scale=1 / 255),
+        "label": Field(labels.astype(np.int32)),
+    }
+    return Dataset("mnist", fields, tuple("0123456789"), split)
+
+
+def _find(folder: Path, name: str) -> Path:
+    """The plain file or its .gz; raises UserError saying what is there instead."""
+    try:
+        for candidate in (folder / name, folder / f"{name}.gz"):
+            if candidate.is_file():
+                return candidate
+        if folder.is_dir():
+            there = "a folder without it"
+        else:
+            there = "a file" if folder.exists() else "nothing there"
+    except (OSError, ValueError) as error:
+        there = str(error)
+    problem = f"{folder}: {name} or {name}.gz is not there"
+    hint = "`path` names the folder that holds the IDX files"
+    raise UserError(Diagnostic(problem, None, "a folder with this file", there, hint))

@@ -1,0 +1,77 @@
+"""Made-up records of any network's input shapes, for benchmarks and first trials without files."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field as Option
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import Shape
+from mxrun.io.batch import is_label
+from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.draw import draw_bytes, draw_integers
+
+# All records are held in memory.
+MAXIMUM_BYTES = 4 << 30
+
+
+class SyntheticOptions(Parameters):
+    """How many records, of how many classes."""
+
+    records: int = Option(default=1024, ge=1, description="number of records of each split")
+    classes: int = Option(default=10, ge=1, le=100_000, description="labels are 0 to classes - 1")
+    seed: int = Option(default=0, ge=0, description="other seeds give other records")
+
+
+@register("synthetic", SyntheticOptions, ("train", "test"))
+def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
+    """Made-up records of the network's own input shapes, a function of seed and split.
+
+    Each record has a class. A float32 input is its class's random pattern and noise, half each, in
+    0..1; an int32 label of shape [] is the class, any other int32 input is drawn from
+    0 .. classes - 1. Both splits share the patterns, so there is something to learn.
+    """
+    _check(options, inputs)
+    seed, count, classes = options.seed, options.records, options.classes
+    chosen = draw_integers(seed, f"synthetic/{split}/class", (count,), classes)
+    fields = {}
+    for name, spec in inputs.items():
+        stream = f"synthetic/{split}/field/{name}"
+        if spec.dtype == "float32":
+            fields[name] = Field(_patterns(options, stream, name, spec.shape, chosen), 1 / 255)
+        elif is_label(name) and spec.shape == ():
+            fields[name] = Field(chosen)
+        else:
+            fields[name] = Field(draw_integers(seed, stream, (count, *spec.shape), classes))
+    return Dataset("synthetic", fields, tuple(map(str, range(classes))), split)
+
+
+def _check(options: SyntheticOptions, inputs: Inputs) -> None:
+    """Raise UserError for inputs that cannot be made up or would not fit into memory."""
+    total = 4 * options.records
+    for name, spec in inputs.items():
+        if spec.dtype not in ("float32", "int32"):
+            problem = f"data set 'synthetic' cannot make up the network's input {name!r}"
+            raise UserError(Diagnostic(problem, None, "float32 or int32", spec.dtype))
+        if spec.dtype == "float32":
+            total += (options.records + options.classes) * spec.elements
+        else:
+            total += options.records * spec.nbytes
+    if total > MAXIMUM_BYTES:
+        problem = f"{options.records} records of these inputs are too much to hold in memory"
+        expected, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
+        raise UserError(Diagnostic(problem, None, expected, got, "ask for fewer `records`"))
+
+
+def _patterns(
+    options: SyntheticOptions, stream: str, name: str, shape: Shape, chosen: NDArray[np.int32]
+) -> NDArray[np.uint8]:
+    """uint8 [records, *shape]: pattern[class] / 2 + noise / 2, each rounded down."""
+    kinds = (options.classes, *shape)
+    patterns = draw_bytes(options.seed, f"synthetic/patterns/{name}", kinds)
+    records = draw_bytes(options.seed, stream, (options.records, *shape))
+    records >>= 1
+    records += (patterns >> 1)[chosen]
+    return records

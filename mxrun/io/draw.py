@@ -1,0 +1,25 @@
+"""Random records: bytes and integers from the named streams of `mxrun.runtime.random`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.tensor import Shape
+from mxrun.runtime import random
+
+
+def draw_bytes(seed: int, name: str, shape: Shape) -> NDArray[np.uint8]:
+    """Uniform bytes: the words of the stream cut up, lowest byte first."""
+    count = math.prod(shape)
+    words = random.raw(seed, name, (count + 7) // 8).astype("<u8", copy=False)
+    return words.view(np.uint8)[:count].reshape(shape)
+
+
+def draw_integers(seed: int, name: str, shape: Shape, below: int) -> NDArray[np.int32]:
+    """Int32 of 0 .. below-1: each word modulo `below`, whose bias is under below / 2^64."""
+    words = random.raw(seed, name, math.prod(shape))
+    words %= np.uint64(below)
+    return words.astype(np.int32).reshape(shape)

@@ -1,0 +1,106 @@
+"""The IDX file format: a magic number, big-endian dimensions, then the elements in row-major order.
+
+Bytes 0-1 are zero, byte 2 is the element type (0x08: unsigned byte), byte 3 the number of
+dimensions, and 4 bytes each give the dimensions. Source: Y. LeCun's description of the MNIST files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+
+Stream = BinaryIO | gzip.GzipFile
+
+# What a header may ask for; MNIST's largest file holds 47 MB. Bounds a decompression bomb.
+MAXIMUM_BYTES = 1 << 30
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK = 1 << 16
+_TYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float", 0x0E: "double"}
+
+
+def read_idx(path: Path, dimensions: tuple[int | None, ...]) -> NDArray[np.uint8]:
+    """Read a file of unsigned bytes, plain or gzip by its content; the array is read-only.
+
+    `dimensions` are the expected ones, None where any number will do. Memory grows with the data
+    that is really there, never by what the header claims. Raises UserError naming the file and
+    the offset (into the decompressed data) for anything else than one whole array.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == _GZIP_MAGIC
+            file.seek(0)
+            if not packed:
+                return _parse(file, path, dimensions)
+            with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
+                return _parse(unpacked, path, dimensions)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _parse(stream: Stream, path: Path, wanted: tuple[int | None, ...]) -> NDArray[np.uint8]:
+    size = 4 + 4 * len(wanted)
+    header = _read(stream, path, 0, size)
+    if not header:
+        _fail(path, 0, "the file is empty", f"an IDX file of {len(wanted)} dimensions", "0 bytes")
+    _check_magic(path, header, len(wanted))
+    if len(header) < size:
+        _fail(path, len(header), "the file ends inside the header", f"{size} bytes", f"{header!r}")
+    found = tuple(
+        int.from_bytes(header[offset : offset + 4], "big") for offset in range(4, size, 4)
+    )
+    for axis, (have, want) in enumerate(zip(found, wanted, strict=True)):
+        if have == 0 or (want is not None and have != want):
+            expected = "at least 1" if want is None else str(want)
+            _fail(path, 4 + 4 * axis, f"dimension {axis} is wrong", expected, str(have))
+    count = math.prod(found)
+    if count > MAXIMUM_BYTES:
+        _fail(path, 4, "the header asks for too much", f"<= {MAXIMUM_BYTES} bytes", f"{count}")
+    # One byte more than expected also makes gzip reach its end and check its checksum.
+    body = _read(stream, path, size, count + 1)
+    if len(body) < count:
+        problem = f"the file ends early: the header promises {list(found)}"
+        _fail(path, size + len(body), problem, f"{size + count} bytes", f"{size + len(body)} bytes")
+    if len(body) > count:
+        problem = f"data goes on behind the promised {list(found)}"
+        _fail(path, size + count, problem, f"{size + count} bytes", "more")
+    records = np.frombuffer(body, np.uint8).reshape(found)
+    records.setflags(write=False)
+    return records
+
+
+def _check_magic(path: Path, header: bytearray, rank: int) -> None:
+    if header[:2] != b"\0\0"[: len(header)]:
+        got = header[:4].hex(" ")
+        _fail(path, 0, "not an IDX file", f"00 00 08 {rank:02x}", got)
+    if len(header) > 2 and header[2] != 0x08:
+        got = _TYPES.get(header[2], f"0x{header[2]:02x}")
+        _fail(path, 2, "wrong element type", "uint8 (0x08)", got)
+    if len(header) > 3 and header[3] != rank:
+        _fail(path, 3, "wrong number of dimensions", str(rank), str(header[3]))
+
+
+def _read(stream: Stream, path: Path, offset: int, limit: int) -> bytearray:
+    """Up to `limit` bytes, in pieces."""
+    data = bytearray()
+    try:
+        while len(data) < limit:
+            piece = stream.read(min(_CHUNK, limit - len(data)))
+            if not piece:
+                break
+            data += piece
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        _fail(path, offset + len(data), f"damaged gzip data follows: {error}")
+    return data
+
+
+def _fail(path: Path, offset: int, problem: str, expected: str = "", got: str = "") -> NoReturn:
+    raise UserError(Diagnostic(f"{path}: byte {offset}: {problem}", None, expected, got))

@@ -1,0 +1,155 @@
+"""Requests for data sets: every mistake of the data section in one pass, each with its place."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mxrun import datasets, io
+from mxrun.base.errors import Place, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset import DATASETS, open_datasets, request_dataset
+from mxrun.io.split import Split
+
+INPUTS = {"data": TensorSpec((1, 8, 8)), "label": TensorSpec((), "int32")}
+
+
+def place(line: int) -> Place:
+    return Place("c.yaml", line, 5)
+
+
+PLACES = {"dataset": place(1), "split": place(2), "split.range": place(3), "path": place(4)}
+
+
+def failures(*arguments, places=PLACES, inputs=INPUTS):
+    with pytest.raises(UserError) as caught:
+        open_datasets({"train": request_dataset(*arguments, places)}, inputs)
+    return caught.value.diagnostics
+
+
+def test_an_unknown_data_set_names_the_nearest():
+    (found,) = failures("digit", {}, "train")
+    assert found.place == place(1)
+    assert "'digits'" in found.hint
+    (found,) = failures("zzz", {}, "train")
+    assert all(name in found.hint for name in ("digits", "mnist", "synthetic"))
+
+
+def test_the_table_of_names_is_the_folder():
+    folder = Path(next(iter(datasets.__path__)))
+    assert set(DATASETS) >= {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    for name in ("digits", "mnist", "synthetic"):
+        assert DATASETS.get(name).name == name
+        assert DATASETS.get(name).doc
+        for option in DATASETS.get(name).options.model_fields.values():
+            assert option.description
+
+
+def test_only_the_module_asked_for_is_imported():
+    program = (
+        "import sys, mxrun.datasets\n"
+        "from mxrun.io.dataset import DATASETS\n"
+        "DATASETS.get('digits')\n"
+        "print(sorted(name for name in sys.modules if name.startswith('mxrun.datasets.')))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ast.literal_eval(result.stdout) == ["mxrun.datasets.digits"]
+
+
+def test_options_and_split_are_reported_together_with_their_places():
+    found = failures("mnist", {"pth": "x"}, {"of": "tset", "range": [5, 5]})
+    assert [diagnostic.place for diagnostic in found] == [
+        place(4),
+        place(1),
+        place(2),
+        place(3),
+    ]
+    assert "'path'" in found[1].hint
+    assert "'test'" in found[2].hint
+
+
+@pytest.mark.parametrize(
+    ("split", "word"),
+    [
+        (None, "not named"),
+        (5, "not named"),
+        (["train"], "not named"),
+        ("Train ", "unknown split"),
+        ({}, "missing"),
+        ({"of": "all"}, "two whole numbers"),
+        ({"range": [0, 5]}, "missing"),
+        ({"of": ["all"], "range": [0, 5]}, "unknown split"),
+        ({"of": "all", "range": [0, 5], "step": 2}, "unknown key"),
+        ({"of": "all", "range": [0]}, "two whole numbers"),
+        ({"of": "all", "range": [0, 5, 6]}, "two whole numbers"),
+        ({"of": "all", "range": [0.0, 5]}, "two whole numbers"),
+        ({"of": "all", "range": [False, True]}, "two whole numbers"),
+        ({"of": "all", "range": "05"}, "two whole numbers"),
+        ({"of": "all", "range": [-1, 5]}, "no records"),
+        ({"of": "all", "range": [5, 5]}, "no records"),
+        ({"of": "all", "range": [6, 5]}, "no records"),
+        ({"of": "all", "range": [0, 1798]}, "holds 1797 records"),
+        ({"of": "all", "range": [10**30, 10**40]}, "holds 1797 records"),
+    ],
+)
+def test_a_split_that_cannot_be_is_explained(split, word):
+    found = failures("digits", {}, split)
+    assert any(word in diagnostic.problem for diagnostic in found)
+    assert all(diagnostic.place in (place(2), place(3)) for diagnostic in found)
+
+
+def test_the_valid_range_is_named():
+    (found,) = failures("digits", {}, {"of": "test", "range": [300, 360]})
+    assert found.place == place(3)
+    assert "359" in found.expected
+    assert found.got == "[300, 360]"
+
+
+def test_fields_that_do_not_fit_the_network_are_reported():
+    inputs = {"data": TensorSpec((1, 28, 28)), "lable": TensorSpec((), "int32")}
+    shape, missing = failures("digits", {}, "train", inputs=inputs)
+    assert (shape.expected, shape.got) == ("float32[1, 8, 8]", "float32[1, 28, 28]")
+    assert "'label'" in missing.hint
+    assert shape.place == missing.place == place(1)
+
+
+def test_errors_of_several_data_sets_come_together():
+    requests = {
+        "train": request_dataset("mnist", {"path": "/no/such"}, "train"),
+        "eval": request_dataset("digits", {}, {"of": "test", "range": [0, 1000]}),
+    }
+    with pytest.raises(UserError) as caught:
+        open_datasets(requests, INPUTS)
+    first, second = caught.value.diagnostics
+    assert "train-images-idx3-ubyte" in first.problem
+    assert "359" in second.problem
+
+
+def test_a_shared_split_is_read_once():
+    requests = {
+        "train": request_dataset("digits", {}, {"of": "all", "range": [0, 1000]}),
+        "eval": request_dataset("digits", {}, {"of": "all", "range": [1000, 1797]}),
+    }
+    opened = open_datasets(requests, INPUTS)
+    train, test = opened["train"], opened["eval"]
+    assert (len(train), len(test)) == (1000, 797)
+    assert (train.split, test.split) == ("all[0:1000]", "all[1000:1797]")
+    first, second = (part.fields["data"].records for part in (train, test))
+    assert first.base is second.base is not None
+    assert not np.shares_memory(first, second)
+
+
+def test_splits_print_as_they_are_read():
+    assert str(Split("test")) == "test"
+    assert str(Split("test", 0, 9000)) == "test[0:9000]"
+
+
+def test_nothing_is_unpickled():
+    for package in (io, datasets):
+        for file in Path(next(iter(package.__path__))).glob("*.py"):
+            assert "pickle" not in file.read_text().lower()
