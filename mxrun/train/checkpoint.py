@@ -1,0 +1,250 @@
+"""Checkpoints: a folder of plain arrays and a manifest, written whole or not at all.
+
+`checkpoint-<step>/` holds `parameters.safetensors`, `optimizer.safetensors` where the optimiser has
+states, and `manifest.json` with the size and SHA-256 of each. The same state gives the same bytes.
+
+The format of a `.safetensors` file (https://github.com/huggingface/safetensors): the length of the
+header as 64 bits, little endian; the header in JSON, padded with spaces to a multiple of 8; the
+arrays one after the other, row-major. It is written here array by array, because the package's own
+functions first copy everything into memory; reading, where input must be distrusted, is theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.params import Parameters, check
+from mxrun.train.files import canonical_json, sync_folder, writing
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+PARAMETERS_FILE = "parameters.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+MANIFEST_FILE = "manifest.json"
+FILES = (PARAMETERS_FILE, OPTIMIZER_FILE, MANIFEST_FILE)
+
+_LARGEST_MANIFEST = 1 << 26
+_CHUNK = 1 << 20
+_TYPES = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "int64": "I64",
+    "int32": "I32",
+    "int8": "I8",
+    "uint8": "U8",
+}
+
+Count = Annotated[int, Field(ge=0)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
+
+
+class FileRecord(Parameters):
+    """What a file of the checkpoint must be."""
+
+    bytes: Count = Field(description="Its size.")
+    sha256: Sha256 = Field(description="Its SHA-256, in hexadecimal digits.")
+
+
+class PlanRecord(Parameters):
+    """What of the plan decides the last bits of a result."""
+
+    threads: Annotated[int, Field(ge=1)] = Field(description="The size of the compute team.")
+    library: str = Field(description="The kernel library and its version.")
+    implementations: dict[str, str] = Field(description="The implementation of each step, by name.")
+
+
+class RunState(Parameters):
+    """Where a run stands."""
+
+    step: Count = Field(description="Training steps taken.")
+    epoch: Count = Field(description="Epochs finished.")
+    seed: Count = Field(description="The seed of every random number.")
+    plan: PlanRecord = Field(description="The plan the arrays were computed by.")
+    config_sha256: Sha256 = Field(description="The SHA-256 of the resolved config.")
+
+
+class Manifest(RunState):
+    """The content of `manifest.json`."""
+
+    format_version: Literal[1] = Field(description="The version of this format.")
+    files: dict[str, FileRecord] = Field(description="The files beside the manifest.")
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A verified checkpoint."""
+
+    manifest: Manifest
+    parameters: Arrays
+    optimizer: Arrays
+
+
+def checkpoint_folder(run_folder: Path, step: int) -> Path:
+    """Where the checkpoint after `step` steps lies."""
+    return run_folder / f"checkpoint-{step}"
+
+
+def save_checkpoint(
+    run_folder: Path, state: RunState, parameters: Arrays, optimizer: Arrays
+) -> Path:
+    """Write a checkpoint and return its folder.
+
+    Everything is written and synced under another name, the manifest last, and then renamed, so
+    that a folder called `checkpoint-...` is always complete. Raises UserError, naming the file,
+    when the disk is full or the like.
+    """
+    folder = checkpoint_folder(run_folder, state.step)
+    partial = folder.with_name(f".{folder.name}.partial")
+    with writing(folder):
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir()
+            _write_all(partial, state, {PARAMETERS_FILE: parameters, OPTIMIZER_FILE: optimizer})
+            partial.rename(folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        sync_folder(run_folder)
+    return folder
+
+
+def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> None:
+    files = {
+        name: _write_arrays(folder / name, arrays) for name, arrays in groups.items() if arrays
+    }
+    manifest = Manifest(format_version=1, files=files, **dict(state))
+    with (folder / MANIFEST_FILE).open("wb") as file:
+        file.write(canonical_json(manifest.model_dump()).encode("ascii"))
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(folder)
+
+
+def _write_arrays(path: Path, arrays: Arrays) -> FileRecord:
+    digest = hashlib.sha256()
+    contents = (_content(arrays[name]) for name in sorted(arrays))
+    with path.open("wb") as file:
+        for part in itertools.chain([_header(arrays)], contents):
+            file.write(part)
+            digest.update(part)
+        size = file.tell()
+        file.flush()
+        os.fsync(file.fileno())
+    return FileRecord(bytes=size, sha256=digest.hexdigest())
+
+
+def _content(array: npt.NDArray[Any]) -> bytes | memoryview:
+    little_endian = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
+    return little_endian.reshape(-1).view(np.uint8).data
+
+
+def _header(arrays: Arrays) -> bytes:
+    entries = {}
+    offset = 0
+    for name in sorted(arrays):
+        array = arrays[name]
+        end = offset + array.nbytes
+        entries[name] = {
+            "dtype": _TYPES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint after verifying the size and SHA-256 of every file.
+
+    Raises UserError, naming the file, for whatever is missing, damaged or of another version.
+    """
+    manifest = _read_manifest(folder / MANIFEST_FILE)
+    for name, record in manifest.files.items():
+        _verify(folder / name, record)
+    groups = {
+        name: _read_arrays(folder / name) if name in manifest.files else {}
+        for name in (PARAMETERS_FILE, OPTIMIZER_FILE)
+    }
+    return Checkpoint(manifest, groups[PARAMETERS_FILE], groups[OPTIMIZER_FILE])
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_MANIFEST + 1)
+        content = json.loads(text) if len(text) <= _LARGEST_MANIFEST else None
+    except OSError as error:
+        raise _unusable(path, _reason(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise _unusable(path, "it is not JSON") from error
+    if not isinstance(content, dict):
+        raise _unusable(path, "it is not a manifest")
+    if (version := content.get("format_version")) != 1:
+        raise _unusable(path, "this mxrun reads format_version 1", got=repr(version)[:40])
+    manifest, problems = check(Manifest, content)
+    if manifest is None:
+        first = problems[0]
+        raise _unusable(path, first.problem[:200], first.expected, first.got[:80])
+    unknown = [name for name in manifest.files if name not in (PARAMETERS_FILE, OPTIMIZER_FILE)]
+    if unknown or PARAMETERS_FILE not in manifest.files:
+        expected = f"{PARAMETERS_FILE} and perhaps {OPTIMIZER_FILE}"
+        got = ", ".join(manifest.files)[:80] or "none"
+        raise _unusable(path, "it names other files than a checkpoint's", expected, got)
+    return manifest
+
+
+def _verify(path: Path, record: FileRecord) -> None:
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != record.bytes:
+                raise _unusable(path, "wrong size", f"{record.bytes} bytes", f"{size} bytes")
+            digest = hashlib.sha256()
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise _unusable(path, _reason(error)) from error
+    if digest.hexdigest() != record.sha256:
+        raise _unusable(path, "damaged", f"SHA-256 {record.sha256}", digest.hexdigest())
+
+
+def _read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    import safetensors
+    from safetensors.numpy import load_file
+
+    try:
+        arrays: dict[str, npt.NDArray[Any]] = load_file(path)
+    except (safetensors.SafetensorError, ValueError, TypeError, OSError) as error:
+        raise _unusable(path, f"not a safetensors file: {error}") from error
+    return {name: arrays[name] for name in sorted(arrays)}
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _unusable(path: Path, problem: str, expected: str = "", got: str = "") -> UserError:
+    return UserError(
+        Diagnostic(
+            f"cannot use the checkpoint's {path}: {problem}",
+            expected=expected,
+            got=got,
+            hint="use another checkpoint of the run",
+        )
+    )

@@ -1,0 +1,181 @@
+"""Initialisers: the first values of parameters, each a function of the seed and the name alone.
+
+Formulas and defaults are those of MXNet 1.9.1 (python/mxnet/initializer.py); the random streams
+are mxrun's own (`mxrun.runtime.random`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.params import Parameters
+from mxrun.base.registry import Registry
+from mxrun.base.tensor import Shape
+from mxrun.runtime import random
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+FactorType = Literal["avg", "in", "out"]
+
+# By MXNet's naming: what the end of a name says of the first value.
+_ZEROS = ("_bias", "_beta", "_moving_mean")
+_ONES = ("_gamma", "_moving_var")
+
+
+class Initializer(Parameters):
+    """A rule for first values."""
+
+    @abstractmethod
+    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+        """Values of `shape` from the random stream `stream` under `seed`."""
+
+
+INITIALIZERS: Registry[type[Initializer]] = Registry("initializer")
+
+
+class Uniform(Initializer):
+    """Uniform values between -scale and scale."""
+
+    scale: Positive = Field(0.07, description="The largest absolute value.")
+
+    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+        """(2 u - 1) * scale, u uniform in [0, 1)."""
+        values = random.uniform(seed, stream, shape)
+        values *= 2 * self.scale
+        values -= self.scale
+        return values
+
+
+class Normal(Initializer):
+    """Normal values around zero."""
+
+    sigma: Positive = Field(0.01, description="The standard deviation.")
+
+    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+        """z * sigma, z standard normal."""
+        values = random.normal(seed, stream, shape)
+        values *= self.sigma
+        return values
+
+
+class Constant(Initializer):
+    """The same value everywhere."""
+
+    value: float = Field(0.0, description="The value.")
+
+    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+        """The value, in every place."""
+        return np.full(shape, self.value, np.float64)
+
+
+class FanScaled(Initializer):
+    """Values whose scale is sqrt(magnitude / factor), the factor being a fan of the weight.
+
+    With the positions of a kernel (OIHW: H * W, else 1) as hw, fan_in = shape[1] * hw and
+    fan_out = shape[0] * hw.
+    """
+
+    least_axes: ClassVar[int] = 2
+    factor_type: FactorType = Field(
+        "avg", description="Which fan scales: their mean, the incoming or the outgoing."
+    )
+
+    def scale(self, magnitude: float, shape: Shape) -> float:
+        """sqrt(magnitude / factor); raises UserError for a shape without fans."""
+        if len(shape) < self.least_axes or 0 in shape:
+            raise UserError(
+                Diagnostic(
+                    "this initializer needs a weight with incoming and outgoing fans",
+                    expected="a shape of two or more axes",
+                    got=str(list(shape)),
+                    hint="give the variable an init of its own, such as {normal: {sigma: 0.01}}",
+                )
+            )
+        positions = math.prod(shape[2:])
+        fan_in, fan_out = shape[1] * positions, shape[0] * positions
+        factors = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}
+        return math.sqrt(magnitude / factors[self.factor_type])
+
+
+class Xavier(FanScaled):
+    """Uniform or normal values by Glorot and Bengio (2010), for tanh and sigmoid networks."""
+
+    rnd_type: Literal["uniform", "gaussian"] = Field("uniform", description="The distribution.")
+    magnitude: Positive = Field(3.0, description="The scale of the variance.")
+
+    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+        """Uniform in [-scale, scale), or normal with standard deviation scale."""
+        scale = self.scale(self.magnitude, shape)
+        if self.rnd_type == "uniform":
+            return Uniform(scale=scale).draw(seed, stream, shape)
+        return Normal(sigma=scale).draw(seed, stream, shape)
+
+
+class Msra(FanScaled):
+    """Normal values by He et al. (2015), for networks of (leaky) ReLUs; MXNet's MSRAPrelu."""
+
+    slope: NotNegative = Field(0.25, description="The slope of the leaky ReLU below zero.")
+
+    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+        """Normal with variance 2 / (1 + slope^2) / factor."""
+        scale = self.scale(2 / (1 + self.slope**2), shape)
+        return Normal(sigma=scale).draw(seed, stream, shape)
+
+
+INITIALIZERS.add("xavier", Xavier)
+INITIALIZERS.add("msra", Msra)
+INITIALIZERS.add("normal", Normal)
+INITIALIZERS.add("uniform", Uniform)
+INITIALIZERS.add("constant", Constant)
+
+
+def create_initializer(name: str, parameters: Mapping[str, object]) -> Initializer:
+    """An initialiser by its name in a config; raises UserError for one that is not known."""
+    return INITIALIZERS.get(name).model_validate(parameters)
+
+
+def initializer_for(
+    parameter_name: str, default: Initializer, explicit: Initializer | None = None
+) -> Initializer:
+    """The rule for a parameter: its own if it has one, else MXNet's by its name.
+
+    Biases, betas and moving means begin at 0, gammas and moving variances at 1, everything else
+    as `default` says.
+    """
+    if explicit is not None:
+        return explicit
+    if parameter_name.endswith(_ZEROS):
+        return Constant(value=0.0)
+    if parameter_name.endswith(_ONES):
+        return Constant(value=1.0)
+    return default
+
+
+def initial_value(
+    initializer: Initializer, parameter_name: str, shape: Shape, seed: int
+) -> npt.NDArray[np.float32]:
+    """The first value of a parameter: float32, a function of the arguments alone.
+
+    Raises UserError, naming the parameter, for a shape that the initializer cannot scale.
+    """
+    try:
+        values = initializer.draw(seed, f"initializer/{parameter_name}", shape)
+    except UserError as error:
+        raise UserError(
+            Diagnostic(
+                f"parameter {parameter_name!r}: {found.problem}",
+                expected=found.expected,
+                got=found.got,
+                hint=found.hint,
+            )
+            for found in error.diagnostics
+        ) from error
+    return values.astype(np.float32)

@@ -1,0 +1,128 @@
+"""Metrics: means over samples, updated batch by batch without allocating anything.
+
+Each holds one value per prediction and its weight in a float64 buffer, sums both rows in NumPy's
+fixed pairwise order and adds them to its totals, so that the same batches give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.registry import Registry
+from mxrun.base.tensor import TensorSpec
+
+Array = npt.NDArray[Any]
+
+# What MXNet's CrossEntropy adds to a probability before it takes the logarithm.
+_EPSILON = 1e-12
+
+
+class Metric(ABC):
+    """A weighted mean over predictions; the classes are axis 1 of the network's `output`.
+
+    The output is [batch, classes, ...], labels are [batch, ...] and weights [batch]: 1 for a
+    sample, 0 for a padded row. Raises UserError for an output without a class axis.
+    """
+
+    def __init__(self, output: TensorSpec) -> None:
+        output_shape = output.shape
+        if len(output_shape) < 2:
+            raise UserError(
+                Diagnostic(
+                    "this metric needs an output with a class axis",
+                    expected="a shape [batch, classes, ...]",
+                    got=str(list(output_shape)),
+                )
+            )
+        shape = (output_shape[0], *output_shape[2:])
+        self._rows = np.zeros((2, *shape))
+        self._values, self._weights = self._rows[0], self._rows[1]
+        self._by_row = self._rows.reshape(2, -1)
+        self._labels = np.zeros(shape, np.int64)
+        # Seen from behind, [..., batch], so that weights broadcast over a sample's predictions.
+        self._weights_by_sample = self._weights.T
+        self._sums = np.zeros(2)
+        self._totals = np.zeros(2)
+
+    @abstractmethod
+    def _measure(self, label: Array, output: Array) -> None:
+        """Write one value per prediction into `self._values`."""
+
+    def update(self, label: Array, output: Array, weight: Array) -> None:
+        """Add one batch; `output` lies in row-major order and is as specified at first."""
+        self._measure(label, output)
+        # Here and below: assigning converts types without the buffer that a ufunc would allocate.
+        self._weights_by_sample[...] = weight
+        np.multiply(self._values, self._weights, out=self._values)
+        np.add.reduce(self._by_row, axis=1, out=self._sums)
+        np.add(self._totals, self._sums, out=self._totals)
+
+    def value(self) -> float:
+        """The mean over everything since the last reset; NaN if that is nothing."""
+        total, weight = self._totals
+        return float(total / weight) if weight else float("nan")
+
+    def reset(self) -> None:
+        """Forget every batch."""
+        self._totals.fill(0)
+
+
+METRICS: Registry[type[Metric]] = Registry("metric")
+
+
+class Accuracy(Metric):
+    """The share of predictions whose most probable class is the label; MXNet's Accuracy."""
+
+    def __init__(self, output: TensorSpec) -> None:
+        super().__init__(output)
+        self._classes = np.zeros_like(self._labels)
+        self._hits = np.zeros(self._labels.shape, np.bool_)
+
+    def _measure(self, label: Array, output: Array) -> None:
+        self._labels[...] = label
+        output.argmax(1, self._classes)
+        np.equal(self._classes, self._labels, out=self._hits)
+        self._values[...] = self._hits
+
+
+class CrossEntropy(Metric):
+    """The mean of -ln(probability of the label + 1e-12); MXNet's CrossEntropy."""
+
+    def __init__(self, output: TensorSpec) -> None:
+        super().__init__(output)
+        # The probability of class c at [row, ..., position] lies at first + c * stride.
+        shape = self._labels.shape
+        classes = np.arange(output.elements).reshape(output.shape)
+        self._first = np.ascontiguousarray(classes[:, 0])
+        self._stride = math.prod(shape[1:])
+        self._probabilities = np.zeros(shape, output.dtype)
+
+    def _measure(self, label: Array, output: Array) -> None:
+        self._labels[...] = label
+        if self._stride != 1:
+            np.multiply(self._labels, self._stride, out=self._labels)
+        np.add(self._labels, self._first, out=self._labels)
+        # Clipping is the mode of `take` that needs no buffer; no label lies outside the classes.
+        output.take(self._labels, out=self._probabilities, mode="clip")
+        self._values[...] = self._probabilities
+        np.add(self._values, _EPSILON, out=self._values)
+        np.log(self._values, out=self._values)
+
+    def value(self) -> float:
+        """The mean over everything since the last reset; NaN if that is nothing."""
+        return -super().value()
+
+
+METRICS.add("accuracy", Accuracy)
+METRICS.add("cross_entropy", CrossEntropy)
+
+
+def create_metric(name: str, output: TensorSpec) -> Metric:
+    """A metric by its name in a config; raises UserError for one that is not known."""
+    return METRICS.get(name)(output)

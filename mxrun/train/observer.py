@@ -1,0 +1,53 @@
+"""What the training loop tells whoever watches: plain values, no printing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """The run is about to take its first step."""
+
+    name: str
+    epochs: int
+    steps_per_epoch: int
+    batch_size: int
+    parameters: int
+    planned_bytes: int
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """One training step is over; metrics are means over the epoch so far, `loss` among them."""
+
+    epoch: int
+    step: int
+    samples: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class EpochDone:
+    """One epoch and its evaluation are over; epochs count from 1."""
+
+    epoch: int
+    step: int
+    train: Mapping[str, float]
+    evaluation: Mapping[str, float]
+    seconds: float
+
+
+class Observer(Protocol):
+    """Receives the loop's events, in order; `step_done` comes at most ten times a second."""
+
+    def run_started(self, event: RunStarted) -> None:
+        """Before the first step."""
+
+    def step_done(self, event: StepDone) -> None:
+        """After a step, rate-limited by the loop."""
+
+    def epoch_done(self, event: EpochDone) -> None:
+        """After an epoch's evaluation."""

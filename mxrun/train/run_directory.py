@@ -1,0 +1,128 @@
+"""A run's folder: what was run, how it went and what came of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.train.checkpoint import FILES
+from mxrun.train.files import canonical_json, write_durably, writing
+from mxrun.train.observer import EpochDone
+
+ROOT = Path("runs")
+
+_CONFIG = "config.yaml"
+_METRICS = "metrics.jsonl"
+_TIMING = "timing.jsonl"
+_SUMMARY = "summary.json"
+_OWN_FILES = (_CONFIG, _METRICS, _TIMING, _SUMMARY)
+_OWN_FILE = re.compile(
+    "|".join([re.escape(name) for name in _OWN_FILES] + [rf"\.{re.escape(_SUMMARY)}\.partial"])
+)
+_CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.partial")
+
+
+class RunDirectory:
+    """`runs/<name>/`: config.yaml, metrics.jsonl (no times), timing.jsonl, summary.json.
+
+    Make one with `create`. Every method raises UserError, naming the path, when it cannot write.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(
+        cls, name: str, config_text: str, overwrite: bool, root: Path = ROOT
+    ) -> RunDirectory:
+        """Make the folder of the run `name` and save its resolved config.
+
+        Raises UserError when the folder holds another run, unless `overwrite`: then what that run
+        wrote is removed, and nothing else.
+        """
+        path = root / name
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            if overwrite:
+                _remove_run(path)
+            if any(_of_a_run(path)):
+                raise _occupied(path)
+            try:
+                # Exclusive, so that of two runs that start at once only one gets the folder.
+                with (path / _CONFIG).open("x", encoding="utf-8") as file:
+                    file.write(config_text)
+            except FileExistsError:
+                raise _occupied(path) from None
+        return cls(path)
+
+    def record(self, done: EpochDone) -> None:
+        """Append an epoch to metrics.jsonl, and its time to timing.jsonl."""
+        position = {"epoch": done.epoch, "step": done.step}
+        measured = {"train": done.train, "eval": done.evaluation}
+        _append(self.path / _METRICS, {**position, **measured})
+        _append(self.path / _TIMING, {**position, "seconds": done.seconds})
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write summary.json: all of it or, after a crash, the one before."""
+        path = self.path / _SUMMARY
+        with writing(path):
+            write_durably(path, canonical_json(summary).encode("ascii"))
+
+
+def _append(path: Path, record: Mapping[str, Any]) -> None:
+    """Add one line; a line that does not fit on the disk leaves no torn end."""
+    line = canonical_json(record).encode("ascii")
+    with writing(path), path.open("ab", buffering=0) as file:
+        before = file.tell()
+        try:
+            written = file.write(line)
+            while written < len(line):
+                written += file.write(line[written:])
+        except OSError:
+            os.truncate(path, before)
+            raise
+
+
+def _of_a_run(path: Path) -> Iterator[Path]:
+    """What in a folder a run has written."""
+    for entry in sorted(path.iterdir()):
+        if _OWN_FILE.fullmatch(entry.name) or _CHECKPOINT.fullmatch(entry.name):
+            yield entry
+
+
+def _remove_run(path: Path) -> None:
+    """Remove what a run wrote; nothing at all where something else lies in between."""
+    files: list[Path] = []
+    folders: list[Path] = []
+    for entry in _of_a_run(path):
+        if entry.is_dir() and not entry.is_symlink() and _CHECKPOINT.fullmatch(entry.name):
+            folders.append(entry)
+            files += entry.iterdir()
+        else:
+            files.append(entry)
+    strange = [file for file in files if file.parent in folders and file.name not in FILES]
+    strange += [file for file in files if file.is_dir() and not file.is_symlink()]
+    if strange:
+        raise UserError(
+            Diagnostic(
+                f"{path} cannot be overwritten: {strange[0]} was not written by a run",
+                hint="move it away",
+            )
+        )
+    for file in files:
+        file.unlink()
+    for folder in folders:
+        folder.rmdir()
+
+
+def _occupied(path: Path) -> UserError:
+    return UserError(
+        Diagnostic(
+            f"{path} holds another run",
+            hint="--overwrite replaces it; name=OTHER starts a run beside it",
+        )
+    )

@@ -1,0 +1,164 @@
+"""A run's folder: never another run's, never more removed than was written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from mxrun.base.errors import UserError
+from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
+from mxrun.train.observer import EpochDone
+from mxrun.train.run_directory import RunDirectory
+
+EPOCH = EpochDone(1, 23, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, seconds=1.5)
+
+
+def start(root: Path, overwrite: bool = False) -> RunDirectory:
+    return RunDirectory.create("one", "name: one\n", overwrite, root)
+
+
+def finish(run: RunDirectory) -> None:
+    import numpy as np
+
+    run.record(EPOCH)
+    plan = PlanRecord(threads=1, library="", implementations={})
+    state = RunState(step=23, epoch=1, seed=0, plan=plan, config_sha256="0" * 64)
+    save_checkpoint(run.path, state, {"w": np.ones(3, "f4")}, {"w_mom": np.ones(3, "f4")})
+    run.write_summary({"steps": 23})
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_run_leaves_its_files(tmp_path: Path) -> None:
+    run = start(tmp_path / "runs")
+    finish(run)
+    assert run.path == tmp_path / "runs" / "one"
+    assert names(run.path) == {
+        "config.yaml",
+        "metrics.jsonl",
+        "timing.jsonl",
+        "summary.json",
+        "checkpoint-23",
+    }
+    assert (run.path / "config.yaml").read_text() == "name: one\n"
+    assert json.loads((run.path / "summary.json").read_text()) == {"steps": 23}
+
+
+def test_metrics_hold_no_times(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    run.record(EPOCH)
+    run.record(EpochDone(2, 46, {"loss": float("nan")}, {}, seconds=2.0))
+    metrics = [json.loads(line) for line in lines(run.path / "metrics.jsonl")]
+    assert metrics == [
+        {"epoch": 1, "step": 23, "train": {"loss": 0.5, "accuracy": 0.75}, "eval": {"loss": 0.25}},
+        {"epoch": 2, "step": 46, "train": {"loss": None}, "eval": {}},
+    ]
+    timing = [json.loads(line) for line in lines(run.path / "timing.jsonl")]
+    assert [line["seconds"] for line in timing] == [1.5, 2.0]
+
+
+def test_another_run_is_refused_untouched(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    finish(run)
+    before = {p: p.read_bytes() for p in run.path.rglob("*") if p.is_file()}
+    with pytest.raises(UserError, match="holds another run") as caught:
+        start(tmp_path)
+    assert "--overwrite" in str(caught.value)
+    assert {p: p.read_bytes() for p in run.path.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize("left", ["config.yaml", "metrics.jsonl", "checkpoint-7"])
+def test_a_part_of_a_run_is_a_run(tmp_path: Path, left: str) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / left).touch()
+    with pytest.raises(UserError, match="holds another run"):
+        start(tmp_path)
+
+
+def test_overwriting_removes_what_a_run_wrote(tmp_path: Path) -> None:
+    finish(start(tmp_path))
+    folder = tmp_path / "one"
+    (folder / ".checkpoint-40.partial").mkdir()
+    (folder / ".checkpoint-40.partial" / "parameters.safetensors").touch()
+    (folder / "notes.txt").write_text("mine")
+    (folder / "plots").mkdir()
+    start(tmp_path, overwrite=True)
+    assert names(folder) == {"config.yaml", "notes.txt", "plots"}
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_overwriting_stops_before_it_would_remove_more(tmp_path: Path) -> None:
+    finish(start(tmp_path))
+    mine = tmp_path / "one" / "checkpoint-23" / "mine.npy"
+    mine.touch()
+    before = names(tmp_path / "one")
+    with pytest.raises(UserError, match=r"mine\.npy was not written by a run"):
+        start(tmp_path, overwrite=True)
+    assert names(tmp_path / "one") == before
+    assert mine.exists()
+
+
+def test_overwriting_follows_no_link(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "manifest.json").touch()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "checkpoint-5").symlink_to(elsewhere)
+    start(tmp_path, overwrite=True)
+    assert names(tmp_path / "one") == {"config.yaml"}
+    assert names(elsewhere) == {"manifest.json"}
+
+
+def test_overwriting_nothing_is_fine(tmp_path: Path) -> None:
+    assert names(start(tmp_path, overwrite=True).path) == {"config.yaml"}
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "one").touch()
+    with pytest.raises(UserError, match=r"cannot write .*one: file exists"):
+        start(tmp_path)
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    run.record(EPOCH)
+    before = (run.path / "metrics.jsonl").read_bytes()
+
+    # The system itself refuses the second half of the line.
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, old[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: file too large"):
+            run.record(EPOCH)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert (run.path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_summary_that_fails_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start(tmp_path)
+    run.write_summary({"steps": 1})
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"summary\.json: no space left"):
+        run.write_summary({"steps": 2})
+    assert json.loads((run.path / "summary.json").read_text()) == {"steps": 1}
