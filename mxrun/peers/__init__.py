@@ -1,0 +1,1 @@
+"""MXNet and PyTorch as helper processes that run mxrun's symbols: oracle and opponents."""

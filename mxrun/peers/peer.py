@@ -1,0 +1,277 @@
+"""Peers: MXNet and PyTorch running the same symbol, each in a helper process.
+
+The oracle of the operators' tests and the opponents of `bench --against`. The interpreters are
+found by environment variables, because the peers want environments of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mxrun.base.errors import UserError
+from mxrun.base.tensor import PartialShape
+from mxrun.peers.process import HelperProcess, worker_command
+from mxrun.peers.wire import Array, Message, group, numbered, prefixed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent as MXNet 1.9.1 has it.
+
+    g = rescale_grad · gradient + wd · weight; m = momentum · m - lr · g; weight += m. `wd` acts
+    on names ending in _weight or _gamma; a variable's `__wd_mult__`, `__lr_mult__` override.
+    """
+
+    lr: float
+    momentum: float = 0.0
+    wd: float = 0.0
+    rescale_grad: float = 1.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What running a symbol once gave: outputs in order, the rest by name."""
+
+    outputs: tuple[Array, ...]
+    gradients: Mapping[str, Array]
+    auxiliary: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Inferred shapes; None for an unknown rank or dimension."""
+
+    arguments: Mapping[str, PartialShape]
+    outputs: tuple[PartialShape, ...]
+    auxiliary: Mapping[str, PartialShape]
+
+
+@dataclass(frozen=True)
+class SavedSymbol:
+    """A symbol as MXNet writes it, and its lists of names."""
+
+    json: str
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+    auxiliary: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StepTiming:
+    """What to time: a symbol, batches stacked along a first axis, and how often.
+
+    `busy_thread` runs a loop of pure Python beside the steps; `channels_last` and `compile` are
+    PyTorch's and ignored by MXNet.
+    """
+
+    symbol: str
+    batches: Mapping[str, Array]
+    label: str
+    sgd: SGD = field(default_factory=lambda: SGD(lr=0.01, momentum=0.9))
+    warm_up: int = 20
+    busy_thread: bool = False
+    channels_last: bool = False
+    compile: bool = False
+
+
+def operator_symbol(operator: str, parameters: Mapping[str, str], inputs: Sequence[str]) -> str:
+    """Symbol JSON of one operator over variables with these names, in argument order."""
+    nodes: list[dict[str, Any]] = [{"op": "null", "name": n, "inputs": []} for n in inputs]
+    sources = [[index, 0, 0] for index in range(len(inputs))]
+    nodes.append({"op": operator, "name": "operator", "attrs": dict(parameters), "inputs": sources})
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": list(range(len(inputs))),
+            "node_row_ptr": list(range(len(nodes) + 1)),
+            "heads": [[len(inputs), 0, 0]],
+            "attrs": {"mxnet_version": ["int", 10901]},
+        }
+    )
+
+
+class Peer:
+    """A library that runs MXNet symbols; use as a context manager.
+
+    `threads` is the compute team of the helper process. Every method raises UserError with the
+    peer's words where it rejects the request and InternalError where its process fails.
+    """
+
+    module: ClassVar[str]
+    variable: ClassVar[str]
+
+    @classmethod
+    def interpreter(cls) -> str | None:
+        """The Python that has the peer installed, or None."""
+        return os.environ.get(cls.variable)
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why this peer cannot be used here, or None where it can."""
+        interpreter = cls.interpreter()
+        if interpreter is None:
+            return f"{cls.variable} does not name a Python that has {cls.__name__}"
+        if shutil.which(interpreter) is None:
+            return f"{cls.variable} names {interpreter}, which is not an executable"
+        return None
+
+    def __init__(self, threads: int = 2) -> None:
+        interpreter, reason = self.interpreter(), self.unavailable()
+        if interpreter is None or reason is not None:
+            raise UserError(reason or f"there is no interpreter for {type(self).__name__}")
+        teams = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        command = worker_command(interpreter, Path(__file__).with_name(self.module))
+        self._process = HelperProcess(type(self).__name__, command, teams)
+
+    def describe(self) -> Mapping[str, Any]:
+        """`version` and the names of the `operators` it knows."""
+        return self._process.request("describe", {}, {}).fields
+
+    def run_symbol(
+        self,
+        symbol: str,
+        inputs: Mapping[str, Array],
+        out_gradients: Sequence[Array] = (),
+        *,
+        is_train: bool = True,
+        gradients: bool = True,
+    ) -> Run:
+        """Run symbol JSON on arrays for all its arguments and auxiliary states.
+
+        Gradients of all floating arguments, with `out_gradients` (ones where there are none) for
+        the outputs.
+        """
+        reply = self._process.request(
+            "run_symbol",
+            {"symbol": symbol, "is_train": is_train, "gradients": gradients},
+            {
+                **prefixed("inputs", inputs),
+                **prefixed("out_gradients", numbered(list(out_gradients))),
+            },
+        )
+        return Run(
+            tuple(group(reply.arrays, "outputs").values()),
+            group(reply.arrays, "gradients"),
+            group(reply.arrays, "auxiliary"),
+        )
+
+    def run_operator(
+        self,
+        operator: str,
+        parameters: Mapping[str, str],
+        inputs: Mapping[str, Array],
+        out_gradients: Sequence[Array] = (),
+        *,
+        is_train: bool = True,
+        gradients: bool = True,
+    ) -> Run:
+        """Run one operator, with MXNet's name and parameter texts, on inputs in its order."""
+        return self.run_symbol(
+            operator_symbol(operator, parameters, list(inputs)),
+            inputs,
+            out_gradients,
+            is_train=is_train,
+            gradients=gradients,
+        )
+
+    def train(
+        self,
+        symbol: str,
+        parameters: Mapping[str, Array],
+        batches: Mapping[str, Array],
+        sgd: SGD,
+    ) -> Mapping[str, Array]:
+        """The parameters after one step per batch; batches are stacked along a first axis."""
+        reply = self._process.request(
+            "train",
+            {"symbol": symbol, "sgd": vars(sgd), "steps": len(next(iter(batches.values())))},
+            {**prefixed("parameters", parameters), **prefixed("batches", batches)},
+        )
+        return group(reply.arrays, "parameters")
+
+    def time_step(self, timing: StepTiming, steps: int) -> list[float]:
+        """Milliseconds of each of `steps` training steps.
+
+        A step copies a fresh host batch in and runs forward, loss, backward, the update and the
+        accuracy metric. The first call for a timing builds and warms up; later ones go on.
+        """
+        fields = {name: value for name, value in vars(timing).items() if name != "batches"}
+        fields.update(sgd=vars(timing.sgd), steps=steps)
+        reply = self._process.request("time_step", fields, prefixed("batches", timing.batches))
+        times: list[float] = reply.fields["milliseconds"]
+        return times
+
+    def close(self) -> int:
+        """End the helper process; its exit status."""
+        return self._process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class PyTorch(Peer):
+    """PyTorch, in this interpreter where it is installed, else in MXRUN_TORCH_PYTHON's."""
+
+    module = "pytorch_worker.py"
+    variable = "MXRUN_TORCH_PYTHON"
+
+    @classmethod
+    def interpreter(cls) -> str | None:
+        """The named Python, else this one where it has PyTorch."""
+        named = super().interpreter()
+        if named is None and importlib.util.find_spec("torch") is not None:
+            return sys.executable
+        return named
+
+
+class MXNet(Peer):
+    """MXNet 1.9.1 in MXRUN_MXNET_PYTHON's environment (it wants NumPy below 1.24)."""
+
+    module = "mxnet_worker.py"
+    variable = "MXRUN_MXNET_PYTHON"
+
+    def infer_shape(self, symbol: str, known: Mapping[str, PartialShape]) -> Shapes:
+        """Shapes that follow from the known ones, as far as MXNet's inference gets."""
+        sent = {n: [size or 0 for size in shape] for n, shape in known.items() if shape is not None}
+        fields = self._process.request("infer_shape", {"symbol": symbol, "known": sent}, {}).fields
+        return Shapes(
+            {name: _partial(shape) for name, shape in fields["arguments"].items()},
+            tuple(_partial(shape) for shape in fields["outputs"]),
+            {name: _partial(shape) for name, shape in fields["auxiliary"].items()},
+        )
+
+    def save_json(self, symbol: str) -> SavedSymbol:
+        """Load symbol JSON and write it again."""
+        reply: Message = self._process.request("save_json", {"symbol": symbol}, {})
+        fields = reply.fields
+        return SavedSymbol(
+            fields["symbol"],
+            tuple(fields["arguments"]),
+            tuple(fields["outputs"]),
+            tuple(fields["auxiliary"]),
+        )
+
+
+def _partial(shape: Sequence[int]) -> PartialShape:
+    """MXNet's spelling of a partial shape, () and 0 for unknown, in ours."""
+    return tuple(size or None for size in shape) or None

@@ -1,0 +1,117 @@
+"""The mxrun side of a helper process: start it, exchange messages, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.peers.wire import Array, Message, read, write
+
+_WORKER = Path(__file__).with_name("worker.py")
+_FAREWELL_SECONDS = 10.0
+_STDERR_BYTES = 4000
+
+
+def worker_command(interpreter: str, module: Path) -> list[str]:
+    """The command that serves a module's HANDLERS and reports its REJECTIONS.
+
+    The module may import NumPy, the peer and `mxrun.peers`' worker modules: mxrun itself is not
+    there.
+    """
+    return [interpreter, str(_WORKER), str(module)]
+
+
+class HelperProcess:
+    """A peer in a process of its own, with its own interpreter and libraries.
+
+    `command` starts a program that answers messages (see `wire.serve`), `name` stands for it in
+    errors, `environment` is added to this process's. Ends with `close`, with the `with` block, or
+    when this process ends.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.name = f"{name} ({command[0]})"
+        # A file, not a pipe: nobody need drain it while a long request runs.
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
+        self._last_words = ""
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env={**os.environ, **environment},
+            )
+        except OSError as error:
+            self._stderr.close()
+            raise UserError(
+                Diagnostic(f"cannot start the peer {self.name}", got=str(error))
+            ) from error
+
+    def request(self, name: str, fields: Mapping[str, Any], arrays: Mapping[str, Array]) -> Message:
+        """Send a request and wait for its reply.
+
+        Raises UserError with the peer's words where it rejects the request, InternalError with
+        the end of its standard error where the process ended instead of answering.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None or stdin.closed:
+            raise InternalError(f"{self.name} has been closed")
+        try:
+            write(stdin, Message({**fields, "request": name}, arrays))
+            reply = read(stdout)
+        except (BrokenPipeError, EOFError):
+            reply = None
+        if reply is None:
+            raise InternalError(self._obituary(name))
+        if "rejected" in reply.fields:
+            raise UserError(
+                Diagnostic(f"{self.name} rejects {name!r}", got=reply.fields["rejected"])
+            )
+        return reply
+
+    def _obituary(self, request: str) -> str:
+        """What is known of a process that ended during a request."""
+        self.close()
+        return (
+            f"{self.name} ended with status {self._process.returncode} during {request!r}:\n"
+            f"{self._last_words}"
+        )
+
+    def close(self) -> int:
+        """End the process by closing its standard input; the exit status. Idempotent."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            # It may have ended with our bytes unread: then nothing is left to close.
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        try:
+            status = self._process.wait(_FAREWELL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        if not self._stderr.closed:
+            self._stderr.seek(0)
+            words = self._stderr.read()[-_STDERR_BYTES:]
+            self._last_words = words.decode(errors="replace").strip()
+            self._stderr.close()
+        return status
+
+    def __enter__(self) -> HelperProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,119 @@
+"""Messages between mxrun and a peer's helper process: one JSON line, then raw array bytes.
+
+Runs on both sides. A peer's environment has its own NumPy and Python and no mxrun, so this file
+and the workers import nothing but the standard library, NumPy, the peer and each other; how they
+find each other there is `worker.py`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Message:
+    """JSON-ready `fields` and named arrays (numbers and booleans of any shape)."""
+
+    fields: Mapping[str, Any]
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+Handlers = Mapping[str, Callable[[Message], Message]]
+
+
+def write(stream: IO[bytes], message: Message) -> None:
+    """Send a message: `{"fields": ..., "arrays": [[name, type, shape], ...]}`, newline, bytes.
+
+    Arrays travel row-major and little-endian, in the order the line lists them. Raises ValueError
+    for an array of anything but numbers and booleans.
+    """
+    blocks: list[Array] = []
+    listing: list[list[Any]] = []
+    for name, array in message.arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"array {name!r} holds {array.dtype}, which cannot be sent")
+        block = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        blocks.append(block)
+        listing.append([name, block.dtype.str, list(block.shape)])
+    header = json.dumps({"fields": dict(message.fields), "arrays": listing})
+    stream.write(header.encode() + b"\n")
+    for block in blocks:
+        stream.write(block.tobytes())
+    stream.flush()
+
+
+def read(stream: IO[bytes]) -> Message | None:
+    """Receive a message; None where the stream ends between messages.
+
+    Raises EOFError where it ends inside one, ValueError for a line that is not a header.
+    """
+    line = stream.readline()
+    if not line:
+        return None
+    header = json.loads(line)
+    arrays: dict[str, Array] = {}
+    for name, type_name, shape in header["arrays"]:
+        dtype = np.dtype(type_name)
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        block = stream.read(size)
+        if len(block) < size:
+            raise EOFError(f"array {name!r} ends after {len(block)} of {size} bytes")
+        array = np.frombuffer(block, dtype=dtype).reshape(shape)
+        # A copy: what frombuffer returns is read-only, and the peers want to own their memory.
+        arrays[name] = array.astype(dtype.newbyteorder("="), copy=True)
+    return Message(header["fields"], arrays)
+
+
+def claim_standard_output() -> IO[bytes]:
+    """The stream for replies; whatever is printed from now on goes to standard error.
+
+    Libraries print to file descriptor 1, from C as well, so replies get a descriptor of their own.
+    Call before the peer is imported.
+    """
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return replies
+
+
+def serve(
+    requests: IO[bytes],
+    replies: IO[bytes],
+    handlers: Handlers,
+    rejections: tuple[type[Exception], ...],
+) -> None:
+    """Answer requests until their stream ends.
+
+    `rejections` are the exceptions by which the peer says that it cannot do what was asked: their
+    text becomes the reply. Any other exception is a defect and ends the process.
+    """
+    while (message := read(requests)) is not None:
+        try:
+            reply = handlers[message.fields["request"]](message)
+        except rejections as rejection:
+            reply = Message({"rejected": f"{type(rejection).__name__}: {rejection}"})
+        write(replies, reply)
+
+
+def group(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays called `prefix/name`, by name, in their order."""
+    start = prefix + "/"
+    return {key[len(start) :]: array for key, array in arrays.items() if key.startswith(start)}
+
+
+def prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The inverse of `group`: every name with `prefix/` before it."""
+    return {f"{prefix}/{name}": array for name, array in arrays.items()}
+
+
+def numbered(arrays: list[Array]) -> dict[str, Array]:
+    """Arrays named by their position."""
+    return {str(index): array for index, array in enumerate(arrays)}

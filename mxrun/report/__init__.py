@@ -1,0 +1,1 @@
+"""What people see: consoles, progress bars and tables."""

@@ -1,0 +1,42 @@
+"""The two consoles: results go to standard output, progress and errors to standard error."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+from mxrun.base.errors import MxrunError, UserError
+
+# Files and pipes have no width: wide enough that no table is cut.
+_WIDTH_OF_FILES = 200
+
+
+def stdout() -> Console:
+    """The console of results."""
+    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES, highlight=False)
+
+
+def stderr() -> Console:
+    """The console of progress and errors."""
+    width = None if sys.stderr.isatty() else _WIDTH_OF_FILES
+    return Console(stderr=True, width=width, highlight=False)
+
+
+def print_error(error: MxrunError) -> None:
+    """Print everything an error says to standard error; plain text unless it is a terminal."""
+    for problem in problems(error):
+        if sys.stderr.isatty():
+            first, _, rest = problem.partition("\n")
+            text = Text.assemble((first, "bold red"), f"\n{rest}" if rest else "")
+            stderr().print(text, soft_wrap=True)
+        else:
+            sys.stderr.write(f"{problem}\n")
+
+
+def problems(error: MxrunError) -> list[str]:
+    """The texts of an error: its diagnostics, or its one line."""
+    if isinstance(error, UserError):
+        return [str(diagnostic) for diagnostic in error.diagnostics]
+    return [f"mxrun: internal error: {error}"]

@@ -1,0 +1,40 @@
+"""Numbers for people."""
+
+from __future__ import annotations
+
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+_COUNTS = ("", "k", "M", "G", "T")
+
+
+def bytes_text(count: int) -> str:
+    """Bytes in the unit that leaves one to four digits: `1.23 MiB`."""
+    value = float(count)
+    for unit in _BYTES[:-1]:
+        if value < 1024:
+            return f"{count} {unit}" if unit == "B" else f"{value:.2f} {unit}"
+        value /= 1024
+    return f"{value:.2f} {_BYTES[-1]}"
+
+
+def count_text(count: float) -> str:
+    """A count to three digits: `1.23 M`."""
+    value = float(count)
+    for unit in _COUNTS[:-1]:
+        if value < 999.5:
+            return f"{count:g}" if unit == "" else f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} {_COUNTS[-1]}"
+
+
+def metric_text(value: float) -> str:
+    """A loss or metric: `0.9833`, `1.24e-05`."""
+    return f"{value:.4f}" if value == 0 or abs(value) >= 1e-3 else f"{value:.2e}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration: `4.2 s`, `3:05`, `1:02:03`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

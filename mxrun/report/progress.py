@@ -1,0 +1,146 @@
+"""Watches a training run: a live line on a terminal, one plain line per epoch elsewhere.
+
+rich is imported when the first live line is drawn, so that runs without a terminal never pay.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mxrun.report.figures import bytes_text, count_text, duration_text, metric_text
+from mxrun.train.observer import EpochDone, Observer, RunStarted, StepDone
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+@contextmanager
+def watching() -> Iterator[Observer]:
+    """An observer for as long as the run lasts; it writes to standard error."""
+    if not sys.stderr.isatty():
+        yield EpochLines(_write_plain)
+        return
+    live = LiveLine()
+    try:
+        yield live
+    finally:
+        live.close()
+
+
+def _write_plain(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+class EpochLines:
+    """A line when the run starts and one after each epoch."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._run: RunStarted | None = None
+        self._started = 0.0
+
+    def run_started(self, event: RunStarted) -> None:
+        """Say what runs."""
+        self._run, self._started = event, time.monotonic()
+        self._write(
+            f"{event.name}: {count_text(event.parameters)} parameters, "
+            f"arena {bytes_text(event.planned_bytes)}, {event.epochs} epochs of "
+            f"{event.steps_per_epoch} steps, batch {event.batch_size}"
+        )
+
+    def step_done(self, event: StepDone) -> None:
+        """Nothing: lines cannot be taken back."""
+
+    def epoch_done(self, event: EpochDone) -> None:
+        """Say what the epoch came to."""
+        assert self._run is not None
+        run = self._run
+        samples = run.steps_per_epoch * run.batch_size
+        parts = [
+            f"epoch {event.epoch:>{len(str(run.epochs))}}/{run.epochs}",
+            f"step {event.step}",
+            metrics_text(event.train),
+        ]
+        if event.evaluation:
+            parts.append(f"eval {metrics_text(event.evaluation)}")
+        parts.append(f"{count_text(samples / max(event.seconds, 1e-9))} samples/s")
+        if event.epoch < run.epochs:
+            elapsed = time.monotonic() - self._started
+            left = elapsed / event.epoch * (run.epochs - event.epoch)
+            parts.append(f"{duration_text(left)} left")
+        self._write("  ".join(parts))
+
+
+class LiveLine:
+    """A bar with epoch, step, samples per second, metrics and the time left; epochs above it."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._run: RunStarted | None = None
+        self._lines = EpochLines(self._print)
+        self._started = 0.0
+
+    def run_started(self, event: RunStarted) -> None:
+        """Start the bar."""
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from mxrun.report.console import stderr
+
+        self._run, self._started = event, time.monotonic()
+        self._progress = Progress(
+            TextColumn("epoch {task.fields[epoch]}", style="bold"),
+            BarColumn(bar_width=24),
+            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[rate]} samples/s", style="cyan"),
+            TextColumn("{task.fields[metrics]}"),
+            TimeRemainingColumn(),
+            console=stderr(),
+            transient=True,
+        )
+        self._lines.run_started(event)
+        self._progress.start()
+        self._task = self._progress.add_task(
+            "train",
+            total=event.epochs * event.steps_per_epoch,
+            epoch=f"1/{event.epochs}",
+            rate="-",
+            metrics="",
+        )
+
+    def step_done(self, event: StepDone) -> None:
+        """Move the bar."""
+        assert self._progress is not None
+        assert self._task is not None
+        assert self._run is not None
+        elapsed = time.monotonic() - self._started
+        self._progress.update(
+            self._task,
+            completed=event.step,
+            epoch=f"{event.epoch}/{self._run.epochs}",
+            rate=count_text(event.step * self._run.batch_size / max(elapsed, 1e-9)),
+            metrics=metrics_text(event.metrics),
+        )
+
+    def epoch_done(self, event: EpochDone) -> None:
+        """Put the epoch's line above the bar."""
+        self._lines.epoch_done(event)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _print(self, line: str) -> None:
+        assert self._progress is not None
+        self._progress.console.print(line, markup=False)
+
+
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """Metrics on one line: `loss 0.1234  accuracy 0.9800`."""
+    return "  ".join(f"{name} {metric_text(value)}" for name, value in metrics.items())

@@ -1,0 +1,296 @@
+"""The commands as people and programs run them: real processes, streams and exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MXRUN = (sys.executable, "-m", "mxrun")
+SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
+COMMANDS = ("train", "check", "inspect-memory", "schema")
+
+
+def mxrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MXRUN, *arguments], capture_output=True, text=True, cwd=cwd, check=False
+    )
+
+
+def good(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    done = mxrun(*arguments, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def result(*arguments: str, cwd: Path | None = None) -> dict[str, Any]:
+    """The JSON result, which must be all there is on standard output."""
+    value = json.loads(good(*arguments, "--json", cwd=cwd).stdout)
+    assert isinstance(value, dict)
+    return value
+
+
+def refused(*arguments: str, cwd: Path | None = None) -> str:
+    """What a command says that refuses its input."""
+    done = mxrun(*arguments, cwd=cwd)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, result(*SHORT, cwd=folder)
+
+
+def test_help_is_fast() -> None:
+    def seconds() -> float:
+        started = time.perf_counter()
+        good("--help")
+        return time.perf_counter() - started
+
+    assert min(seconds() for _ in range(5)) <= 0.3
+
+
+def test_help_shows_every_command_with_examples() -> None:
+    text = good("--help").stdout
+    for command in COMMANDS:
+        assert command in text
+        assert f"mxrun {command}" in good(command, "--help").stdout.partition("Example")[2]
+
+
+def test_version() -> None:
+    import mxrun as package
+
+    assert good("--version").stdout == f"mxrun {package.__version__}\n"
+
+
+def test_the_script_is_the_module() -> None:
+    script = Path(sys.executable).with_name("mxrun")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == good("--version").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("trian",),
+        ("train",),
+        ("check", "digits_lenet", "--jsno"),
+        ("inspect-memory", "x", "--batch=0"),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert "Usage: " in refused(*arguments)
+
+
+@pytest.mark.parametrize("command", ["train", "check", "inspect-memory"])
+def test_an_unknown_config_names_the_bundled_ones(command: str, tmp_path: Path) -> None:
+    text = refused(command, "digits_lenett", "--json", cwd=tmp_path)
+    assert "there is no config 'digits_lenett'" in text
+    assert "did you mean 'digits_lenet'?" in text
+    assert "mlp_mnist" in text
+
+
+def test_every_problem_of_a_config_is_told_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "net.yaml").write_text(
+        "network:\n"
+        "  inputs: {data: [4], label: []}\n"
+        "  layers:\n"
+        "    - FullyConected: {num_hidden: 3}\n"
+        "    - SoftmaxOutput: {label: label}\n"
+        "data: {batch_size: -1, train: {dataset: digits}}\n"
+        "train: {epochs: 1, optimizer: {sgd: {lr: fast}}}\n"
+    )
+    text = refused("check", "net.yaml", cwd=tmp_path)
+    for place in ("net.yaml:4:", "net.yaml:6:", "net.yaml:7:"):
+        assert place in text
+    assert "FullyConnected" in text
+
+
+def test_errors_are_plain_in_files_and_bold_on_terminals(tmp_path: Path) -> None:
+    assert "\x1b" not in refused("check", "nothing", cwd=tmp_path)
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen([*MXRUN, "check", "nothing"], stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode()
+    assert process.wait() == 2
+    os.close(ours)
+    assert "\x1b[1;31m" in shown
+    assert "there is no config 'nothing'" in shown
+
+
+def test_check_lists_layers(tmp_path: Path) -> None:
+    report = result("check", "digits_lenet", cwd=tmp_path)
+    rows = {row["name"]: row for row in report["rows"]}
+    assert rows["conv1"]["output_shapes"] == [[64, 16, 8, 8]]
+    assert rows["conv1"]["parameters"] == 16 * 9 + 16
+    assert rows["fc2"]["parameters"] == 64 * 10 + 10
+    assert report["parameters"] == sum(row["parameters"] for row in report["rows"])
+    assert report["flops"] == sum(row["flops"] for row in report["rows"])
+    table = good("check", "digits_lenet", cwd=tmp_path).stdout
+    assert all(name in table for name in rows)
+    assert "64x16x8x8" in table
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_overrides_reach_the_network(tmp_path: Path) -> None:
+    report = result("check", "digits_lenet", "data.batch_size=5", "name=other", cwd=tmp_path)
+    assert (report["name"], report["batch_size"]) == ("other", 5)
+
+
+def test_inspect_memory_needs_no_data(tmp_path: Path) -> None:
+    arguments = ("inspect-memory", "mlp_mnist", "--threads", "1")
+    train = result(*arguments, cwd=tmp_path)
+    infer = result(*arguments, "--phase", "infer", cwd=tmp_path)
+    small = result(*arguments, "--batch", "1", cwd=tmp_path)
+    assert train["planned_bytes"] == train["lower_bound_bytes"]
+    assert train["proved_optimal"] is True
+    assert train["planned_bytes"] <= train["in_place_only_bytes"] <= train["naive_bytes"]
+    assert infer["planned_bytes"] < train["planned_bytes"]
+    assert small["planned_bytes"] < train["planned_bytes"]
+    assert infer["classes"]["gradients"]["total_bytes"] == 0
+    assert set(train["classes"]) == {
+        "parameters",
+        "gradients",
+        "optimizer",
+        "auxiliary",
+        "activations",
+        "activation_gradients",
+        "workspace",
+        "io",
+    }
+    assert train["planning_ms"] > 0
+    table = good(*arguments, cwd=tmp_path).stdout
+    assert f"{train['planned_bytes']:,}" in table
+    assert "activation gradients" in table
+
+
+def test_schema_describes_operators_data_sets_and_optimizers() -> None:
+    schema = json.loads(good("schema").stdout)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    for name in ("Convolution", "digits", "sgd", "xavier", "accuracy"):
+        assert f'"{name}"' in json.dumps(schema)
+
+
+def test_training_gives_the_promised_fields(trained: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = trained
+    assert set(summary) == {"steps", "eval", "step_ms", "first_step_s", "memory", "run_dir"}
+    assert summary["steps"] == 23
+    assert 0 <= summary["eval"]["accuracy"] <= 1
+    assert {"accuracy", "cross_entropy"} <= set(summary["eval"])
+    times = summary["step_ms"]
+    assert 0 < times["min"] <= times["median"] <= times["p90"] <= times["p99"]
+    memory = summary["memory"]
+    assert memory["planned_bytes"] == memory["touched_bytes"] == memory["lower_bound_bytes"]
+    assert memory["rss_peak_bytes"] > memory["planned_bytes"]
+    run = folder / summary["run_dir"]
+    assert json.loads((run / "summary.json").read_text()) == summary
+    assert {path.name for path in run.iterdir()} == {
+        "config.yaml",
+        "metrics.jsonl",
+        "timing.jsonl",
+        "summary.json",
+        "checkpoint-23",
+    }
+
+
+def test_the_first_step_counts_from_the_process_start(tmp_path: Path) -> None:
+    started = time.monotonic()
+    summary = result(*SHORT, cwd=tmp_path)
+    took = time.monotonic() - started
+    # Numpy, pydantic and numba alone take longer to import than 0.1 s; a tick is 0.01 s.
+    assert 0.1 < summary["first_step_s"] < took + 0.02
+
+
+def test_the_saved_config_trains_again_to_the_same_bytes(
+    trained: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, summary = trained
+    run = folder / summary["run_dir"]
+    again = tmp_path / result("train", str(run / "config.yaml"), cwd=tmp_path)["run_dir"]
+    names = sorted(path.name for path in (run / "checkpoint-23").iterdir())
+    assert names == ["manifest.json", "optimizer.safetensors", "parameters.safetensors"]
+    for name in (*(f"checkpoint-23/{name}" for name in names), "metrics.jsonl", "config.yaml"):
+        first, second = (hashlib.sha256((r / name).read_bytes()).digest() for r in (run, again))
+        assert first == second, name
+
+
+def test_a_run_is_replaced_only_when_told_so(trained: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = trained
+    text = refused(*SHORT, cwd=folder)
+    assert "holds another run" in text
+    assert "--overwrite" in text
+    assert result(*SHORT, "--overwrite", cwd=folder)["steps"] == summary["steps"]
+
+
+def test_progress_goes_to_standard_error(tmp_path: Path) -> None:
+    done = good(*SHORT, cwd=tmp_path)
+    assert "epoch 1/1  step 23  loss " in done.stderr
+    assert "eval " in done.stderr
+    assert "epoch" not in done.stdout
+    assert "eval accuracy" in done.stdout
+
+
+def test_a_missing_value_is_asked_for(tmp_path: Path) -> None:
+    text = refused("train", "mlp_mnist", cwd=tmp_path)
+    assert "data.train.path" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*MXRUN, "train", "digits_lenet", "train.epochs=100000", "threads=1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert process.stderr is not None
+    while not process.stderr.readline().startswith("epoch"):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert output == ""
+    assert "Traceback" not in errors
+
+
+def test_a_reader_who_goes_away_is_no_error() -> None:
+    process = subprocess.Popen([*MXRUN, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 141
+    assert errors == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("json_flag", [(), ("--json",)])
+def test_a_result_that_cannot_be_written_is_told(json_flag: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*MXRUN, "check", "digits_lenet", *json_flag],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("cannot write standard output: no space left on device\n")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,81 @@
+"""How the name on the command line becomes a config file, and when the process began."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mxrun.base.errors import UserError
+from mxrun.cli import process_start
+from mxrun.config.bundled import bundled_configs, find_config
+
+
+def test_bundled_configs_are_files() -> None:
+    bundled = bundled_configs()
+    assert {"digits_lenet", "lenet_mnist", "mlp_mnist"} <= set(bundled)
+    assert all(path.is_file() for path in bundled.values())
+    assert find_config("digits_lenet") == bundled["digits_lenet"]
+    assert find_config("digits_lenet.yaml") == bundled["digits_lenet"]
+
+
+def test_a_file_goes_before_a_bundled_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("digits_lenet").touch()
+    assert find_config("digits_lenet") == Path("digits_lenet")
+
+
+def test_a_folder_does_not_hide_a_bundled_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("digits_lenet").mkdir()
+    assert find_config("digits_lenet") == bundled_configs()["digits_lenet"]
+
+
+@pytest.mark.parametrize("name", ["configs/mlp_mnit.yaml", "mlp_mnit", "MLP_MNIST"])
+def test_near_misses_are_answered(name: str) -> None:
+    with pytest.raises(UserError, match="did you mean 'mlp_mnist'"):
+        find_config(name)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 5000, "a/../b", "no\0name"])
+def test_strange_names_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match="there is no config"):
+        find_config(name)
+
+
+def test_a_folder_is_no_config(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder"):
+        find_config(str(tmp_path))
+
+
+def test_the_process_start_lies_before_the_program() -> None:
+    script = "from mxrun.cli import process_start; print(process_start())"
+    before = time.monotonic()
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    after = time.monotonic()
+    # The kernel counts in ticks of 0.01 s; an interpreter is not up within one.
+    assert before - 0.02 <= float(output) < after - 0.01
+
+
+def test_the_process_start_does_not_move() -> None:
+    first = process_start()
+    time.sleep(0.05)
+    assert process_start() == pytest.approx(first, abs=0.005)
+
+
+def test_the_command_line_is_light() -> None:
+    heavy = ("rich", "numpy", "pydantic", "yaml", "mxrun.session", "mxrun.config")
+    script = f"import sys, mxrun.cli; print([m for m in {heavy} if m in sys.modules])"
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.strip() == "[]"

@@ -1,0 +1,23 @@
+"""The peers, started once; tests that need one that is not installed here skip, saying so."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from mxrun.peers.peer import MXNet, PyTorch
+
+
+@pytest.fixture(scope="session")
+def mxnet() -> Iterator[MXNet]:
+    if reason := MXNet.unavailable():
+        pytest.skip(reason)
+    with MXNet() as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def pytorch() -> Iterator[PyTorch]:
+    if reason := PyTorch.unavailable():
+        pytest.skip(reason)
+    with PyTorch() as peer:
+        yield peer

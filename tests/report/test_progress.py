@@ -1,0 +1,90 @@
+"""What people see while a network trains: whole lines in files, a bar on a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from mxrun.report.progress import EpochLines, metrics_text
+from mxrun.train.observer import EpochDone, RunStarted, StepDone
+
+STARTED = RunStarted("lenet", 2, 23, 64, 36_938, 1_500_000)
+EVENTS = (
+    EpochDone(1, 23, {"loss": 0.5, "accuracy": 0.75}, {"accuracy": 0.8}, seconds=0.5),
+    EpochDone(2, 46, {"loss": 1e-5, "accuracy": 1.0}, {}, seconds=0.25),
+)
+SCRIPT = """
+import time
+from mxrun.report.progress import watching
+from mxrun.train.observer import EpochDone, RunStarted, StepDone
+with watching() as observer:
+    observer.run_started(RunStarted("lenet", 2, 23, 64, 36938, 1500000))
+    observer.step_done(StepDone(1, 10, 640, {"loss": 0.5}))
+    time.sleep(0.3)
+    observer.epoch_done(EpochDone(1, 23, {"loss": 0.25}, {"accuracy": 0.875}, 0.5))
+"""
+
+
+def test_one_line_per_epoch() -> None:
+    lines: list[str] = []
+    observer = EpochLines(lines.append)
+    observer.run_started(STARTED)
+    observer.step_done(StepDone(1, 10, 640, {"loss": 0.7}))
+    for event in EVENTS:
+        observer.epoch_done(event)
+    assert lines[0] == "lenet: 36.9 k parameters, arena 1.43 MiB, 2 epochs of 23 steps, batch 64"
+    assert lines[1].startswith(
+        "epoch 1/2  step 23  loss 0.5000  accuracy 0.7500  eval accuracy 0.8000  2.94 k samples/s"
+    )
+    assert lines[1].endswith(" left")
+    assert lines[2] == "epoch 2/2  step 46  loss 1.00e-05  accuracy 1.0000  5.89 k samples/s"
+
+
+def test_into_a_file_go_plain_lines_and_no_rich() -> None:
+    script = f"{SCRIPT}\nimport sys\nassert 'rich' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+    assert "\x1b" not in done.stderr
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["lenet:", "epoch"]
+
+
+def test_a_terminal_gets_a_bar_and_the_epochs() -> None:
+    shown = in_terminal([sys.executable, "-c", SCRIPT])
+    assert "step 10/46" in shown
+    assert "1/2" in shown
+    assert "samples/s" in shown
+    assert "eval accuracy 0.8750" in shown
+
+
+def in_terminal(command: list[str]) -> str:
+    """The output of a command whose standard error is a terminal of 200 columns."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment)
+    os.close(theirs)
+    output = io.BytesIO()
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        output.write(part)
+    os.close(ours)
+    assert process.wait() == 0
+    return output.getvalue().decode()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.98334, "0.9833"), (0.0, "0.0000"), (1e-4, "1.00e-04"), (-2, "-2.0000")]
+)
+def test_metrics_are_short(value: float, text: str) -> None:
+    assert metrics_text({"loss": value}) == f"loss {text}"

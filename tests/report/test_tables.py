@@ -1,0 +1,137 @@
+"""Tables for people, rendered into a file of fixed width."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console, RenderableType
+
+from mxrun.report.figures import bytes_text, count_text, duration_text
+from mxrun.report.tables import layer_table, memory_tables, train_table
+
+
+def rendered(*parts: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=120, legacy_windows=False)
+    for part in parts:
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_layers_have_shapes_parameters_and_flops() -> None:
+    text = rendered(
+        layer_table(
+            {
+                "name": "lenet",
+                "batch_size": 64,
+                "parameters": 36_938,
+                "flops": 12_345_678,
+                "rows": [
+                    {
+                        "name": "[conv1]",
+                        "operator": "Convolution",
+                        "output_shapes": ((64, 16, 8, 8),),
+                        "parameters": 160,
+                        "flops": 1_179_648,
+                    },
+                    {
+                        "name": "split",
+                        "operator": "SliceChannel",
+                        "output_shapes": ((64, 2), (64, 3)),
+                        "parameters": 0,
+                        "flops": 0,
+                    },
+                ],
+            }
+        )
+    )
+    lines = text.splitlines()
+    assert lines[0].strip() == "lenet, batch 64"
+    (convolution,) = [line.split() for line in lines if "Convolution" in line]
+    assert convolution == ["[conv1]", "Convolution", "64x16x8x8", "160", "1.18", "M"]
+    (split,) = [line.split() for line in lines if "SliceChannel" in line]
+    assert split == ["split", "SliceChannel", "64x2", "64x3", "0", "0"]
+    (total,) = [line.split() for line in lines if "total" in line]
+    assert total == ["total", "36,938", "12.3", "M"]
+
+
+MEMORY = {
+    "planned_bytes": 2_097_152,
+    "lower_bound_bytes": 1_048_576,
+    "in_place_only_bytes": 3_145_728,
+    "naive_bytes": 4_194_304,
+    "proved_optimal": False,
+    "planning_ms": 12.34,
+    "classes": {"activation_gradients": {"total_bytes": 1024, "peak_bytes": 512}},
+}
+
+
+def test_memory_shows_bounds_and_classes() -> None:
+    text = rendered(*memory_tables(MEMORY))
+    (planned,) = [line.split() for line in text.splitlines() if line.startswith("  planned")]
+    assert planned == ["planned", "2.00", "MiB", "2,097,152"]
+    assert "1.00 MiB above the lower bound; planned in 12.3 ms" in text
+    (gradients,) = [line for line in text.splitlines() if "activation gradients" in line]
+    assert gradients.split()[2:] == ["1.00", "KiB", "512", "B"]
+    assert "not taken" not in text
+
+
+def test_memory_shows_refused_hints_with_their_reasons() -> None:
+    hints = [
+        {"step": "relu1", "source": "conv1", "target": "relu1", "reason": ""},
+        {"step": "relu2", "source": "conv2", "target": "relu2", "reason": "conv2 is read later"},
+    ]
+    text = rendered(*memory_tables({**MEMORY, "proved_optimal": True, "hints": hints}))
+    assert "as small as this order allows" in text
+    assert "conv2 is read later" in text
+    assert "relu1" not in text
+
+
+def test_the_summary_shows_what_a_run_came_to() -> None:
+    text = rendered(
+        train_table(
+            {
+                "steps": 1234,
+                "eval": {"accuracy": 0.9875},
+                "step_ms": {"median": 0.5, "p90": 0.6, "p99": 0.75, "min": 0.4},
+                "first_step_s": 0.812,
+                "memory": {
+                    "planned_bytes": 1_048_576,
+                    "touched_bytes": 1_048_576,
+                    "lower_bound_bytes": 1_048_576,
+                    "rss_peak_bytes": 157_286_400,
+                },
+                "run_dir": "runs/[lenet]",
+            }
+        )
+    )
+    for part in ("1,234 steps", "0.9875", "0.500 ms", "0.81 s", "150.00 MiB", "runs/[lenet]"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (1 << 30, "1.00 GiB"),
+        (1 << 50, "1024.00 TiB"),
+    ],
+)
+def test_bytes(count: int, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (999, "999"), (1000, "1 k"), (12_345_678, "12.3 M"), (1e15, "1e+03 T")],
+)
+def test_counts(count: float, text: str) -> None:
+    assert count_text(count) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(4.2, "4.2 s"), (185, "3:05"), (3723, "1:02:03")])
+def test_durations(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
