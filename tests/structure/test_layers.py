@@ -1,0 +1,151 @@
+"""The house rules: who may import whom, which packages ship, how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Each layer and the layers it may import; everything else is forbidden.
+MAY_IMPORT = {
+    "base": "",
+    "config": "base",
+    "backend": "base",
+    "runtime": "base backend",
+    "operator": "base backend runtime",
+    "ops": "base backend operator",
+    "graph": "base operator",
+    "executor": "base backend runtime operator graph",
+    "io": "base backend runtime",
+    "datasets": "base io",
+    "train": "base runtime graph executor io",
+    "peers": "base operator graph",
+    "build": "base config operator graph io train",
+    "report": "base graph train",
+    "library": "base ops datasets",
+    "session": (
+        "base config backend runtime operator ops graph executor io datasets train build library "
+        "report peers"
+    ),
+    "cli": "base config report library session",
+    "__init__": "",
+    "__main__": "cli",
+}
+FOLDERS = {"mxrun": "mxrun", "mxrun.ops": "ops", "mxrun.datasets": "datasets"}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for package, folder in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[".".join((package, *parts))] = path
+    return found
+
+
+MODULES = modules()
+
+
+def layer_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] else "__init__"
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of mxrun that a file imports, wherever in the file it does."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            if node.module == "mxrun":
+                names.update(f"mxrun.{alias.name}" for alias in node.names)
+            else:
+                names.add(node.module)
+    return {name for name in names if name == "mxrun" or name.startswith("mxrun.")}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_follow_the_layers(module: str) -> None:
+    layer = layer_of(module)
+    allowed = {layer, "__version__", *MAY_IMPORT[layer].split()}
+    for name in imported(MODULES[module]):
+        target = layer_of(name) if name != "mxrun" else "__init__"
+        assert target in allowed or target == "__init__", f"{module} imports {name}"
+
+
+def test_imports_have_no_cycles() -> None:
+    edges = {
+        module: {
+            name for name in imported(path) if name in MODULES or f"{name}.__init__" in MODULES
+        }
+        for module, path in MODULES.items()
+    }
+    edges = {
+        module: {name if name in MODULES else f"{name}.__init__" for name in names} - {module}
+        for module, names in edges.items()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join((*path, module))
+        if module in done:
+            return
+        for name in sorted(edges.get(module, ())):
+            # An import inside a function runs late and may close a circle without harm, but
+            # none is needed: they are held to the same rule.
+            visit(name, (*path, module))
+        done.add(module)
+
+    for module in MODULES:
+        visit(module, ())
+
+
+def test_package_list_is_complete() -> None:
+    block = re.search(r"^packages = (\[.*?^\])", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
+    assert block is not None
+    listed = set(ast.literal_eval(block[1]))
+    found = {"mxrun.ops", "mxrun.datasets", "mxrun.configs"}
+    for path in (ROOT / "mxrun").rglob("__init__.py"):
+        found.add(".".join(("mxrun", *path.parent.relative_to(ROOT / "mxrun").parts)))
+    assert listed == found
+
+
+def test_top_level_is_fixed() -> None:
+    allowed = {
+        "pyproject.toml",
+        "mxrun",
+        "configs",
+        "ops",
+        "datasets",
+        "tests",
+        "README.md",
+        "LICENSE",
+    }
+    made_by_tools = {"build", "dist", "runs"}
+    present = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    extra = {name for name in present - allowed if not name.endswith(".egg-info")}
+    assert extra <= made_by_tools
+    assert allowed <= present
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_stay_short(module: str) -> None:
+    assert len(MODULES[module].read_text().splitlines()) <= 500
+
+
+@pytest.mark.parametrize(
+    "name", ["numba", "llvmlite", "cupy", "torch", "matplotlib", "safetensors"]
+)
+def test_cli_does_not_import(name: str) -> None:
+    import subprocess
+    import sys
+
+    script = f"import sys, mxrun.cli; sys.exit({name!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
