@@ -1,0 +1,54 @@
+"""Config → symbol and data requests: everything in a config that needs the registries.
+
+All that is wrong is found in one pass: the config layer's own diagnostics, unknown operators and
+parameters, wiring, shapes and data sections, each with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.build.data import data_requests
+from mxrun.build.model import Loss, Model, build_model
+from mxrun.build.network import wire
+from mxrun.build.training import Training, build_training
+from mxrun.config import Parsed, RunConfig
+from mxrun.io.dataset import DatasetRequest
+
+__all__ = ["Built", "Loss", "Model", "Training", "build"]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A whole config, built: the model, its training and data; no file has been opened."""
+
+    config: RunConfig
+    model: Model
+    training: Training
+    data: Mapping[str, DatasetRequest]
+
+
+def build(parsed: Parsed, batch_size: int | None = None) -> Built:
+    """Build everything; `batch_size` takes the place of the config's.
+
+    Raises UserError with every diagnostic of the config and of what is built from it.
+    """
+    problems = list(parsed.diagnostics)
+    symbol = wire(parsed, problems)
+    model = training = None
+    if symbol is not None and parsed.network is not None and parsed.data is not None:
+        size = batch_size or parsed.data.batch_size
+        model = build_model(parsed, parsed.network, symbol, size, problems)
+    if parsed.train is not None:
+        size = 1 if model is None else model.batch_size
+        training = build_training(parsed, parsed.train, model, size, problems)
+    requests = {} if parsed.data is None else data_requests(parsed, parsed.data, problems)
+    if problems or parsed.config is None or model is None or training is None:
+        raise UserError(sorted(problems, key=_place))
+    return Built(parsed.config, model, training, requests)
+
+
+def _place(problem: Diagnostic) -> Place:
+    return problem.place or Place("", 0, 0)

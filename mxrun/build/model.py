@@ -1,0 +1,146 @@
+"""Symbol → model: shapes of everything under the batch size, and the settings of each variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from mxrun.base.errors import Diagnostic, nearest
+from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.config import Network, Parsed, Variable
+from mxrun.graph.infer import Inference, infer
+from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.symbol import Symbol
+from mxrun.io.batch import SAMPLE_WEIGHT
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One loss of the network: the results that metrics read and the label they compare with."""
+
+    output: str
+    loss: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network whose every shape is known, and what the config says about its variables.
+
+    inputs: the io slots, batch axis included (labels and sample weights too).
+    variables: the settings of every parameter, by name.
+    """
+
+    symbol: Symbol
+    inference: Inference
+    batch_size: int
+    inputs: Mapping[str, TensorSpec]
+    variables: Mapping[str, Variable]
+    losses: tuple[Loss, ...]
+
+    @property
+    def records(self) -> dict[str, TensorSpec]:
+        """What a data set must give: one record of each input, without the batch axis."""
+        return {
+            name: replace(spec, shape=spec.shape[1:])
+            for name, spec in self.inputs.items()
+            if name != SAMPLE_WEIGHT
+        }
+
+    @property
+    def parameters(self) -> dict[str, TensorSpec]:
+        """Every variable that is no input, with its spec, in the network's order."""
+        return {
+            node.name: self.inference.spec(NodeEntry(node))
+            for node in self.symbol.nodes
+            if node.is_variable and node.name not in self.inputs
+        }
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """The shapes that the config declares for parameters."""
+        return {
+            name: variable.shape
+            for name, variable in self.variables.items()
+            if variable.shape is not None
+        }
+
+
+def build_model(
+    parsed: Parsed,
+    network: Network,
+    symbol: Symbol,
+    batch_size: int,
+    problems: list[Diagnostic],
+) -> Model | None:
+    """Infer every shape for `batch_size`; None when something is wrong, which joins `problems`."""
+    before = len(problems)
+    settings = _variables(parsed, network, symbol, problems)
+    shapes: dict[str, Shape] = {
+        name: (batch_size, *shape) for name, shape in network.inputs.items()
+    }
+    shapes[SAMPLE_WEIGHT] = (batch_size,)
+    shapes |= {name: v.shape for name, v in settings.items() if v.shape is not None}
+    inference = infer(symbol.heads, shapes)
+    problems += inference.diagnostics
+    nodes = {node.name: node for node in symbol.nodes}
+    problems += (
+        Diagnostic(
+            f"not enough is known: need shape of {name!r}",
+            place=nodes[name].place,
+            hint=f"declare it under network: variables: {{{name}: {{shape: [...]}}}}",
+        )
+        for name in inference.unknown
+    )
+    if len(problems) > before:
+        return None
+    inputs = {
+        name: inference.spec(NodeEntry(node))
+        for name, node in nodes.items()
+        if node.is_variable and (name in network.inputs or name == SAMPLE_WEIGHT)
+    }
+    losses = tuple(_loss(node) for node in symbol.nodes if _is_loss(node))
+    return Model(symbol, inference, batch_size, inputs, settings, losses)
+
+
+def _variables(
+    parsed: Parsed, network: Network, symbol: Symbol, problems: list[Diagnostic]
+) -> dict[str, Variable]:
+    """The settings of each parameter: by its exact name, else by the last pattern that matches."""
+    names = [
+        node.name
+        for node in symbol.nodes
+        if node.is_variable and node.name not in network.inputs and node.name != SAMPLE_WEIGHT
+    ]
+    for pattern in network.variables:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            problems.append(
+                Diagnostic(
+                    f"no variable is named or matches {pattern!r}",
+                    place=parsed.key_place("network", "variables", pattern),
+                    hint=nearest(pattern, names) or f"variables: {', '.join(names)}",
+                )
+            )
+    settings = {}
+    for name in names:
+        matching = [p for p in network.variables if fnmatchcase(name, p)]
+        if name in network.variables:
+            matching = [name]
+        settings[name] = network.variables[matching[-1]] if matching else Variable()
+    return settings
+
+
+def _is_loss(node: Node) -> bool:
+    return node.prop is not None and node.prop.loss_output is not None
+
+
+def _loss(node: Node) -> Loss:
+    assert node.prop is not None
+    assert node.prop.loss_output is not None
+    label = node.prop.list_arguments().index(node.prop.label_arguments[0])
+    return Loss(
+        output=node.entry_name(0),
+        loss=node.entry_name(node.prop.loss_output),
+        label=node.inputs[label].name,
+    )

@@ -1,0 +1,269 @@
+"""Layers → symbol: operators with their parameters, wired by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mxrun.base.errors import Diagnostic, Place, nearest
+from mxrun.base.params import check
+from mxrun.config import LayerConfig, Marked, Names, Parsed
+from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.symbol import Symbol
+from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.operator.register import OPERATORS, AnyProperty
+
+# Operators that weigh the rows of a batch have this parameter; padded rows then count for nothing.
+_WEIGHTED = "use_sample_weight"
+
+
+def wire(parsed: Parsed, problems: list[Diagnostic]) -> Symbol | None:
+    """The network's symbol, or None when a layer cannot be built; says all that is wrong.
+
+    Operators and their parameters are checked even where the rest of the network is unusable.
+    """
+    before = len(problems)
+    wiring = _Wiring(parsed, problems)
+    for layer in parsed.layers:
+        wiring.add(layer)
+    if parsed.network is None or len(problems) > before:
+        return None
+    symbol = wiring.symbol(parsed.network.outputs)
+    return symbol if len(problems) == before else None
+
+
+class _Wiring:
+    def __init__(self, parsed: Parsed, problems: list[Diagnostic]) -> None:
+        self.problems = problems
+        self.parsed = parsed
+        self.nodes: dict[str, Node] = {}
+        self.variables: dict[str, Node] = {}
+        self.previous: NodeEntry | None = None
+        self.names = Names()
+        self.later = {layer.name: layer for layer in parsed.layers}
+        self.defined: dict[str, Place] = {}
+        self.read: set[Node] = set()
+        network = parsed.network
+        self.inputs = () if network is None else tuple(network.inputs)
+        self.declared = {} if network is None else network.variables
+        for name in self.inputs:
+            place = parsed.key_place("network", "inputs", name)
+            self.nodes[name] = Node(name, place=place)
+            self.names.add(name)
+        if self.inputs:
+            self.previous = NodeEntry(self.nodes[self.inputs[0]])
+
+    def add(self, layer: LayerConfig) -> None:
+        """Build one layer; where it cannot be built, what follows is checked all the same."""
+        self.later.pop(layer.name, None)
+        prop = self._property(layer)
+        if layer.name in self.nodes:
+            first = self.defined.get(layer.name)
+            what = f"the layer at {first}" if first else "an input"
+            self._problem(layer, f"the name {layer.name!r} is taken by {what}", layer.name_place)
+            return
+        self.defined[layer.name] = layer.name_place
+        node = Node(layer.name, place=layer.place) if prop is None else self._node(layer, prop)
+        self.nodes[layer.name] = node
+        self.names.add(layer.name)
+        self.previous = NodeEntry(node)
+
+    def symbol(self, outputs: Sequence[str]) -> Symbol:
+        """The network's outputs: those named, else the last layer's."""
+        heads = []
+        for position, reference in enumerate(outputs):
+            place = self.parsed.place("network", "outputs", position)
+            entry = self._resolve(reference, "", place, ())
+            if entry is not None:
+                heads.append(entry)
+        if not heads and self.previous is not None:
+            heads = [self.previous]
+        symbol = Symbol(heads)
+        reached = set(symbol.nodes)
+        for name, node in self.nodes.items():
+            if node not in reached and not node.is_variable:
+                self.problems.append(
+                    Diagnostic(
+                        f"nothing reads the layer {name!r}",
+                        place=node.place,
+                        hint=f"remove it, or add it to network.outputs: [{name}, ...]",
+                    )
+                )
+        return symbol
+
+    def _property(self, layer: LayerConfig) -> AnyProperty | None:
+        if layer.operator not in OPERATORS:
+            unknown = OPERATORS.unknown(layer.operator)
+            hint = nearest(layer.operator, [*OPERATORS, *self.parsed.blocks]) or unknown.hint
+            self._problem(layer, unknown.problem, layer.place, hint=hint)
+            return None
+        property_class = OPERATORS.get(layer.operator)
+        fields = property_class.parameter_type.model_fields
+        values = {key: part.plain() for key, part in layer.parameters.items() if key in fields}
+        if _WEIGHTED in fields:
+            values.setdefault(_WEIGHTED, True)
+        parameters, wrong = check(property_class.parameter_type, values)
+        for problem in wrong:
+            place = layer.place
+            if problem.path and problem.path[0] in layer.parameters:
+                place = layer.parameters[str(problem.path[0])].find(*problem.path[1:]).place
+            text = f"{layer.operator} {layer.name!r}: {problem.problem}"
+            self._problem(layer, text, place, problem.expected, problem.got, problem.hint)
+        if parameters is None:
+            known = (*fields, *_arguments_of_any(property_class))
+            self._unknown_keys(layer, known, known)
+            return None
+        prop = property_class(parameters)
+        arguments = (*prop.list_arguments(), *prop.list_auxiliary_states())
+        self._unknown_keys(layer, (*fields, *arguments), (*fields, *arguments))
+        return prop
+
+    def _unknown_keys(
+        self, layer: LayerConfig, known: Sequence[str], offered: Sequence[str]
+    ) -> None:
+        for key in layer.parameters:
+            if key not in known:
+                text = f"{layer.operator} {layer.name!r} has no parameter or argument {key!r}"
+                hint = nearest(key, offered)
+                expected = f"one of {', '.join(offered)}"
+                self._problem(layer, text, layer.key_place_of(key), expected, key, hint)
+
+    def _node(self, layer: LayerConfig, prop: AnyProperty) -> Node:
+        fields = prop.parameter_type.model_fields
+        given: dict[str, Marked] = {
+            key: part for key, part in layer.parameters.items() if key not in fields
+        }
+        arguments = (*prop.list_arguments(), *prop.list_auxiliary_states())
+        if len(layer.inputs) > len(arguments):
+            expected = f"at most {len(arguments)}: {', '.join(arguments)}"
+            text = f"{layer.operator} {layer.name!r} has {len(layer.inputs)} inputs"
+            self._problem(layer, text, layer.inputs[-1].place, expected)
+        given |= dict(zip(arguments, layer.inputs, strict=False))
+        entries = []
+        for position, argument in enumerate(arguments):
+            entry = self._argument(layer, prop, position, argument, given)
+            if entry is not None:
+                self.read.add(entry.node)
+                entries.append(entry)
+        implementation = None if layer.implementation == "auto" else layer.implementation
+        return Node(
+            layer.name,
+            prop,
+            tuple(entries),
+            place=layer.place,
+            implementation=implementation,
+        )
+
+    def _argument(
+        self,
+        layer: LayerConfig,
+        prop: AnyProperty,
+        position: int,
+        argument: str,
+        given: Mapping[str, Marked],
+    ) -> NodeEntry | None:
+        if argument in given:
+            return self._reference(layer, argument, given[argument])
+        if position == 0:
+            if self.previous is None:
+                self._problem(layer, f"{layer.name!r} has nothing before it to read", layer.place)
+            return self.previous
+        if argument == SAMPLE_WEIGHT:
+            return NodeEntry(self._variable(SAMPLE_WEIGHT, None))
+        if argument in prop.label_arguments:
+            self._problem(
+                layer,
+                f"{layer.operator} {layer.name!r} needs its {argument!r}",
+                layer.place,
+                expected=f"{argument}: the name of one of the network's inputs",
+                hint=f"inputs: {', '.join(self.inputs)}",
+            )
+            return None
+        return NodeEntry(self._variable(f"{layer.name}_{argument}", layer.place))
+
+    def _variable(self, name: str, place: Place | None) -> Node:
+        return self.variables.setdefault(name, Node(name, place=place))
+
+    def _reference(self, layer: LayerConfig, argument: str, marked: Marked) -> NodeEntry | None:
+        reference = marked.value
+        if not isinstance(reference, str):
+            text = f"{layer.operator} {layer.name!r}: {argument} takes the name of a layer"
+            self._problem(layer, text, marked.place, "a name", repr(marked.plain()))
+            return None
+        return self._resolve(reference, layer.scope, marked.place, layer.chain, layer)
+
+    def _resolve(
+        self,
+        reference: str,
+        scope: str,
+        place: Place | None,
+        chain: tuple[str, ...],
+        layer: LayerConfig | None = None,
+    ) -> NodeEntry | None:
+        """The tensor a reference means: a layer's or input's output, or a variable (shared)."""
+        found = self.names.resolve(reference, scope)
+        if found is None:
+            if reference in self.variables or reference in self.declared:
+                return NodeEntry(self._variable(reference, place))
+            self.problems.append(self._dangling(reference, place, chain, layer))
+            return None
+        node, index = self.nodes[found[0]], found[1]
+        visible = 1 if node.prop is None else node.prop.num_visible_outputs
+        if index >= visible:
+            got = f"output {index}"
+            expected = f"{visible} output{'s' if visible > 1 else ''}, counted from 0"
+            text = f"{found[0]!r} has no output {index}"
+            self.problems.append(Diagnostic(text, place, expected, got, chain=chain))
+            return None
+        return NodeEntry(node, index)
+
+    def _dangling(
+        self,
+        reference: str,
+        place: Place | None,
+        chain: tuple[str, ...],
+        layer: LayerConfig | None,
+    ) -> Diagnostic:
+        name = reference.split("[")[0].lstrip("/")
+        if layer is not None and name in (layer.name, layer.name.rpartition("/")[2]):
+            return Diagnostic(
+                f"{layer.name!r} reads its own output: a cycle",
+                place,
+                hint="a layer reads only what stands before it",
+                chain=chain,
+            )
+        if name in self.later:
+            return Diagnostic(
+                f"{reference!r} comes later, at {self.later[name].name_place}: a cycle, "
+                "or layers out of order",
+                place,
+                expected="a layer or input that stands before",
+                got=reference,
+                hint="move that layer up; networks have no cycles",
+                chain=chain,
+            )
+        known = [*self.names, *self.variables, *self.declared]
+        hint = nearest(name, known) or f"known here: {', '.join(known)}"
+        return Diagnostic(
+            f"nothing is named {reference!r}",
+            place,
+            expected="a layer, an input or a variable that stands before",
+            got=reference,
+            hint=hint,
+            chain=chain,
+        )
+
+    def _problem(
+        self,
+        layer: LayerConfig,
+        text: str,
+        place: Place,
+        expected: str = "",
+        got: str = "",
+        hint: str = "",
+    ) -> None:
+        self.problems.append(Diagnostic(text, place, expected, got, hint, layer.chain))
+
+
+def _arguments_of_any(property_class: type[AnyProperty]) -> tuple[str, ...]:
+    """Arguments to accept while the parameters that decide them are wrong themselves."""
+    return ("data", "weight", "bias", "lhs", "rhs", *property_class.label_arguments)

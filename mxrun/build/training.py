@@ -1,0 +1,96 @@
+"""Training section → the update rule and the initialiser of every parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.params import check
+from mxrun.base.registry import Registry
+from mxrun.build.model import Model
+from mxrun.config import Choice, Parsed, Train
+from mxrun.graph.passes.updates import UpdateRule
+from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
+from mxrun.train.metric import METRICS
+from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Optimizer, update_rules
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained.
+
+    rules: the update of each parameter that is not frozen. initializers: of every parameter.
+    """
+
+    optimizer: Optimizer
+    rules: Mapping[str, UpdateRule]
+    initializers: Mapping[str, Initializer]
+    metrics: tuple[str, ...]
+    epochs: int
+
+
+def build_training(
+    parsed: Parsed, train: Train, model: Model | None, batch_size: int, problems: list[Diagnostic]
+) -> Training | None:
+    """Check the section against the registries; None when something is wrong, which joins
+    `problems`. Without a model only the section itself is checked.
+    """
+    before = len(problems)
+    optimizer = _chosen(train.optimizer, OPTIMIZERS, problems)
+    default = _chosen(train.initializer, INITIALIZERS, problems)
+    for position, name in enumerate(train.metrics):
+        if name not in METRICS:
+            place = parsed.place("train", "metrics", position)
+            problems.append(replace(METRICS.unknown(name), place=place))
+    initializers: dict[str, Initializer] = {}
+    variables = {} if model is None else model.variables
+    for name, variable in variables.items():
+        explicit = None if variable.init is None else _chosen(variable.init, INITIALIZERS, problems)
+        if default is not None:
+            initializers[name] = initializer_for(name, default, explicit)
+    if model is None or optimizer is None or len(problems) > before:
+        return None
+    multipliers = {
+        name: Multipliers(variable.lr_mult, variable.wd_mult)
+        for name, variable in variables.items()
+        if not variable.frozen
+    }
+    if not model.losses:
+        problems.append(
+            Diagnostic(
+                "the network has no loss, so it cannot be trained",
+                place=parsed.key_place("network", "layers"),
+                hint="end it with a loss such as SoftmaxOutput: {label: label}",
+            )
+        )
+        return None
+    rules = update_rules(optimizer, multipliers, batch_size)
+    return Training(optimizer, rules, initializers, train.metrics, train.epochs)
+
+
+def _chosen(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:
+    """The registered model that a `{kind: {parameter: value}}` names, or None."""
+    try:
+        model = registry.get(choice.kind)
+    except UserError as error:
+        problems += (replace(found, place=choice.place) for found in error.diagnostics)
+        return None
+    values = {key: marked.plain() for key, marked in choice.parameters.items()}
+    instance, wrong = check(model, values)
+    for problem in wrong:
+        place = choice.place
+        if problem.path and problem.path[0] in choice.parameters:
+            marked = choice.parameters[str(problem.path[0])]
+            place = marked.find(*problem.path[1:]).place
+        problems.append(
+            Diagnostic(
+                f"{choice.kind}: {problem.problem}",
+                place,
+                problem.expected,
+                problem.got,
+                problem.hint,
+            )
+        )
+    return instance
