@@ -159,6 +159,7 @@ class Run:
                 built.model.batch_size,
                 shuffle=getattr(built.config.data, role).shuffle,
                 seed=built.config.seed,
+                threads=team_size(built),
             )
             for role, dataset in datasets.items()
         }
@@ -269,10 +270,15 @@ def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:
         shapes=built.model.shapes,
         rules=built.training.rules if training else {},
         phases=tuple(phases),
-        threads=threads or built.config.threads or available_cores(),
+        threads=threads or team_size(built),
         backward=built.config.backward,
     )
     return compile_plan(built.model.symbol, request)
+
+
+def team_size(built: Built) -> int:
+    """The compute team of a run: the config's, else the cores."""
+    return built.config.threads or available_cores()
 
 
 def schema() -> dict[str, Any]:

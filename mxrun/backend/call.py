@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,5 +16,5 @@ class NativeCall:
 
     function: int
     arguments: tuple[int, ...]
-    owner: object
+    owner: Any
     checked: bool = False

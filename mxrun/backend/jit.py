@@ -15,23 +15,26 @@ can call it without the lock, and each thread of the team can take its share:
     call = bind(scale_loop, (1000, 0.5, source_address, target_address), threads=2)
 
 The names below are what such a body may use. They have no Python meaning of their own: numba's
-versions take their place when the function is first needed, because importing numba takes a
-quarter of a second. Compiled code is cached beside the source (or in the user's cache folder).
+versions take their place when the function is first compiled. Compiled code is kept in the user's
+cache folder.
 """
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.backend import object_cache
 from mxrun.backend.call import NativeCall
+from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 
 # Slots in front of the arguments: the address of omp_get_thread_num and the size of the team.
@@ -62,6 +65,11 @@ def int32s(block: Block, index: int) -> Any:
     raise TypeError("only inside a native function")
 
 
+def int64s(block: Block, index: int) -> Any:
+    """Argument `index` as a pointer to int64 elements."""
+    raise TypeError("only inside a native function")
+
+
 def uint8s(block: Block, index: int) -> Any:
     """Argument `index` as a pointer to bytes."""
     raise TypeError("only inside a native function")
@@ -69,6 +77,15 @@ def uint8s(block: Block, index: int) -> Any:
 
 def share(block: Block, count: int) -> tuple[int, int]:
     """The calling thread's part [begin, end) of `count` elements, cut at multiples of 16."""
+    raise TypeError("only inside a native function")
+
+
+def call_address(function: int, a0: int, a1: int, a2: int, a3: int, a4: int, a5: int) -> int:
+    """Call the C function at an address with six integers.
+
+    In the C calling conventions of x86-64 and AArch64 those beyond what the function takes stay
+    unread in registers. What a void function returns is arbitrary.
+    """
     raise TypeError("only inside a native function")
 
 
@@ -81,19 +98,23 @@ class NativeFunction:
     @cached_property
     def address(self) -> int:
         """The compiled function's address: `void f(int64_t *block)`."""
-        return int(self._compiled.address)
+        code = self.body.__code__
+        key = object_cache.key_of(self.body.__qualname__, code.co_filename)
+        compiled = object_cache.find(key)
+        if compiled is None:
+            compiled = self._compile()
+            object_cache.store(key, compiled)
+        return object_cache.link(compiled)
 
-    @cached_property
-    def _compiled(self) -> Any:
+    def _compile(self) -> CompiledObject:
         import numba
 
-        vocabulary = _vocabulary()
-        scope = {**self.body.__globals__, **vocabulary}
-        native_body = types.FunctionType(self.body.__code__, scope, self.body.__name__)
-        native_body.__module__ = self.body.__module__
-        native_body.__qualname__ = self.body.__qualname__
+        scope = {**self.body.__globals__, **_vocabulary()}
+        body = types.FunctionType(self.body.__code__, scope, self.body.__name__)
         signature = numba.types.void(numba.types.CPointer(numba.types.int64))
-        return numba.cfunc(signature, cache=True, error_model="numpy")(native_body)
+        function = numba.cfunc(signature, error_model="numpy")(body)
+        _, _, (code, _) = function._library.serialize_using_object_code()
+        return CompiledObject(function._wrapper_name, code)
 
 
 def native(body: Callable[[Block], None]) -> NativeFunction:
@@ -107,10 +128,40 @@ def bind(function: NativeFunction, arguments: tuple[int | float, ...], threads: 
     header = (runtime.thread_number, threads) if runtime is not None else (0, 1)
     block: npt.NDArray[np.int64] = np.array([*header, *map(_slot, arguments)], np.int64)
     address = block.ctypes.data
-    owner = (block, function)
+    owner: tuple[Any, ...] = (block, function)
     if runtime is None:
         return NativeCall(function.address, (address,), owner)
     return NativeCall(runtime.parallel, (function.address, address, threads, 0), owner)
+
+
+class HostLoop:
+    """A native function that Python calls itself, its arguments packed once.
+
+    For loops of a few microseconds the call keeps the interpreter's lock, because getting it back
+    from a busy thread costs a thousand times more; a long one (`unlocked`) gives it away.
+    """
+
+    def __init__(
+        self,
+        function: NativeFunction,
+        arguments: tuple[int | float, ...],
+        threads: int = 1,
+        unlocked: bool = False,
+    ) -> None:
+        bound = bind(function, arguments, threads)
+        self._owner = bound.owner
+        self._block: npt.NDArray[np.int64] = bound.owner[0]
+        signature = [ctypes.c_void_p] * len(bound.arguments)
+        kind = ctypes.CFUNCTYPE if unlocked else ctypes.PYFUNCTYPE
+        self._call = partial(kind(None, *signature)(bound.function), *bound.arguments)
+
+    def __call__(self) -> None:
+        """Run the function."""
+        self._call()
+
+    def set(self, index: int, value: int) -> None:
+        """Replace one integer or address among the arguments."""
+        self._block[_HEADER_SLOTS + index] = value
 
 
 def team_for(elements: int, threads: int) -> int:
@@ -178,6 +229,19 @@ def _vocabulary() -> dict[str, Any]:
 
         return types.int64(block), generate
 
+    word = ir.IntType(64)
+
+    @intrinsic
+    def call_address(
+        typing_context: Any, function: Any, a0: Any, a1: Any, a2: Any, a3: Any, a4: Any, a5: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = ir.FunctionType(word, [word] * 6)
+            pointer = builder.inttoptr(arguments[0], kind.as_pointer())
+            return builder.call(pointer, arguments[1:])
+
+        return types.int64(*[types.int64] * 7), generate
+
     @njit
     def share(block: Any, count: Any) -> Any:
         team = block[1]
@@ -187,10 +251,12 @@ def _vocabulary() -> dict[str, Any]:
         return begin, min(count, begin + chunk)
 
     return {
+        "call_address": call_address,
         "integer": integer,
         "real": real,
         "float32s": pointer_reader(types.float32),
         "int32s": pointer_reader(types.int32),
+        "int64s": pointer_reader(types.int64),
         "uint8s": pointer_reader(types.uint8),
         "share": share,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 
 def debug() -> bool:
@@ -13,3 +14,8 @@ def debug() -> bool:
 def onednn_library() -> str | None:
     """MXRUN_ONEDNN_LIBRARY: path of another oneDNN 3.x library than the installed package's."""
     return os.environ.get("MXRUN_ONEDNN_LIBRARY") or None
+
+
+def cache_folder() -> Path:
+    """Where compiled code is kept: `mxrun` in XDG_CACHE_HOME, by default ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mxrun"

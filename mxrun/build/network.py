@@ -223,7 +223,7 @@ class _Wiring:
         chain: tuple[str, ...],
         layer: LayerConfig | None,
     ) -> Diagnostic:
-        name = reference.split("[")[0].lstrip("/")
+        name = reference.split("[", maxsplit=1)[0].lstrip("/")
         if layer is not None and name in (layer.name, layer.name.rpartition("/")[2]):
             return Diagnostic(
                 f"{layer.name!r} reads its own output: a cycle",

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.backend.call import NativeCall
+from mxrun.backend.jit import Block, HostLoop, call_address, int64s, integer, native
 from mxrun.base.errors import InternalError
 from mxrun.operator.kernel import Call, PythonCall
 
@@ -50,7 +49,7 @@ class Tape:
             if isinstance(entry.call, PythonCall):
                 entry.call.function()
             else:
-                _run_native(_packed([entry.call]), (entry,))
+                _NativeSegment([entry])()
             after_entry(index, entry)
 
 
@@ -66,27 +65,50 @@ def _segments(entries: tuple[TapeEntry, ...]) -> list[Callable[[], None]]:
         stop = start
         while stop < len(entries) and isinstance(entries[stop].call, NativeCall):
             stop += 1
-        segments.append(_native_segment(entries[start:stop]))
+        segments.append(_NativeSegment(entries[start:stop]))
         start = stop
     return segments
 
 
-def _native_segment(entries: tuple[TapeEntry, ...]) -> Callable[[], None]:
-    packed = _packed([entry.call for entry in entries if isinstance(entry.call, NativeCall)])
-    loop = native_loop()
+@native
+def run_entries(block: Block) -> None:
+    """Call every entry in turn; result[0] = 1 + the index of one whose status is not zero."""
+    entries, count, result = int64s(block, 0), integer(block, 1), int64s(block, 2)
+    result[0] = 0
+    for i in range(count):
+        row = i * 8
+        status = call_address(
+            entries[row],
+            entries[row + 2],
+            entries[row + 3],
+            entries[row + 4],
+            entries[row + 5],
+            entries[row + 6],
+            entries[row + 7],
+        )
+        # A C int fills the lower half of the register only.
+        if entries[row + 1] != 0 and status & 0xFFFFFFFF != 0:
+            result[0] = i + 1
+            break
 
-    def run() -> None:
-        failed = loop(packed)
-        if failed:
-            raise InternalError(f"the native call of {entries[failed - 1].name} failed")
 
-    return run
+class _NativeSegment:
+    """Consecutive native calls, run without the interpreter's lock."""
 
+    def __init__(self, entries: Sequence[TapeEntry]) -> None:
+        self._names = [entry.name for entry in entries]
+        self._packed = _packed(
+            [entry.call for entry in entries if isinstance(entry.call, NativeCall)]
+        )
+        self._failed: npt.NDArray[np.int64] = np.zeros(1, np.int64)
+        arguments = (self._packed.ctypes.data, len(entries), self._failed.ctypes.data)
+        self._loop = HostLoop(run_entries, arguments, unlocked=True)
 
-def _run_native(packed: npt.NDArray[np.int64], entries: tuple[TapeEntry, ...]) -> None:
-    failed = native_loop()(packed)
-    if failed:
-        raise InternalError(f"the native call of {entries[failed - 1].name} failed")
+    def __call__(self) -> None:
+        self._loop()
+        if self._failed[0]:
+            failed = self._names[self._failed[0] - 1]
+            raise InternalError(f"the native call of {failed} failed")
 
 
 def _packed(calls: Sequence[NativeCall]) -> npt.NDArray[np.int64]:
@@ -97,47 +119,3 @@ def _packed(calls: Sequence[NativeCall]) -> npt.NDArray[np.int64]:
         row[0], row[1] = call.function, call.checked
         row[2 : 2 + len(call.arguments)] = call.arguments
     return packed
-
-
-@cache
-def native_loop() -> Any:
-    """The compiled loop: packed entries -> 0, or 1 + the index of the entry that failed.
-
-    Every function is called with six integer arguments; in the C calling conventions of x86-64
-    and AArch64 those beyond what a function takes stay unread in registers.
-    """
-    from llvmlite import ir
-    from numba import njit, types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def call_address(
-        context: Any, function: Any, a0: Any, a1: Any, a2: Any, a3: Any, a4: Any, a5: Any
-    ) -> Any:
-        word = ir.IntType(64)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = ir.FunctionType(word, [word] * _ARGUMENTS)
-            pointer = builder.inttoptr(arguments[0], kind.as_pointer())
-            return builder.call(pointer, arguments[1:])
-
-        return types.int64(*[types.int64] * (1 + _ARGUMENTS)), generate
-
-    @njit(types.int64(types.int64[:, ::1]), nogil=True, cache=True)
-    def run_entries(entries: Any) -> int:
-        for i in range(entries.shape[0]):
-            status = call_address(
-                entries[i, 0],
-                entries[i, 2],
-                entries[i, 3],
-                entries[i, 4],
-                entries[i, 5],
-                entries[i, 6],
-                entries[i, 7],
-            )
-            # A C int fills the lower half of the register only.
-            if entries[i, 1] != 0 and status & 0xFFFFFFFF != 0:
-                return i + 1
-        return 0
-
-    return run_entries

@@ -141,8 +141,14 @@ def native_kernel(
     """A kernel that makes the parts' calls in order.
 
     An output under the add-to request is computed in scratch and then added to what was there;
-    its spec must be a float32 tensor.
+    its spec must be a float32 tensor. Where no output is asked for, nothing is called.
     """
+    outputs = tuple(
+        None if req is OpReqType.NULL else spec
+        for spec, req in zip(outputs, requests, strict=True)
+    )
+    if not any(outputs):
+        parts = ()
     added = {
         index: spec
         for index, spec in enumerate(outputs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +46,7 @@ class LoopResult:
 
     steps: int
     evaluation: Mapping[str, float]
-    step_ms: Sequence[float]
+    step_ms: npt.NDArray[np.float64]
     first_step_at: float
 
 
@@ -103,7 +102,7 @@ class TrainingLoop:
             None if evaluation is None else Measure(executor, evaluation, losses)
         )
         self._step = 0
-        self._step_ms = array("d")
+        self._step_ms: npt.NDArray[np.float64] = np.empty(0)
         self._first_step_at = math.nan
         self._reported = 0.0
 
@@ -113,6 +112,7 @@ class TrainingLoop:
         Raises UserError when the loss is no longer finite.
         """
         evaluation: Mapping[str, float] = {}
+        self._step_ms = np.zeros(epochs * len(self._train.iterator))
         for epoch in range(1, epochs + 1):
             started = time.perf_counter()
             train = self._train_epoch(epoch)
@@ -136,8 +136,8 @@ class TrainingLoop:
             run(TRAIN)
             measure.update(batch.valid)
             finished = clock()
+            self._step_ms[self._step] = (finished - started) * 1e3
             self._step += 1
-            self._step_ms.append((finished - started) * 1e3)
             if self._step == 1:
                 self._first_step_at = time.monotonic()
             if finished - self._reported >= _REPORT_INTERVAL_S:
@@ -173,9 +173,9 @@ def slots(executor: Executor, iterator: DataIterator) -> dict[str, npt.NDArray[A
     return {name: executor.array(name) for name in iterator.specs if name in executor.plan.specs}
 
 
-def percentiles(step_ms: Sequence[float]) -> dict[str, float]:
+def percentiles(step_ms: npt.NDArray[np.float64]) -> dict[str, float]:
     """median, p90, p99 and min of step times; the first step, which warms up, is left out."""
-    times = np.asarray(step_ms[1:] if len(step_ms) > 1 else step_ms)
+    times = step_ms[1:] if len(step_ms) > 1 else step_ms
     return {
         "median": float(np.median(times)),
         "p90": float(np.percentile(times, 90)),
