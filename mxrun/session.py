@@ -26,7 +26,7 @@ from mxrun.io.iterator import ArrayIterator
 from mxrun.operator.register import OPERATORS
 from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
 from mxrun.train.initializer import INITIALIZERS, initial_value
-from mxrun.train.loop import LossTensors, Phase, TrainingLoop, percentiles, slots
+from mxrun.train.loop import Phase, TrainingLoop, percentiles, slots
 from mxrun.train.metric import METRICS, create_metric
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.optimizer import OPTIMIZERS
@@ -183,9 +183,9 @@ class Run:
         directory = RunDirectory.create(config.name, config.resolved(), overwrite)
         loop = TrainingLoop(
             executor=self.executor,
-            losses=[LossTensors(x.output, x.loss, x.label) for x in self.built.model.losses],
-            train=self._phase(TRAIN, "train"),
-            evaluation=self._phase(EVALUATE, "eval") if "eval" in self.iterators else None,
+            losses=self.built.model.losses,
+            train=self.phase(TRAIN, "train"),
+            evaluation=self.phase(EVALUATE, "eval") if "eval" in self.iterators else None,
             observer=observer,
         )
         observer.run_started(
@@ -227,7 +227,8 @@ class Run:
                 iterator.next_into(slots(self.executor, iterator))
                 self.executor.run(phase)
 
-    def _phase(self, name: str, role: str) -> Phase:
+    def phase(self, name: str, role: str) -> Phase:
+        """One phase with its iterator and fresh metrics."""
         model = self.built.model
         output = model.inference.spec(model.symbol.heads[0])
         metrics = {name: create_metric(name, output) for name in self.built.training.metrics}

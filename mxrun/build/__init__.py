@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from mxrun.base.errors import Diagnostic, Place, UserError
 from mxrun.build.data import data_requests
-from mxrun.build.model import Loss, Model, build_model
+from mxrun.build.model import Model, build_model, contradictions
 from mxrun.build.network import wire
 from mxrun.build.training import Training, build_training
 from mxrun.config import Parsed, RunConfig
 from mxrun.io.dataset import DatasetRequest
 
-__all__ = ["Built", "Loss", "Model", "Training", "build"]
+__all__ = ["Built", "Model", "Training", "build"]
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,16 @@ def build(parsed: Parsed, batch_size: int | None = None) -> Built:
     Raises UserError with every diagnostic of the config and of what is built from it.
     """
     problems = list(parsed.diagnostics)
+    told = len(problems)
     symbol = wire(parsed, problems)
     model = training = None
-    if symbol is not None and parsed.network is not None and parsed.data is not None:
-        size = batch_size or parsed.data.batch_size
-        model = build_model(parsed, parsed.network, symbol, size, problems)
+    if symbol is not None and parsed.network is not None:
+        # Without a usable batch size shapes are checked for one sample.
+        size = batch_size or (1 if parsed.data is None else parsed.data.batch_size)
+        if len(problems) == told:
+            model = build_model(parsed, parsed.network, symbol, size, problems)
+        else:
+            problems += contradictions(parsed.network, symbol, size)
     if parsed.train is not None:
         size = 1 if model is None else model.batch_size
         training = build_training(parsed, parsed.train, model, size, problems)

@@ -13,15 +13,7 @@ from mxrun.graph.infer import Inference, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
-
-
-@dataclass(frozen=True)
-class Loss:
-    """One loss of the network: the results that metrics read and the label they compare with."""
-
-    output: str
-    loss: str
-    label: str
+from mxrun.train.loop import LossTensors
 
 
 @dataclass(frozen=True)
@@ -37,7 +29,7 @@ class Model:
     batch_size: int
     inputs: Mapping[str, TensorSpec]
     variables: Mapping[str, Variable]
-    losses: tuple[Loss, ...]
+    losses: tuple[LossTensors, ...]
 
     @property
     def records(self) -> dict[str, TensorSpec]:
@@ -77,10 +69,7 @@ def build_model(
     """Infer every shape for `batch_size`; None when something is wrong, which joins `problems`."""
     before = len(problems)
     settings = _variables(parsed, network, symbol, problems)
-    shapes: dict[str, Shape] = {
-        name: (batch_size, *shape) for name, shape in network.inputs.items()
-    }
-    shapes[SAMPLE_WEIGHT] = (batch_size,)
+    shapes = _given(network, batch_size)
     shapes |= {name: v.shape for name, v in settings.items() if v.shape is not None}
     inference = infer(symbol.heads, shapes)
     problems += inference.diagnostics
@@ -102,6 +91,20 @@ def build_model(
     }
     losses = tuple(_loss(node) for node in symbol.nodes if _is_loss(node))
     return Model(symbol, inference, batch_size, inputs, settings, losses)
+
+
+def contradictions(network: Network, symbol: Symbol, batch_size: int) -> tuple[Diagnostic, ...]:
+    """The shapes that contradict each other in a network of which not every layer is right."""
+    return infer(symbol.heads, _given(network, batch_size)).diagnostics
+
+
+def _given(network: Network, batch_size: int) -> dict[str, Shape]:
+    """The shapes of the io slots."""
+    shapes: dict[str, Shape] = {
+        name: (batch_size, *shape) for name, shape in network.inputs.items()
+    }
+    shapes[SAMPLE_WEIGHT] = (batch_size,)
+    return shapes
 
 
 def _variables(
@@ -135,11 +138,11 @@ def _is_loss(node: Node) -> bool:
     return node.prop is not None and node.prop.loss_output is not None
 
 
-def _loss(node: Node) -> Loss:
+def _loss(node: Node) -> LossTensors:
     assert node.prop is not None
     assert node.prop.loss_output is not None
     label = node.prop.list_arguments().index(node.prop.label_arguments[0])
-    return Loss(
+    return LossTensors(
         output=node.entry_name(0),
         loss=node.entry_name(node.prop.loss_output),
         label=node.inputs[label].name,

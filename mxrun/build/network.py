@@ -17,23 +17,22 @@ _WEIGHTED = "use_sample_weight"
 
 
 def wire(parsed: Parsed, problems: list[Diagnostic]) -> Symbol | None:
-    """The network's symbol, or None when a layer cannot be built; says all that is wrong.
+    """The network's symbol; says all that is wrong with its layers.
 
-    Operators and their parameters are checked even where the rest of the network is unusable.
+    A layer that cannot be built stands in it as a variable, and what nothing reads as an output,
+    so that all other shapes can be checked in the same pass. None where the network section is
+    unusable: then only operators and their parameters are checked.
     """
-    before = len(problems)
     wiring = _Wiring(parsed, problems)
     for layer in parsed.layers:
         wiring.add(layer)
-    if parsed.network is None or len(problems) > before:
-        return None
-    symbol = wiring.symbol(parsed.network.outputs)
-    return symbol if len(problems) == before else None
+    return None if parsed.network is None else wiring.symbol(parsed.network.outputs)
 
 
 class _Wiring:
     def __init__(self, parsed: Parsed, problems: list[Diagnostic]) -> None:
         self.problems = problems
+        self.told = len(problems)
         self.parsed = parsed
         self.nodes: dict[str, Node] = {}
         self.variables: dict[str, Node] = {}
@@ -41,7 +40,6 @@ class _Wiring:
         self.names = Names()
         self.later = {layer.name: layer for layer in parsed.layers}
         self.defined: dict[str, Place] = {}
-        self.read: set[Node] = set()
         network = parsed.network
         self.inputs = () if network is None else tuple(network.inputs)
         self.declared = {} if network is None else network.variables
@@ -60,9 +58,13 @@ class _Wiring:
             first = self.defined.get(layer.name)
             what = f"the layer at {first}" if first else "an input"
             self._problem(layer, f"the name {layer.name!r} is taken by {what}", layer.name_place)
+            self.previous = NodeEntry(Node("", place=layer.place))
             return
         self.defined[layer.name] = layer.name_place
-        node = Node(layer.name, place=layer.place) if prop is None else self._node(layer, prop)
+        if prop is None or self.parsed.network is None:
+            node = Node(layer.name, place=layer.place)
+        else:
+            node = self._node(layer, prop)
         self.nodes[layer.name] = node
         self.names.add(layer.name)
         self.previous = NodeEntry(node)
@@ -77,18 +79,18 @@ class _Wiring:
                 heads.append(entry)
         if not heads and self.previous is not None:
             heads = [self.previous]
-        symbol = Symbol(heads)
-        reached = set(symbol.nodes)
-        for name, node in self.nodes.items():
-            if node not in reached and not node.is_variable:
-                self.problems.append(
-                    Diagnostic(
-                        f"nothing reads the layer {name!r}",
-                        place=node.place,
-                        hint=f"remove it, or add it to network.outputs: [{name}, ...]",
-                    )
+        reached = set(Symbol(heads).nodes)
+        unread = [n for n in self.nodes.values() if n not in reached and not n.is_variable]
+        if len(self.problems) == self.told:
+            self.problems += (
+                Diagnostic(
+                    f"nothing reads the layer {node.name!r}",
+                    place=node.place,
+                    hint=f"remove it, or add it to network.outputs: [{node.name}, ...]",
                 )
-        return symbol
+                for node in unread
+            )
+        return Symbol([*heads, *map(NodeEntry, unread)])
 
     def _property(self, layer: LayerConfig) -> AnyProperty | None:
         if layer.operator not in OPERATORS:
@@ -141,9 +143,7 @@ class _Wiring:
         entries = []
         for position, argument in enumerate(arguments):
             entry = self._argument(layer, prop, position, argument, given)
-            if entry is not None:
-                self.read.add(entry.node)
-                entries.append(entry)
+            entries.append(entry or NodeEntry(Node(f"{layer.name}_{argument}")))
         implementation = None if layer.implementation == "auto" else layer.implementation
         return Node(
             layer.name,
@@ -181,6 +181,8 @@ class _Wiring:
         return NodeEntry(self._variable(f"{layer.name}_{argument}", layer.place))
 
     def _variable(self, name: str, place: Place | None) -> Node:
+        if name in self.declared:
+            place = self.parsed.key_place("network", "variables", name)
         return self.variables.setdefault(name, Node(name, place=place))
 
     def _reference(self, layer: LayerConfig, argument: str, marked: Marked) -> NodeEntry | None:

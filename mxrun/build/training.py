@@ -66,6 +66,17 @@ def build_training(
             )
         )
         return None
+    if not multipliers:
+        frozen = len(variables) > 0
+        problems.append(
+            Diagnostic(
+                "every variable is frozen: nothing is left to train"
+                if frozen
+                else "the network has no variables: there is nothing to train",
+                place=parsed.key_place("network", "variables" if frozen else "layers"),
+            )
+        )
+        return None
     rules = update_rules(optimizer, multipliers, batch_size)
     return Training(optimizer, rules, initializers, train.metrics, train.epochs)
 

@@ -144,8 +144,7 @@ def native_kernel(
     its spec must be a float32 tensor. Where no output is asked for, nothing is called.
     """
     outputs = tuple(
-        None if req is OpReqType.NULL else spec
-        for spec, req in zip(outputs, requests, strict=True)
+        None if req is OpReqType.NULL else spec for spec, req in zip(outputs, requests, strict=True)
     )
     if not any(outputs):
         parts = ()

@@ -1,6 +1,5 @@
 """Finding and loading oneDNN, its errors, and the OpenMP team it runs on."""
 
-import ctypes
 import os
 import platform
 import subprocess
@@ -48,23 +47,3 @@ def test_an_unusable_library_leaves_everything_importable(tmp_path, content):
 def test_a_failing_call_is_named_with_its_status():
     with pytest.raises(InternalError, match="dnnl_engine_create returned invalid_arguments"):
         library.require().create("dnnl_engine_create", 99, 0)
-
-
-@needs_onednn
-def test_team_size_is_restored():
-    loaded = library.require()
-    loaded.set_threads(2)
-    with loaded.team(1):
-        assert _team_members(loaded) == {0}
-    assert _team_members(loaded) == {0, 1}
-
-
-def _team_members(loaded):
-    """Numbers of the threads that a parallel region of the default size runs on."""
-    gomp = loaded.gomp()
-    number = ctypes.CFUNCTYPE(ctypes.c_int)(gomp.thread_number)
-    body_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-    parallel = ctypes.CFUNCTYPE(None, body_type, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
-    seen = []
-    parallel(gomp.parallel)(body_type(lambda data: seen.append(number())), None, 0, 0)
-    return set(seen)

@@ -18,6 +18,7 @@ from mxrun.backend.onednn.primitive import (
     Unsupported,
     execute,
 )
+from mxrun.backend.team import set_threads
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
 
@@ -68,7 +69,7 @@ def run(primitive, blocks):
     """Execute on blocks by argument; no byte behind any block may change."""
     scratchpad = aligned(primitive.scratchpad_bytes)
     addresses = {argument: block.ctypes.data for argument, block in blocks.items()}
-    library.require().set_threads(primitive.threads)
+    set_threads(primitive.threads)
     execute(primitive.bind(addresses, scratchpad.ctypes.data))
     for block in (scratchpad, *blocks.values()):
         assert (block[-GUARD:] == 0xA5).all()
@@ -386,7 +387,7 @@ def test_column_sum(rows, columns):
     spec = TensorSpec(source.shape)
     block, output = stored(source, spec), aligned(4 * columns)
     scratchpad = aligned(primitive.scratchpad_bytes)
-    library.require().set_threads(THREADS)
+    set_threads(THREADS)
     for call in primitive.bind(block.ctypes.data, output.ctypes.data, scratchpad.ctypes.data):
         execute(call)
     for touched in (block, output, scratchpad):

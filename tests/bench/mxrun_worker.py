@@ -23,7 +23,7 @@ def prepare(config: str, overrides: list[str]) -> Callable[[], None]:
     run = session.Run(built, open_datasets(built.data, built.model.records))
     phase = run.phase(TRAIN, "train")
     places = slots(run.executor, phase.iterator)
-    measure = Measure(run.executor, phase, run.losses)
+    measure = Measure(run.executor, phase, built.model.losses)
     epoch = 1
     phase.iterator.reset(epoch)
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from mxrun.backend.team import openmp
 from mxrun.base import flags
 from mxrun.base.errors import InternalError
 
@@ -123,21 +121,6 @@ class _Version(ctypes.Structure):
     ]
 
 
-@dataclass(frozen=True)
-class Gomp:
-    """Entry points of the OpenMP runtime that oneDNN itself runs on.
-
-    parallel: `GOMP_parallel(function, data, threads, flags)` runs `function(data)` on every
-        member of the team.
-    thread_number: `omp_get_thread_num()`, the caller's number in its team, from 0.
-    set_threads: `omp_set_num_threads(threads)`, for the calling thread only.
-    """
-
-    parallel: int
-    thread_number: int
-    set_threads: int
-
-
 class Library:
     """A loaded oneDNN with its CPU engine and its one in-order stream."""
 
@@ -187,34 +170,7 @@ class Library:
         """Whether two memory descriptors are equal."""
         return bool(self._functions.dnnl_memory_desc_equal(first, second))
 
-    def gomp(self) -> Gomp:
-        """Entry points of the OpenMP runtime this oneDNN is linked with."""
-        return Gomp(
-            parallel=self._address("GOMP_parallel"),
-            thread_number=self._address("omp_get_thread_num"),
-            set_threads=self._address("omp_set_num_threads"),
-        )
-
-    def set_threads(self, threads: int) -> None:
-        """Size of the teams the calling thread starts from now on.
-
-        oneDNN bakes it into some primitives, so it must be the same while a primitive is
-        created and whenever it is executed.
-        """
-        self._functions.omp_set_num_threads(threads)
-
-    @contextmanager
-    def team(self, threads: int) -> Iterator[None]:
-        """The calling thread's team size within a block."""
-        before = self._functions.omp_get_max_threads()
-        self.set_threads(threads)
-        try:
-            yield
-        finally:
-            self.set_threads(before)
-
     def _address(self, name: str) -> int:
-        # dlsym on the handle searches the library's own dependencies too.
         return ctypes.cast(getattr(self._functions, name), c_void_p).value or 0
 
 
@@ -258,6 +214,7 @@ def _attempt() -> tuple[Library | None, str]:
     path = _find()
     if path is None:
         return None, f"oneDNN is not installed (distribution {DISTRIBUTION})"
+    openmp()
     try:
         shared_object = ctypes.CDLL(str(path))
         version = _version_of(shared_object)

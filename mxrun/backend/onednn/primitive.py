@@ -23,6 +23,7 @@ from mxrun.backend.onednn.library import (
     Library,
     require,
 )
+from mxrun.backend.team import team
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 
@@ -192,7 +193,7 @@ def build(
         library.check(call, status)
         return Handle(library, "dnnl_primitive_desc_destroy", result.value or 0)
 
-    with library.team(threads):
+    with team(threads):
         descriptor, specs = _choose(library, create, asked)
         return Primitive(descriptor, _implementation(library, descriptor), specs, threads)
 

@@ -1,0 +1,75 @@
+"""The compute team: one libgomp, its size, and how long its threads wait awake."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mxrun.backend.team import available_cores, openmp, set_threads, team
+
+needs_libgomp = pytest.mark.skipif(openmp() is None, reason="libgomp.so.1 is not installed")
+
+
+def members() -> set[int]:
+    """Numbers of the threads that a parallel region of the default size runs on."""
+    runtime = openmp()
+    assert runtime is not None
+    number = ctypes.CFUNCTYPE(ctypes.c_int)(runtime.thread_number)
+    body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    parallel = ctypes.CFUNCTYPE(None, body, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    seen = []
+    parallel(runtime.parallel)(body(lambda data: seen.append(number())), None, 0, 0)
+    return set(seen)
+
+
+def printed(script: str, environment: dict[str, str]) -> str:
+    """What a fresh interpreter prints for a script."""
+    command = [sys.executable, "-c", script]
+    return subprocess.check_output(command, env=environment, text=True).strip()
+
+
+@needs_libgomp
+def test_team_size_is_restored() -> None:
+    set_threads(2)
+    with team(1):
+        assert members() == {0}
+    assert members() == {0, 1}
+
+
+@needs_libgomp
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "30000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_waiting_is_short_unless_the_user_says_otherwise(
+    given: dict[str, str], expected: str
+) -> None:
+    script = (
+        "import os; from mxrun.backend.team import openmp; openmp(); "
+        "print(os.environ.get('GOMP_SPINCOUNT'))"
+    )
+    clean = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=clean | given,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == expected
+
+
+def test_available_cores_follow_the_affinity() -> None:
+    script = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+        "from mxrun.backend.team import available_cores; print(available_cores())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "1"
+    assert available_cores() >= 1
