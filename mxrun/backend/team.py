@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-# How often a waiting thread looks before it sleeps. libgomp's own 300,000 take over ten milliseconds,
+# How often a waiting thread looks before it sleeps. libgomp's 300,000 take over ten milliseconds,
 # which on a machine with other work keep from the core the very thread that is waited for. Measured
 # on two cores beside two busy processes, mean step: lenet 85 ms with 300,000, 37 with 30,000 and 17
 # with 3,000; mlp 5.9, 1.2 and 1.2, but its median 0.19, 0.18 and 1.6. Alone it makes no difference.

@@ -142,8 +142,16 @@ def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:
 
 
 def _section(model: type[S], inputs: Any) -> S | None:
+    """A section for further checks: what is wrong in it is left out or stood in for."""
     try:
         return model.model_validate(inputs)
+    except ValidationError as error:
+        if not isinstance(inputs, dict):
+            return None
+        wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
+    right = {key: value for key, value in inputs.items() if key not in wrong}
+    try:
+        return model.model_validate({**model.stand_ins, **right})
     except ValidationError:
         return None
 

@@ -103,6 +103,8 @@ class Dataset(Section):
 class Data(Section):
     """What is trained on and what is evaluated on."""
 
+    stand_ins: ClassVar[Mapping[str, object]] = {"batch_size": 1}
+
     batch_size: Size = Field(description="Samples per step.")
     train: Dataset = Field(description="The data trained on.")
     eval: Dataset | None = Field(default=None, description="The data evaluated on; default: none.")
@@ -111,6 +113,7 @@ class Data(Section):
 class Train(Section):
     """How long and by what rule the network is trained."""
 
+    stand_ins: ClassVar[Mapping[str, object]] = {"epochs": 1}
     not_yet: ClassVar[frozenset[str]] = frozenset({"schedule", "checkpoint"})
 
     epochs: Size = Field(description="How often the training data is gone through.")

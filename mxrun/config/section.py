@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Any, ClassVar, Union, get_args, get_origin
 
@@ -15,7 +15,8 @@ class Section(BaseModel):
     """A mapping of the config.
 
     `not_yet` names keys, and `key: value` pairs, that belong to the grammar but that this version
-    of mxrun does not offer.
+    of mxrun does not offer. `stand_ins` are values that let the rest of a section be checked when
+    the user's own value for a required key is wrong.
     """
 
     model_config = ConfigDict(
@@ -26,6 +27,7 @@ class Section(BaseModel):
         arbitrary_types_allowed=True,
     )
     not_yet: ClassVar[frozenset[str]] = frozenset()
+    stand_ins: ClassVar[Mapping[str, object]] = {}
 
 
 def section_at(path: Path, model: type[Section]) -> type[Section] | None:
