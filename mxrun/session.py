@@ -13,7 +13,7 @@ from mxrun.backend.onednn.library import version as library_version
 from mxrun.backend.team import available_cores
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import Shape
-from mxrun.build import Built, build
+from mxrun.build import Built, build, check_labels
 from mxrun.config import json_schema, parse
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
@@ -144,7 +144,9 @@ def train(
     built = load(path, overrides)
     if built.config.missing:
         raise UserError(built.config.missing)
-    run = Run(built, open_datasets(built.data, built.model.records))
+    datasets = open_datasets(built.data, built.model.records)
+    check_labels(built, datasets)
+    run = Run(built, datasets)
     return run.train(observer, overwrite, started_at)
 
 
@@ -230,7 +232,7 @@ class Run:
     def phase(self, name: str, role: str) -> Phase:
         """One phase with its iterator and fresh metrics."""
         model = self.built.model
-        output = model.inference.spec(model.symbol.heads[0])
+        output = self.plan.specs[model.losses[0].output]
         metrics = {name: create_metric(name, output) for name in self.built.training.metrics}
         return Phase(name, self.iterators[role], metrics)
 

@@ -21,6 +21,7 @@ from typing import Any
 from mxrun.base import flags
 
 _DIGEST_BYTES = 32
+_NATIVE = "native"
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,11 @@ def key_of(function: str, source_file: str) -> str:
 
 def find(key: str) -> CompiledObject | None:
     """The object kept under `key`; None where there is none or the file is damaged."""
+    folder = flags.cache_folder()
+    if folder is None:
+        return None
     try:
-        content = (_folder() / key).read_bytes()
+        content = (folder / _NATIVE / key).read_bytes()
     except OSError:
         return None
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
@@ -57,7 +61,10 @@ def find(key: str) -> CompiledObject | None:
 def store(key: str, compiled: CompiledObject) -> None:
     """Keep an object; a folder that cannot be written costs only the next compilation."""
     body = compiled.symbol.encode() + b"\0" + compiled.code
-    folder = _folder()
+    root = flags.cache_folder()
+    if root is None:
+        return
+    folder = root / _NATIVE
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, name = tempfile.mkstemp(dir=folder)
@@ -92,10 +99,6 @@ def _engine() -> Any:
     for name in ("numba_gil_ensure", "numba_gil_release"):
         llvm.add_symbol(name, abort)
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-
-
-def _folder() -> Path:
-    return flags.cache_folder() / "native"
 
 
 @cache

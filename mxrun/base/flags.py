@@ -16,6 +16,10 @@ def onednn_library() -> str | None:
     return os.environ.get("MXRUN_ONEDNN_LIBRARY") or None
 
 
-def cache_folder() -> Path:
-    """Where compiled code is kept: `mxrun` in XDG_CACHE_HOME, by default ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mxrun"
+def cache_folder() -> Path | None:
+    """Where compiled code is kept: `mxrun` in XDG_CACHE_HOME, by default in ~/.cache.
+
+    None for a user without a home: code must not be loaded from a folder that others may write.
+    """
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    return folder / "mxrun" if folder.is_absolute() else None

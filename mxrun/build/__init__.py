@@ -15,9 +15,9 @@ from mxrun.build.model import Model, build_model, contradictions
 from mxrun.build.network import wire
 from mxrun.build.training import Training, build_training
 from mxrun.config import Parsed, RunConfig
-from mxrun.io.dataset import DatasetRequest
+from mxrun.io.dataset import Dataset, DatasetRequest
 
-__all__ = ["Built", "Model", "Training", "build"]
+__all__ = ["Built", "Model", "Training", "build", "check_labels"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,28 @@ def build(parsed: Parsed, batch_size: int | None = None) -> Built:
     if problems or parsed.config is None or model is None or training is None:
         raise UserError(sorted(problems, key=_place))
     return Built(parsed.config, model, training, requests)
+
+
+def check_labels(built: Built, datasets: Mapping[str, Dataset]) -> None:
+    """Raise UserError where a data set has labels that the network has no class for."""
+    problems = []
+    for loss in built.model.losses:
+        classes = built.model.classes(loss)
+        for role, dataset in datasets.items():
+            labels = dataset.fields[loss.label].records
+            lowest, highest = int(labels.min()), int(labels.max())
+            if lowest < 0 or highest >= classes:
+                problems.append(
+                    Diagnostic(
+                        f"data set {dataset.name!r} has labels that the network has no class for",
+                        place=built.config.place("data", role, "dataset"),
+                        expected=f"labels 0 to {classes - 1}, the classes of {loss.output!r}",
+                        got=f"labels {lowest} to {highest}",
+                        hint="give the layer before the loss one output per class",
+                    )
+                )
+    if problems:
+        raise UserError(problems)
 
 
 def _place(problem: Diagnostic) -> Place:

@@ -31,6 +31,11 @@ class Model:
     variables: Mapping[str, Variable]
     losses: tuple[LossTensors, ...]
 
+    def classes(self, loss: LossTensors) -> int:
+        """How many classes a loss tells apart: the size of its output's axis 1."""
+        entries = {entry.name: entry for entry in self.inference.shapes}
+        return self.inference.spec(entries[loss.output]).shape[1]
+
     @property
     def records(self) -> dict[str, TensorSpec]:
         """What a data set must give: one record of each input, without the batch axis."""

@@ -57,28 +57,34 @@ def build_training(
         for name, variable in variables.items()
         if not variable.frozen
     }
-    if not model.losses:
-        problems.append(
-            Diagnostic(
-                "the network has no loss, so it cannot be trained",
-                place=parsed.key_place("network", "layers"),
-                hint="end it with a loss such as SoftmaxOutput: {label: label}",
-            )
-        )
-        return None
-    if not multipliers:
-        frozen = len(variables) > 0
-        problems.append(
-            Diagnostic(
-                "every variable is frozen: nothing is left to train"
-                if frozen
-                else "the network has no variables: there is nothing to train",
-                place=parsed.key_place("network", "variables" if frozen else "layers"),
-            )
-        )
+    untrainable = _untrainable(parsed, model, multipliers)
+    if untrainable is not None:
+        problems.append(untrainable)
         return None
     rules = update_rules(optimizer, multipliers, batch_size)
     return Training(optimizer, rules, initializers, train.metrics, train.epochs)
+
+
+def _untrainable(
+    parsed: Parsed, model: Model, multipliers: Mapping[str, Multipliers]
+) -> Diagnostic | None:
+    """Why training could change nothing, if so."""
+    layers = parsed.key_place("network", "layers")
+    if not model.losses:
+        return Diagnostic(
+            "the network has no loss, so it cannot be trained",
+            place=layers,
+            hint="end it with a loss such as SoftmaxOutput: {label: label}",
+        )
+    if not model.variables:
+        return Diagnostic("the network has no variables: there is nothing to train", place=layers)
+    if not multipliers:
+        return Diagnostic(
+            "every variable is frozen: nothing is left to train",
+            place=parsed.key_place("network", "variables"),
+            hint="take `frozen: true` from some of them",
+        )
+    return None
 
 
 def _chosen(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:

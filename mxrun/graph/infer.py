@@ -77,23 +77,20 @@ class _ShapeInference:
                     changed |= self._visit(node)
 
     def unknown(self) -> tuple[str, ...]:
-        """Variables that stay incomplete, unless a contradiction near them is the reason."""
-        suspects = {
-            entry
-            for node in self.nodes
-            if node not in self.failed and not self._touches_failure(node)
-            for entry in node.inputs
-        }
+        """Variables that stay incomplete, unless a contradiction before them is the reason."""
+        tainted = set(self.failed)
+        explained: set[NodeEntry] = set()
+        for node in self.nodes:
+            if node in tainted or any(entry.node in tainted for entry in node.inputs):
+                tainted.add(node)
+                explained.update(node.inputs)
         return tuple(
             node.name
             for node in self.nodes
             if node.is_variable
             and not is_known(self.shapes[NodeEntry(node)])
-            and (NodeEntry(node) in suspects or not self.failed)
+            and NodeEntry(node) not in explained
         )
-
-    def _touches_failure(self, node: Node) -> bool:
-        return any(ancestor in self.failed for ancestor in topological([NodeEntry(node)]))
 
     def _visit(self, node: Node) -> bool:
         if node in self.failed or node.prop is None:

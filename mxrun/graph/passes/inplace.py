@@ -65,6 +65,7 @@ class _Sharing:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.parent = list(range(len(graph.values)))
+        self.producers = graph.producer()
         self.targets: set[ValueId] = set()
         self.last_read: dict[ValueId, int] = {}
         for position, step in enumerate(graph.steps):
@@ -79,9 +80,8 @@ class _Sharing:
         self.kept = {self._view_source(value) for value in graph.results.values()}
 
     def _view_source(self, value: ValueId) -> ValueId:
-        producers = self.graph.producer()
-        while value in producers:
-            step = producers[value]
+        while value in self.producers:
+            step = self.producers[value]
             if step.kernel is None or not step.kernel.is_view:
                 break
             value = step.reads()[0]

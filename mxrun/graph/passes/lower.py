@@ -17,7 +17,8 @@ from mxrun.graph.symbol import Symbol
 def lower(symbol: Symbol, inference: Inference, inputs: Collection[str], is_train: bool) -> Graph:
     """The forward graph of `symbol`; variables named in `inputs` are io slots, others parameters.
 
-    Every head is a result under its name, and so is the loss of every operator that has one.
+    Every head is a result under its name, and so are output and loss of every operator that has a
+    loss.
     Raises UserError when a shape is not known or two nodes share a name.
     """
     _check_names(symbol)
@@ -55,8 +56,8 @@ def lower(symbol: Symbol, inference: Inference, inputs: Collection[str], is_trai
             )
         )
         if node.prop.loss_output is not None:
-            loss = NodeEntry(node, node.prop.loss_output)
-            builder.results[loss.name] = entries[loss]
+            for loss in (NodeEntry(node), NodeEntry(node, node.prop.loss_output)):
+                builder.results[loss.name] = entries[loss]
     for head in symbol.heads:
         builder.results[head.name] = entries[head]
     return builder.build()

@@ -56,6 +56,7 @@ class _Selection:
         self.builder = GraphBuilder(graph)
         self.builder.steps = []
         self.graph = graph
+        self.steps = {step.name: step for step in graph.steps}
         self.threads = threads
         self.implementation = implementation
         self.chosen: dict[str, Chosen] = {}
@@ -173,7 +174,7 @@ class _Selection:
 
     def _forward_step(self, step: Step) -> tuple[ValueId, ...]:
         assert step.prop is not None
-        forward = next(s for s in self.graph.steps if s.name == step.forward)
+        forward = self.steps[step.forward or ""]
         arguments = forward.inputs[: len(step.prop.list_arguments())]
         return tuple(value for value in arguments if value is not None)
 
