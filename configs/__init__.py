@@ -1,0 +1,1 @@
+"""The bundled configs, found by name: `mxrun train digits_lenet`."""

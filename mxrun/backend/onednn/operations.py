@@ -8,11 +8,13 @@ oneDNN has nothing admissible.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
+from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
+from mxrun.backend.jit import Block, float32s, integer, native
 from mxrun.backend.onednn.descriptor import (
     IDENTITY,
     TRANSPOSED,
@@ -32,7 +34,7 @@ from mxrun.backend.onednn.primitive import (
     Primitive,
     build,
 )
-from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.base.tensor import Shape, TensorSpec, align
 
 _CONVOLUTION_DIRECT = 1
 _SOFTMAX_ACCURATE = 0x30000
@@ -42,7 +44,6 @@ _REDUCTION_SUM = 0x2FFF4
 # Column sums: fold while at least so many rows remain and rows are shorter than so many columns.
 _MANY_ROWS = 256
 _WIDE = 512
-_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -367,13 +368,21 @@ def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
     return build("reorder", (from_handle, engine, to_handle, engine), asked, threads)
 
 
+@native
+def ones_loop(block: Block) -> None:
+    """target[i] = 1."""
+    target = float32s(block, 1)
+    for i in range(integer(block, 0)):
+        target[i] = 1
+
+
 class ColumnSum:
     """SOURCE (rows, columns) → OUTPUT (columns), summed over the rows.
 
     A product with a row of ones, which oneDNN computes far faster than its reduction (a reference
     loop: 58 against 2 µs for 64 x 64). Many rows of few columns are first taken as fewer rows of
-    `fold` times the columns, and those partial sums added by a second product. The ones are
-    constants of the program, not tensors of a plan.
+    `fold` times the columns, and those partial sums added by a second product. The scratchpad holds
+    the ones, the partial sums and the products' own scratchpads, in this order.
     """
 
     def __init__(self, rows: int, columns: int, threads: int) -> None:
@@ -381,7 +390,7 @@ class ColumnSum:
         wide = TensorSpec((1, fold * columns))
         narrow = TensorSpec((1, columns))
         self._fold = fold
-        self._ones = (ctypes.c_float * max(rows // fold, fold))(*[1.0] * max(rows // fold, fold))
+        self._ones = max(rows // fold, fold)
         self._first = matmul(
             TensorSpec((1, rows // fold)),
             TensorSpec((rows // fold, fold * columns)),
@@ -389,22 +398,24 @@ class ColumnSum:
             threads,
         )
         self._second = matmul(TensorSpec((1, fold)), TensorSpec((fold, columns)), narrow, threads)
-        self._partial_bytes = -(-wide.nbytes // _ALIGNMENT) * _ALIGNMENT if fold > 1 else 0
+        self._ones_bytes = align(4 * self._ones)
+        self._partial_bytes = align(wide.nbytes) if fold > 1 else 0
         self.implementation = self._first.implementation
         scratchpads = (self._first.scratchpad_bytes, self._second.scratchpad_bytes)
-        self.scratchpad_bytes = self._partial_bytes + max(scratchpads)
+        self.scratchpad_bytes = self._ones_bytes + self._partial_bytes + max(scratchpads)
 
     def bind(self, source: int, output: int, scratchpad: int) -> tuple[NativeCall, ...]:
         """The calls, in order, for tensors at the given addresses."""
-        ones = ctypes.addressof(self._ones)
-        rest = scratchpad + self._partial_bytes
-        target = scratchpad if self._fold > 1 else output
+        ones = scratchpad
+        partial = ones + self._ones_bytes
+        rest = partial + self._partial_bytes
+        target = partial if self._fold > 1 else output
         first: dict[int, int] = {
             Argument.SOURCE: ones,
             Argument.WEIGHTS: source,
             Argument.OUTPUT: target,
         }
-        calls = [self._first.bind(first, rest)]
+        calls = [jit.bind(ones_loop, (self._ones, ones), 1), self._first.bind(first, rest)]
         if self._fold > 1:
             second: dict[int, int] = {
                 Argument.SOURCE: ones,
@@ -412,7 +423,7 @@ class ColumnSum:
                 Argument.OUTPUT: output,
             }
             calls.append(self._second.bind(second, rest))
-        return tuple(replace(call, owner=(self, call.owner)) for call in calls)
+        return tuple(calls)
 
 
 @cache

@@ -1,0 +1,351 @@
+"""What is wrong with a config is told at once, with places, before anything is allocated."""
+
+from __future__ import annotations
+
+import random
+import resource
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import CONFIGS, MXRUN, mxrun, refused
+from mutations import is_yaml, mutate
+
+from mxrun import session
+from mxrun.base.errors import Diagnostic, UserError
+
+MUTATIONS, THROUGH_PROCESSES = 500, 20
+# Enough to import and plan everything, far below what is asked for.
+ADDRESSES = 4 << 30
+
+HEAD = """\
+name: net
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+"""
+TAIL = """\
+data: {batch_size: 4, train: {dataset: digits, split: train}}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+CONVOLUTION = "Convolution: {name: conv, num_filter: 4, kernel: [3, 3]}"
+DENSE = "FullyConnected: {name: fc, num_hidden: 10}"
+SOFTMAX = "SoftmaxOutput: {name: softmax, label: label}"
+
+
+def written(folder: Path, layers: Sequence[str]) -> Path:
+    """A config with these layers, the first of them in line 5."""
+    path = folder / "net.yaml"
+    path.write_text(HEAD + "".join(f"    - {layer}\n" for layer in layers) + TAIL)
+    return path
+
+
+def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
+    with pytest.raises(UserError) as raised:
+        session.check(path, overrides)
+    assert raised.value.exit_code == 2
+    return raised.value.diagnostics
+
+
+def checked(path: Path) -> tuple[Diagnostic, ...]:
+    """What is wrong with a config, or nothing; any other error is the test's."""
+    try:
+        report = session.check(path)
+    except UserError as error:
+        return error.diagnostics or pytest.fail("an error that says nothing")
+    assert report.rows
+    return ()
+
+
+def mutated(count: int) -> list[bytes]:
+    sources = [path.read_bytes() for path in sorted(CONFIGS.glob("*.yaml"))]
+    assert len(sources) == 3
+    source = random.Random(2)
+    return [mutate(sources[number % 3], source) for number in range(count)]
+
+
+def test_F9_mutated_configs_are_checked_without_a_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "mutated.yaml"
+    well_formed = accepted = 0
+    told: set[str] = set()
+    for content in mutated(MUTATIONS):
+        path.write_bytes(content)
+        well_formed += is_yaml(content)
+        found = checked(path)
+        accepted += not found
+        for problem in found:
+            assert problem.place is not None, (content, problem)
+            assert problem.place.file == str(path)
+            assert 1 <= problem.place.line <= content.count(b"\n") + 2, (content, problem)
+            assert problem.place.column >= 1
+            told.add(problem.problem)
+    assert well_formed >= MUTATIONS / 2
+    assert MUTATIONS / 20 < accepted < MUTATIONS / 2
+    assert any("contradict each other" in text for text in told)
+    assert any("nothing is named" in text for text in told)
+    assert any("unknown operator" in text for text in told)
+
+
+def test_F9_mutated_configs_end_processes_with_0_or_2(tmp_path: Path) -> None:
+    codes = set()
+    for number, content in enumerate(mutated(MUTATIONS)[:: MUTATIONS // THROUGH_PROCESSES]):
+        (tmp_path / "net.yaml").write_bytes(content)
+        command = ("check", "inspect-memory")[number % 2]
+        done = mxrun(command, "net.yaml", cwd=tmp_path)
+        codes.add(done.returncode)
+        assert "Traceback" not in done.stderr, content
+        if done.returncode == 2:
+            assert done.stdout == ""
+            assert done.stderr.startswith("net.yaml:"), done.stderr
+        else:
+            assert done.returncode == 0, content
+            assert done.stderr == ""
+    assert codes == {0, 2}
+
+
+@pytest.mark.parametrize(
+    ("layers", "line", "column", "problem", "expected", "got", "hint"),
+    [
+        (
+            ["FullyConected: {num_hidden: 3}", SOFTMAX],
+            *(5, 7, "unknown operator 'FullyConected'", "", "", "did you mean 'FullyConnected'?"),
+        ),
+        (
+            ["FullyConnected: {name: fc, num_hidden: 3, flaten: true}", SOFTMAX],
+            *(5, 49, "'fc' has no parameter or argument 'flaten'"),
+            *("one of num_hidden, no_bias, flatten", "flaten", "did you mean 'flatten'?"),
+        ),
+        (
+            ["FullyConnected: {name: fc, num_hidden: ten}", SOFTMAX],
+            *(5, 46, "parameter 'num_hidden' cannot be 'ten'", "integer >= 1", "'ten'", ""),
+        ),
+        (
+            ["FullyConnected: {name: fc, num_hidden: 0}", SOFTMAX],
+            *(5, 46, "parameter 'num_hidden' cannot be 0", "integer >= 1", "0", ""),
+        ),
+        (
+            ["Convolution: {name: conv, kernel: [3, 3]}", SOFTMAX],
+            *(5, 7, "missing parameter 'num_filter'", "integer >= 1", "nothing", "output channels"),
+        ),
+        (
+            ["Convolution: {name: conv, num_filter: 2, kernel: [3, -3]}", SOFTMAX],
+            *(5, 60, "parameter 'kernel", "", "-3", ""),
+        ),
+        (
+            ["FullyConnected: {name: fc, num_hidden: 3, data: dat}", SOFTMAX],
+            *(5, 55, "nothing is named 'dat'", "a layer, an input or a variable", "dat"),
+            "did you mean 'data'?",
+        ),
+        ([DENSE, DENSE, SOFTMAX], 6, 30, "the name 'fc' is taken by the layer at", "", "", ""),
+        (
+            ["FullyConnected: {name: label, num_hidden: 3}", SOFTMAX],
+            *(5, 30, "the name 'label' is taken by an input", "", "", ""),
+        ),
+        (
+            ["elemwise_add: {name: sum, lhs: data, rhs: fc}", DENSE, SOFTMAX],
+            *(5, 49, "'fc' comes later, at", "stands before", "fc", "move that layer up"),
+        ),
+        (
+            ["FullyConnected: {name: fc, num_hidden: 3, data: fc}", SOFTMAX],
+            *(5, 55, "'fc' reads its own output: a cycle", "", "", "what stands before"),
+        ),
+        (
+            [CONVOLUTION, "FullyConnected: {name: fc, num_hidden: 9, data: data}", SOFTMAX],
+            *(5, 7, "nothing reads the layer 'conv'", "", "", "remove it"),
+        ),
+        (
+            [DENSE, "SoftmaxOutput: {name: softmax}"],
+            *(6, 7, "needs its 'label'", "the name of one of the network's inputs", ""),
+            "inputs: data, label",
+        ),
+        (
+            [DENSE, "SoftmaxOutput: {name: softmax, label: 'label[1]'}"],
+            *(6, 45, "'label' has no output 1", "1 output", "output 1", ""),
+        ),
+        ([DENSE], 4, 3, "the network has no loss", "", "", "SoftmaxOutput"),
+        (
+            [DENSE, "Convolution: {name: conv, num_filter: 4, kernel: [3, 3]}", SOFTMAX],
+            *(6, 7, "shapes of Convolution 'conv' contradict each other at 'data'"),
+            *("data [?, ?, ?, ?]", "data [4, 10]", ""),
+        ),
+    ],
+)
+def test_F9_X7_one_mistake_in_a_layer_is_one_diagnostic(
+    layers: list[str],
+    line: int,
+    column: int,
+    problem: str,
+    expected: str,
+    got: str,
+    hint: str,
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path, layers)
+    (found,) = problems(path)
+    assert found.place is not None
+    assert (found.place.file, found.place.line, found.place.column) == (str(path), line, column)
+    assert problem in found.problem
+    assert expected in found.expected
+    assert got in found.got
+    assert hint in found.hint
+    for said, wanted in ((found.expected, expected), (found.got, got), (found.hint, hint)):
+        assert said or not wanted
+
+
+@pytest.mark.parametrize(
+    ("override", "column", "problem", "hint"),
+    [
+        ("train.initializer=xaver", 19, "unknown initializer 'xaver'", "'xavier'"),
+        ("train.optimizer=sdg", 17, "unknown optimizer 'sdg'", "'sgd'"),
+        ("train.optimizer={sgd: {lr: -1}}", 28, "sgd: parameter 'lr' cannot be -1", ""),
+        ("train.optimizer={sgd: {rl: 1}}", 28, "sgd: unknown parameter 'rl'", ""),
+        ("train.metrics=[accuracy, acuracy]", 26, "unknown metric 'acuracy'", "'accuracy'"),
+        ("train.epoch=3", 7, "unknown key 'epoch' in train", "'epochs'"),
+        ("data.train.dataset=digts", 20, "unknown data set 'digts'", "'digits'"),
+        ("data.train.split=trian", 18, "unknown split 'trian'", "'train'"),
+        ("data.train.split={of: train, range: [5, 3]}", 37, "data.train.split.range", ""),
+        ("data.train.color=red", 18, "color", ""),
+        ("network.outputs=[fcc]", 18, "nothing is named 'fcc'", "'fc'"),
+        ("network.variables={'fx_*': {frozen: true}}", 20, "matches 'fx_*'", "fc_weight"),
+        ("network.variables={fc_weigth: {lr_mult: 2}}", 20, "'fc_weigth'", "'fc_weight'"),
+        ("network.variables={fc_weight: {init: xavir}}", 38, "unknown initializer", "'xavier'"),
+        ("memory={budget: 50%}", 1, "memory is not available yet", "leave it out"),
+        ("plugins=[a.py]", 1, "plugins is not available yet", "leave it out"),
+        ("train.epochs", 13, "not an override", ""),
+        ("network.layers[9].FullyConnected.num_hidden=3", 15, "9", ""),
+    ],
+)
+def test_F9_one_mistake_elsewhere_is_one_diagnostic(
+    override: str, column: int, problem: str, hint: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, [DENSE, SOFTMAX])
+    (found,) = problems(path, [override])
+    assert found.place is not None
+    assert found.place.file == "<command line>"
+    assert found.place.column == column
+    assert problem in found.problem
+    assert hint in found.hint
+
+
+def test_F9_P3_all_kinds_of_mistakes_come_in_one_pass(tmp_path: Path) -> None:
+    """Two shape contradictions with their chains, a bad parameter, and two config errors."""
+    path = written(
+        tmp_path,
+        [
+            CONVOLUTION,
+            "elemwise_add: {name: sum, lhs: conv, rhs: data}",
+            "Convolution: {name: big, num_filter: 2, kernel: [9, 9], data: data}",
+            "FullyConnected: {name: wrong, num_hidden: 0}",
+            "FullyConnected: {name: fc, num_hidden: 10, data: sum}",
+            SOFTMAX,
+        ],
+    )
+    found = problems(path, ["train.metrics=[acuracy]", "data.train.dataset=digts"])
+    assert [(p.place.line, p.place.column) for p in found if p.place] == [
+        *((6, 7), (7, 7), (8, 49)),
+        *((1, 16), (2, 20)),
+    ]
+    total, kernel, *_ = found
+    assert "contradict each other at 'rhs'" in total.problem
+    assert (total.expected, total.got) == (
+        "rhs [4, 4, 6, 6] (elementwise addition)",
+        "rhs [4, 1, 8, 8]",
+    )
+    assert total.chain == (
+        f"conv_output is [4, 4, 6, 6], by Convolution 'conv' at {path}:5:7",
+        f"data is [4, 1, 8, 8], as given at {path}:3:12",
+    )
+    assert "'big'" in kernel.problem
+    assert kernel.chain == (f"data is [4, 1, 8, 8], as given at {path}:3:12",)
+
+
+def test_F9_a_mistake_in_the_network_section_brings_no_others_along(tmp_path: Path) -> None:
+    path = written(tmp_path, [DENSE, "Activation: {act_type: relu, implementation: one}", SOFTMAX])
+    (found,) = problems(path)
+    assert found.place is not None
+    assert found.place.line == 6
+    assert "implementation" in found.problem
+
+
+def test_P3_L2_a_weight_cannot_be_shared_by_layers_of_other_shapes(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        [
+            "FullyConnected: {name: fc1, num_hidden: 10}",
+            "FullyConnected: {name: fc2, num_hidden: 10, weight: fc1_weight}",
+            SOFTMAX,
+        ],
+    )
+    (found,) = problems(path)
+    assert "FullyConnected 'fc2' contradict each other at 'weight'" in found.problem
+    assert found.expected.startswith("weight [?, 10]")
+    assert found.got == "weight [10, 64]"
+    assert any("fc1_weight is [10, 64], by FullyConnected 'fc1'" in line for line in found.chain)
+
+
+def test_P3_a_declared_shape_is_blamed_where_it_is_declared(tmp_path: Path) -> None:
+    path = written(tmp_path, [DENSE, SOFTMAX])
+    (found,) = problems(path, ["network.variables={fc_weight: {shape: [3, 4]}}"])
+    assert (found.expected, found.got) == ("weight [10, ?] (num_hidden)", "weight [3, 4]")
+    assert "fc_weight is [3, 4], as given at <command line>:1:20" in found.chain
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"name: \xff\n", "net.yaml:1:7: the file is not UTF-8 text"),
+        (b"", "net.yaml:1:1: "),
+        (b"- a\n- b\n", "net.yaml:1:1: "),
+        (b"name: a\nnetwork: {inputs: {data: [1]}, layers: []}\n", "net.yaml:2:40: "),
+        (b"network: &n {layers: *n}\n", "net.yaml:1:"),
+        (b"name: a\n  b: c\n", "net.yaml:2:"),
+    ],
+)
+def test_F9_a_file_that_is_no_config(content: bytes, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "net.yaml").write_bytes(content)
+    assert problem in refused("check", "net.yaml", cwd=tmp_path)
+
+
+def test_F9_a_folder_is_no_config(tmp_path: Path) -> None:
+    assert "is a folder" in refused("check", ".", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("data.batch_size=2147483647",),
+        ("network.layers[0].FullyConnected.num_hidden=2147483647", "data.batch_size=1000000"),
+    ],
+)
+def test_F1_what_no_memory_can_hold_is_refused_before_anything_is_allocated(
+    overrides: tuple[str, ...], tmp_path: Path
+) -> None:
+    written(tmp_path, [DENSE, "FullyConnected: {name: fc2, num_hidden: 10}", SOFTMAX])
+    done = subprocess.run(
+        [*MXRUN, "train", "net.yaml", *overrides],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES)),
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr[-500:]
+    assert "Traceback" not in done.stderr
+    assert "memory" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("layers", "overrides", "problem"),
+    [
+        ([DENSE, SOFTMAX], ["network.variables={'*': {frozen: true}}"], "every variable is frozen"),
+        (["Flatten: {}", SOFTMAX], [], "the network has no variables"),
+    ],
+)
+def test_nothing_to_train_is_said(
+    layers: list[str], overrides: list[str], problem: str, tmp_path: Path
+) -> None:
+    (found,) = problems(written(tmp_path, layers), overrides)
+    assert problem in found.problem
+    assert found.place is not None

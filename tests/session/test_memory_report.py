@@ -1,0 +1,157 @@
+"""The bytes that inspect-memory promises, without data, are the bytes a run touches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import refused, result
+from runs import BUNDLED, bundled, executor_of
+
+from mxrun import session
+from mxrun.base.tensor import TensorSpec
+from mxrun.config.bundled import find_config
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.plan import Plan
+from mxrun.io.dataset import open_datasets
+from mxrun.io.iterator import ArrayIterator
+from mxrun.train.loop import slots
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("config", BUNDLED)
+def test_F1_S5_the_plan_meets_its_lower_bound(config: str, threads: int) -> None:
+    for phase in ("train", "infer"):
+        plan = session.inspect_memory(find_config(config), phase=phase, threads=threads).plan
+        assert plan.planned_bytes == plan.lower_bound_bytes
+        assert plan.proved_optimal
+        assert plan.planned_bytes <= plan.in_place_only_bytes <= plan.naive_bytes
+        assert plan.planned_bytes < plan.naive_bytes
+
+
+@pytest.mark.parametrize("config", BUNDLED)
+def test_F1_a_run_touches_what_inspect_memory_says(config: str, tmp_path: Path) -> None:
+    """No data is at hand for the report, and nothing is written."""
+    report = result("inspect-memory", config, "--threads", "2", cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    built = bundled(config)
+    run = session.Run(built, open_datasets(built.data, built.model.records))
+    assert run.plan.planned_bytes == report["planned_bytes"]
+    assert run.executor.touched_bytes(run.exercise) == report["planned_bytes"]
+
+
+@pytest.mark.parametrize("config", BUNDLED)
+def test_F1_classes_add_up(config: str) -> None:
+    """All classes' bytes are the arena without reuse; those at the peak are the lower bound."""
+    report = session.inspect_memory(find_config(config))
+    classes = report.to_json()["classes"]
+    assert set(classes) == {kind.value for kind in MemoryClass}
+    assert sum(figures["total_bytes"] for figures in classes.values()) == (
+        report.plan.in_place_only_bytes
+    )
+    assert sum(figures["peak_bytes"] for figures in classes.values()) == (
+        report.plan.lower_bound_bytes
+    )
+    for figures in classes.values():
+        assert 0 <= figures["peak_bytes"] <= figures["total_bytes"]
+    model = session.load(find_config(config)).model
+    parameters = sum(rounded(spec) for spec in model.parameters.values())
+    assert classes["parameters"] == {"total_bytes": parameters, "peak_bytes": parameters}
+    assert classes["optimizer"] == classes["parameters"]
+    assert classes["auxiliary"]["total_bytes"] == 0
+    assert classes["io"]["total_bytes"] >= sum(rounded(s) for s in model.inputs.values())
+    assert classes["gradients"]["total_bytes"] > 0
+
+
+def rounded(spec: TensorSpec) -> int:
+    return -(-spec.nbytes // 64) * 64
+
+
+def figures_of(plan: Plan, kind: str) -> int:
+    return plan.classes()[kind].total_bytes
+
+
+def test_F1_phase_batch_and_threads_act() -> None:
+    path = find_config("lenet_mnist")
+    train = session.inspect_memory(path).plan
+    infer = session.inspect_memory(path, phase="infer").plan
+    for kind in ("gradients", "optimizer", "activation_gradients"):
+        assert figures_of(train, kind) > 0
+        assert figures_of(infer, kind) == 0
+    assert set(train.phases) == {TRAIN, EVALUATE}
+    assert set(infer.phases) == {EVALUATE}
+    small, large = (session.inspect_memory(path, batch=size).plan for size in (16, 128))
+    assert small.specs["data"].shape == (16, 1, 28, 28)
+    assert large.specs["data"].shape == (128, 1, 28, 28)
+    assert figures_of(small, "parameters") == figures_of(large, "parameters")
+    ratio = figures_of(large, "activations") / figures_of(small, "activations")
+    assert ratio == pytest.approx(8, rel=0.1)
+    overridden = session.inspect_memory(path, overrides=["data.batch_size=16"]).plan
+    assert overridden.planned_bytes == small.planned_bytes
+    for threads in (1, 3):
+        assert session.inspect_memory(path, threads=threads).plan.threads == threads
+
+
+def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
+    report = result(
+        "inspect-memory", "digits_lenet", "--batch", "5", "--phase", "infer", cwd=tmp_path
+    )
+    assert {
+        "planned_bytes",
+        "lower_bound_bytes",
+        "naive_bytes",
+        "in_place_only_bytes",
+        "proved_optimal",
+        "classes",
+        "planning_ms",
+    } <= set(report)
+    for figures in report["classes"].values():
+        assert set(figures) == {"total_bytes", "peak_bytes"}
+    for option in (("--batch", "-1"), ("--threads", "0"), ("--phase", "test")):
+        assert "Usage" in refused("inspect-memory", "digits_lenet", *option, cwd=tmp_path)
+
+
+def steps(built: session.Built, executor: Executor, poisoned: bool = False) -> dict[str, bytes]:
+    """All pinned bytes after the five steps of an epoch, the last of them padded."""
+    dataset = open_datasets(built.data, built.model.records)["train"]
+    iterator = ArrayIterator(dataset, built.model.batch_size, shuffle=True)
+    places = slots(executor, iterator)
+    iterator.reset(1)
+    count = 0
+    while iterator.next_into(places) is not None:
+        if poisoned:
+            executor.run_poisoned(TRAIN)
+        else:
+            executor.run(TRAIN)
+        count += 1
+    assert count == 5
+    return {block.name: executor.array(block.name).tobytes() for block in executor.plan.pinned}
+
+
+@pytest.mark.parametrize("config", BUNDLED)
+def test_S4_poisoned_reuse_changes_no_bit_of_the_bundled_networks(config: str) -> None:
+    built = bundled(config)
+    first = executor_of(built).array("fc2_weight").tobytes()
+    clean = steps(built, executor_of(built))
+    assert steps(built, executor_of(built), poisoned=True) == clean
+    assert np.isfinite(np.frombuffer(clean["fc2_weight"], np.float32)).all()
+    assert clean["fc2_weight"] != first
+
+
+@pytest.mark.parametrize("config", BUNDLED)
+def test_P9_S5_sharing_changes_no_bit_of_the_bundled_networks(config: str) -> None:
+    built = bundled(config)
+    shared = executor_of(built)
+    without_hints = executor_of(built, in_place=False)
+    unshared = executor_of(built, in_place=False, reuse=False)
+    planned = [e.plan.planned_bytes for e in (shared, without_hints, unshared)]
+    assert planned[0] <= planned[1] < planned[2]
+    hints = [hint for phase in without_hints.plan.phases.values() for hint in phase.hints]
+    assert not any(hint.taken for hint in hints)
+    assert all(hint.reason for hint in hints)
+    after = steps(built, shared)
+    assert steps(built, without_hints) == after
+    assert steps(built, unshared) == after

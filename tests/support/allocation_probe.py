@@ -1,0 +1,120 @@
+"""Trains a config and reports what its training steps allocate, as JSON on standard output.
+
+Run with the allocation counter preloaded: `allocation_probe.py native|python CONFIG KEY=VALUE...`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mxrun import session
+from mxrun.config.bundled import find_config
+from mxrun.io.batch import Batch
+from mxrun.io.dataset import open_datasets
+from mxrun.io.iterator import DataIterator, Slots
+from mxrun.train.observer import EpochDone, RunStarted, StepDone
+
+KEPT = 64
+
+
+class Quiet:
+    """An observer without a screen."""
+
+    def run_started(self, event: RunStarted) -> None:
+        pass
+
+    def step_done(self, event: StepDone) -> None:
+        pass
+
+    def epoch_done(self, event: EpochDone) -> None:
+        pass
+
+
+class Watched(DataIterator):
+    """The run's own iterator; counting starts with the first epoch's third batch.
+
+    The loop asks for a batch, runs the step and measures it, so everything between the third
+    request and the one that gets nothing belongs to steps.
+    """
+
+    def __init__(
+        self, iterator: DataIterator, start: Callable[[], None], stop: Callable[[], None]
+    ) -> None:
+        self._iterator = iterator
+        self._start, self._stop = start, stop
+        self.batch_size = iterator.batch_size
+        self.provide_data = iterator.provide_data
+        self.provide_label = iterator.provide_label
+        self.requests = 0
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+    def reset(self, epoch: int) -> None:
+        self._iterator.reset(epoch)
+
+    def next_into(self, slots: Slots) -> Batch | None:
+        self.requests += 1
+        if self.requests == 3:
+            self._start()
+        batch = self._iterator.next_into(slots)
+        if self.requests == len(self) + 1:
+            self._stop()
+        return batch
+
+
+def native() -> tuple[Callable[[], None], Callable[[], None], dict[str, Any]]:
+    """Counts native allocations of 4 KiB or more."""
+    counter = ctypes.CDLL(None)
+    counter.allocation_counter_stop.restype = ctypes.c_long
+    sizes = (ctypes.c_size_t * KEPT)()
+    found: dict[str, Any] = {}
+
+    def stop() -> None:
+        count = counter.allocation_counter_stop(sizes)
+        found.update(count=count, sizes=list(sizes[: min(count, KEPT)]))
+
+    # That the counter counts is seen on an allocation of our own.
+    counter.allocation_counter_start()
+    ctypes.create_string_buffer(1 << 16)
+    stop()
+    found["own"] = found.pop("count")
+    return counter.allocation_counter_start, stop, found
+
+
+def python() -> tuple[Callable[[], None], Callable[[], None], dict[str, Any]]:
+    """Measures how many bytes of Python objects the steps leave, and their peak."""
+    found: dict[str, Any] = {}
+
+    def start() -> None:
+        tracemalloc.start()
+        tracemalloc.reset_peak()
+        found["before"] = tracemalloc.get_traced_memory()[0]
+
+    def stop() -> None:
+        after, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        found.update(growth=after - found["before"], peak=peak - found["before"])
+
+    return start, stop, found
+
+
+KINDS: Mapping[str, Callable[[], tuple[Callable[[], None], Callable[[], None], dict[str, Any]]]] = {
+    "native": native,
+    "python": python,
+}
+
+if __name__ == "__main__":
+    kind, config, *overrides = sys.argv[1:]
+    begin, end, report = KINDS[kind]()
+    built = session.load(find_config(config), overrides)
+    run = session.Run(built, open_datasets(built.data, built.model.records))
+    run.iterators["train"] = Watched(run.iterators["train"], begin, end)
+    summary = run.train(Quiet(), True, time.monotonic())
+    json.dump({**report, "steps": summary.steps}, sys.stdout)

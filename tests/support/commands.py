@@ -1,0 +1,68 @@
+"""mxrun as people run it: real processes with their streams and exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MXRUN = (sys.executable, "-m", "mxrun")
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def mxrun(
+    *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command; `environment` is added to this process's."""
+    return subprocess.run(
+        [*MXRUN, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        check=False,
+    )
+
+
+def result(
+    *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The JSON result of a command that succeeds; it must be all there is on standard output."""
+    done = mxrun(*arguments, "--json", cwd=cwd, environment=environment)
+    assert done.returncode == 0, done.stderr
+    value = json.loads(done.stdout)
+    assert isinstance(value, dict)
+    return value
+
+
+def refused(*arguments: str, cwd: Path) -> str:
+    """What a command says that refuses its input: exit code 2 and no traceback."""
+    done = mxrun(*arguments, cwd=cwd)
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def digests(run: Path) -> dict[str, str]:
+    """SHA-256 of what two runs of one config must share: checkpoints, metrics, config."""
+    return {
+        str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(run.rglob("*"))
+        if path.is_file() and path.name not in ("timing.jsonl", "summary.json")
+    }
+
+
+def mnist() -> Path:
+    """The folder of MNIST's test files; the test skips where MXRUN_TEST_DATA does not name it."""
+    folder = os.environ.get("MXRUN_TEST_DATA")
+    if folder is None:
+        pytest.skip("MXRUN_TEST_DATA does not name a folder with MNIST's IDX files")
+    return Path(folder)

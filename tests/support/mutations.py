@@ -1,0 +1,69 @@
+"""Config files damaged the way people damage them: misspelt, misplaced, mistyped, cut, garbled."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import yaml
+
+VALUES = ["3", "-1", "1e-3", "true", "null", "no", "[1]", "{a: 1}", "''", ".nan", "'3'", "9" * 40]
+GARBAGE = [b"\xff", b"\x00", b"\t", b"&a", b"*a", b"!!x", b"${", b"}", b"\xf0\x9f\x98\x80", b"? "]
+TOKEN = re.compile(r"[A-Za-z0-9_.$/*+-]+")
+
+
+def swap_tokens(text: str, source: random.Random) -> str:
+    tokens = list(TOKEN.finditer(text))
+    first, second = sorted(source.sample(tokens, 2), key=lambda token: token.start())
+    between = text[first.end() : second.start()]
+    return text[: first.start()] + second[0] + between + first[0] + text[second.end() :]
+
+
+def delete_token(text: str, source: random.Random) -> str:
+    token = source.choice(list(TOKEN.finditer(text)))
+    return text[: token.start()] + text[token.end() :]
+
+
+def change_type(text: str, source: random.Random) -> str:
+    token = source.choice(list(TOKEN.finditer(text)))
+    return text[: token.start()] + source.choice(VALUES) + text[token.end() :]
+
+
+def misspell(text: str, source: random.Random) -> str:
+    token = source.choice([token for token in TOKEN.finditer(text) if len(token[0]) > 2])
+    at = source.randrange(token.start(), token.end() - 1)
+    return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+
+
+def delete_line(text: str, source: random.Random) -> str:
+    lines = text.splitlines(keepends=True)
+    del lines[source.randrange(len(lines))]
+    return "".join(lines)
+
+
+def indent_line(text: str, source: random.Random) -> str:
+    lines = text.splitlines(keepends=True)
+    at = source.randrange(len(lines))
+    lines[at] = " " * source.randint(1, 5) + lines[at].lstrip(" ")
+    return "".join(lines)
+
+
+MUTATORS = [swap_tokens, delete_token, change_type, misspell, delete_line, indent_line]
+
+
+def mutate(content: bytes, source: random.Random) -> bytes:
+    if source.random() < 0.15:
+        at = source.randrange(len(content))
+        return content[:at] + source.choice(GARBAGE) + content[at:]
+    text = content.decode()
+    for _ in range(source.randint(1, 3)):
+        text = source.choice(MUTATORS)(text, source)
+    return text.encode()
+
+
+def is_yaml(content: bytes) -> bool:
+    try:
+        yaml.compose(content.decode())
+    except (yaml.YAMLError, ValueError):
+        return False
+    return True

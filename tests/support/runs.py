@@ -1,0 +1,52 @@
+"""Executors of built configs, initialised as a run does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxrun import session
+from mxrun.config.bundled import find_config
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import CompileRequest, compile_plan
+from mxrun.graph.passes.updates import SCHEDULE
+from mxrun.train.initializer import initial_value
+
+BUNDLED = ("mlp_mnist", "lenet_mnist", "digits_lenet")
+
+
+def bundled(config: str, *overrides: str, batch: int | None = None) -> session.Built:
+    """A bundled config on made-up records: five training batches, the last of them padded."""
+    synthetic = (
+        "data.train={dataset: synthetic, split: train, records: 300, shuffle: true}",
+        "data.eval={dataset: synthetic, split: test, records: 100}",
+        "threads=2",
+    )
+    return session.load(find_config(config), [*synthetic, *overrides], batch)
+
+
+def executor_of(built: session.Built, **options: Any) -> Executor:
+    """The network bound with other planning options than a run's; first values as a run's.
+
+    `gradients=True` asks for all gradients as results, and for no updates.
+    """
+    names = tuple(built.model.parameters)
+    gradients = options.pop("gradients", False)
+    request = CompileRequest(
+        inputs=built.model.inputs,
+        shapes=built.model.shapes,
+        rules={} if gradients else built.training.rules,
+        gradients=names if gradients else (),
+        threads=2,
+        **options,
+    )
+    executor = Executor(compile_plan(built.model.symbol, request))
+    for block in executor.plan.pinned:
+        executor.array(block.name)[...] = 0
+    for name, spec in built.model.parameters.items():
+        value = initial_value(
+            built.training.initializers[name], name, spec.shape, built.config.seed
+        )
+        executor.array(name)[...] = value
+    if SCHEDULE in executor.plan.specs:
+        executor.array(SCHEDULE)[0] = built.training.optimizer.lr
+    return executor
