@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from mxrun import library
 from mxrun.backend.onednn.library import version as library_version
 from mxrun.backend.team import available_cores
-from mxrun.base.errors import UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
 from mxrun.build import Built, build, check_labels
 from mxrun.config import json_schema, parse
@@ -24,6 +23,7 @@ from mxrun.graph.plan import Plan
 from mxrun.io.dataset import DATASETS, Dataset, open_datasets
 from mxrun.io.iterator import ArrayIterator
 from mxrun.operator.register import OPERATORS
+from mxrun.runtime.storage import machine_bytes, peak_resident_bytes
 from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
 from mxrun.train.initializer import INITIALIZERS, initial_value
 from mxrun.train.loop import Phase, TrainingLoop, percentiles, slots
@@ -144,17 +144,38 @@ def train(
     built = load(path, overrides)
     if built.config.missing:
         raise UserError(built.config.missing)
+    return prepare(built).train(observer, overwrite, started_at)
+
+
+def prepare(built: Built) -> Run:
+    """Open the data, plan, and allocate; raises UserError when data or memory do not allow it."""
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
-    run = Run(built, datasets)
-    return run.train(observer, overwrite, started_at)
+    plan = plan_for(built, training=True)
+    check_fits(plan)
+    return Run(built, plan, datasets)
+
+
+def check_fits(plan: Plan) -> None:
+    """Raise UserError, before anything is allocated, for an arena beyond the machine's memory."""
+    if plan.planned_bytes > machine_bytes():
+        raise UserError(
+            Diagnostic(
+                "the run does not fit into this machine's memory",
+                expected=f"at most {machine_bytes():,} bytes",
+                got=f"{plan.planned_bytes:,} bytes planned",
+                hint="lower data.batch_size; `mxrun inspect-memory` says what needs how much",
+            )
+        )
 
 
 class Run:
     """A training run: plan, arena and data, ready to step."""
 
-    def __init__(self, built: Built, datasets: Mapping[str, Dataset]) -> None:
+    def __init__(self, built: Built, plan: Plan, datasets: Mapping[str, Dataset]) -> None:
         self.built = built
+        self.plan = plan
+        self.executor = Executor(plan)
         self.iterators = {
             role: ArrayIterator(
                 dataset,
@@ -165,8 +186,6 @@ class Run:
             )
             for role, dataset in datasets.items()
         }
-        self.plan = plan_for(built, training=True)
-        self.executor = Executor(self.plan)
         self.initialise()
 
     def initialise(self) -> None:
@@ -202,7 +221,7 @@ class Run:
         )
         result = loop.run(training.epochs, directory.record)
         self._save(directory, result.steps)
-        rss_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        rss_peak_bytes = peak_resident_bytes()
         summary = TrainSummary(
             steps=result.steps,
             eval=result.evaluation,

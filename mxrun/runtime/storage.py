@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import os
+import resource
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,24 @@ from mxrun.base.errors import InternalError
 from mxrun.base.tensor import Shape
 
 _PROT_NONE = 0
+
+
+def machine_bytes() -> int:
+    """Physical memory of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_resident_bytes() -> int:
+    """The largest resident size this process has had.
+
+    Linux's VmHWM: what getrusage reports instead starts at the size of the parent process.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 class Arena:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.graph.compile import TRAIN
-from mxrun.io.dataset import open_datasets
 from mxrun.peers.timing import busy_thread, milliseconds_per_step
 from mxrun.peers.wire import Message, claim_standard_output, serve
 from mxrun.train.loop import Measure, slots
@@ -20,7 +19,7 @@ def prepare(config: str, overrides: list[str]) -> Callable[[], None]:
     A batch from the iterator into the plan's slots, the tape, the loss and the metrics.
     """
     built = session.load(config, overrides)
-    run = session.Run(built, open_datasets(built.data, built.model.records))
+    run = session.prepare(built)
     phase = run.phase(TRAIN, "train")
     places = slots(run.executor, phase.iterator)
     measure = Measure(run.executor, phase, built.model.losses)

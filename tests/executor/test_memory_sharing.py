@@ -132,7 +132,7 @@ def test_X6_no_python_growth_per_step() -> None:
 
 
 def test_L1_two_networks_take_turns() -> None:
-    """Operators hold no state: two executors of one plan, interleaved, do not disturb each other."""
+    """Operators hold no state: two executors of one plan in turn do not disturb each other."""
     plan = plan_of(convolutional())
     alone = trained(plan, steps=2)[1]
     first, second = Executor(plan), Executor(plan)

@@ -14,7 +14,6 @@ from runs import BUNDLED, bundled, executor_of
 from mxrun import session
 from mxrun.graph.compile import TRAIN
 from mxrun.graph.graph import Step, StepKind
-from mxrun.io.dataset import open_datasets
 from mxrun.operator.kernel import OpReqType
 from mxrun.train.loop import slots
 
@@ -52,7 +51,7 @@ def config(tmp_path: Path) -> Path:
 
 def prepared(path: Path, *overrides: str) -> session.Run:
     built = session.load(path, ["threads=2", *overrides])
-    return session.Run(built, open_datasets(built.data, built.model.records))
+    return session.prepare(built)
 
 
 def pinned(run: session.Run) -> Arrays:
@@ -270,8 +269,7 @@ def test_L2_a_weight_shared_by_name_is_one_array_and_one_update(config: Path) ->
 @pytest.mark.parametrize("name", BUNDLED)
 def test_L12_reverse_backward_from_a_config_gives_the_same_bits(name: str) -> None:
     explicit, reverse = (
-        session.Run(built, open_datasets(built.data, built.model.records))
-        for built in (bundled(name), bundled(name, "backward=reverse"))
+        session.prepare(built) for built in (bundled(name), bundled(name, "backward=reverse"))
     )
     assert reverse.built.config.backward == "reverse"
     first = pinned(explicit)

@@ -121,7 +121,7 @@ def test_D1_every_record_is_measured_once() -> None:
     losses = []
     for size in (64, 7, 100):
         built = bundled("digits_lenet", DATA, batch=size)
-        run = session.Run(built, open_datasets(built.data, built.model.records))
+        run = session.prepare(built)
         iterator = run.iterators["eval"]
         iterator.reset(0)
         places = slots(run.executor, iterator)

@@ -38,7 +38,7 @@ def test_F1_a_run_touches_what_inspect_memory_says(config: str, tmp_path: Path) 
     report = result("inspect-memory", config, "--threads", "2", cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
     built = bundled(config)
-    run = session.Run(built, open_datasets(built.data, built.model.records))
+    run = session.prepare(built)
     assert run.plan.planned_bytes == report["planned_bytes"]
     assert run.executor.touched_bytes(run.exercise) == report["planned_bytes"]
 

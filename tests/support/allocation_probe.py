@@ -16,7 +16,6 @@ from typing import Any
 from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.io.batch import Batch
-from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import DataIterator, Slots
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
 
@@ -114,7 +113,7 @@ if __name__ == "__main__":
     kind, config, *overrides = sys.argv[1:]
     begin, end, report = KINDS[kind]()
     built = session.load(find_config(config), overrides)
-    run = session.Run(built, open_datasets(built.data, built.model.records))
+    run = session.prepare(built)
     run.iterators["train"] = Watched(run.iterators["train"], begin, end)
     summary = run.train(Quiet(), True, time.monotonic())
     json.dump({**report, "steps": summary.steps}, sys.stdout)
