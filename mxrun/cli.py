@@ -102,11 +102,13 @@ def train(
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
+    from mxrun.report.notes import write_notes
     from mxrun.report.progress import watching
     from mxrun.report.result import write_json, write_tables
 
     started_at = process_start()
     path = find_config(config)
+    write_notes(session.notes())
     with watching() as observer:
         summary = session.train(path, overrides or (), observer, overwrite, started_at).to_json()
     if json:
@@ -171,9 +173,11 @@ def inspect_memory(
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
+    from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
 
     path = find_config(config)
+    write_notes(session.notes())
     report = session.inspect_memory(path, overrides or (), phase.value, batch, threads).to_json()
     if json:
         write_json(report)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun import library
+from mxrun.backend.onednn.library import reason as why_no_onednn
 from mxrun.backend.onednn.library import version as library_version
 from mxrun.backend.team import available_cores
 from mxrun.base.errors import Diagnostic, UserError
@@ -315,6 +316,12 @@ def schema() -> dict[str, Any]:
         initializers={name: INITIALIZERS.get(name).model_json_schema() for name in INITIALIZERS},
         metrics=tuple(METRICS),
     )
+
+
+def notes() -> tuple[str, ...]:
+    """What whoever runs something should know of this machine; empty where nothing is missing."""
+    why = why_no_onednn()
+    return (f"{why}; the layers run on NumPy, which is slower",) if why else ()
 
 
 def _layer_rows(built: Built) -> Iterator[LayerRow]:

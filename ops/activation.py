@@ -11,6 +11,7 @@ from pydantic import Field
 
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.primitive import Argument, EltwiseFunction
+from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
@@ -136,9 +137,9 @@ class Activation(Operator):
 
 
 _ONEDNN = {
-    "relu": (EltwiseFunction.RELU, EltwiseFunction.RELU_OF_OUTPUT),
-    "sigmoid": (EltwiseFunction.LOGISTIC, EltwiseFunction.LOGISTIC_OF_OUTPUT),
-    "tanh": (EltwiseFunction.TANH, EltwiseFunction.TANH_OF_OUTPUT),
+    "relu": EltwiseFunction.RELU,
+    "sigmoid": EltwiseFunction.LOGISTIC,
+    "tanh": EltwiseFunction.TANH,
 }
 
 
@@ -158,7 +159,8 @@ class OnednnActivation(Implementation):
             return None
         if library.load() is None:
             return None
-        primitive = operations.eltwise_forward(data, _ONEDNN[act_type][0], request.threads)
+        team = team_for_elements(data.elements, request.threads)
+        primitive = operations.eltwise_forward(data, _ONEDNN[act_type], team)
         slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
         return native_kernel(
             f"onednn:{primitive.implementation}",
@@ -174,8 +176,9 @@ class OnednnActivation(Implementation):
         """grad * f'(output), in the output's layout."""
         (output,) = request.out_data
         assert output is not None
-        function = _ONEDNN[prop.parameters.act_type][1]
-        primitive = operations.eltwise_backward(output, function, request.threads)
+        function = _ONEDNN[prop.parameters.act_type]
+        team = team_for_elements(output.elements, request.threads)
+        primitive = operations.eltwise_backward(output, function, team)
         slots = {
             Argument.OUTPUT_GRAD: source(0),
             Argument.OUTPUT: source(2),

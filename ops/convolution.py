@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
+from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.dtype import item_size
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
@@ -308,13 +309,14 @@ class OnednnConvolution(Implementation):
         data, weight, *bias = request.inputs
         if not _serves(request.inputs):
             return None
+        flops = prop.flops([data.shape, weight.shape], [request.outputs[0].shape])
         try:
             primitive = operations.convolution_forward(
                 data.laid_out(CHANNELS_LAST),
                 weight.laid_out(ANY),
                 request.outputs[0].laid_out(CHANNELS_LAST),
                 _geometry(prop.parameters),
-                request.threads,
+                team_for_flops(flops, request.threads),
                 bias=bool(bias),
                 is_train=request.is_train,
             )
@@ -337,7 +339,7 @@ class OnednnConvolution(Implementation):
             (specs[Argument.OUTPUT],),
             request.requests,
             request.threads,
-            flops=prop.flops([data.shape, weight.shape], [request.outputs[0].shape]),
+            flops=flops,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
@@ -352,7 +354,8 @@ class OnednnConvolution(Implementation):
         assert weight is not None
         gradient = gradient.laid_out(CHANNELS_LAST)
         asked = [req is not OpReqType.NULL for req in request.requests]
-        window, threads = _geometry(prop.parameters), request.threads
+        window = _geometry(prop.parameters)
+        threads = team_for_flops(request.forward.flops, request.threads)
         inputs: list[TensorSpec | None] = [gradient, *([None] * len(request.in_data)), None]
         outputs: list[TensorSpec | None] = [None] * len(request.in_grad)
         parts: list[Part] = []
@@ -385,7 +388,8 @@ class OnednnConvolution(Implementation):
             names.append(weights.implementation)
         if len(asked) == 3 and asked[2]:
             channels = gradient.shape[1]
-            total = operations.column_sum(gradient.elements // channels, channels, threads)
+            team = team_for_elements(gradient.elements, request.threads)
+            total = operations.column_sum(gradient.elements // channels, channels, team)
             parts.append(ColumnSumPart(total, source(0), target(2)))
             outputs[2] = TensorSpec((channels,))
             names.append(total.implementation)
@@ -395,7 +399,7 @@ class OnednnConvolution(Implementation):
             tuple(inputs),
             tuple(outputs),
             request.requests,
-            threads,
+            request.threads,
             flops=sum(asked[:2]) * request.forward.flops,
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from mxrun.backend.jit import Block, float32s, integer, native, share, team_for
+from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
@@ -133,7 +134,7 @@ class CompiledElementwiseAdd(Implementation):
         if lhs.dtype != "float32" or rhs.dtype != "float32" or OpReqType.NULL in request.requests:
             return None
         count = lhs.nbytes // 4
-        threads = team_for(count, request.threads)
+        threads = team_for_elements(count, request.threads)
         part = LoopPart(addition_loop, (count, source(0), source(1), target(0)), threads)
         return native_kernel(
             self.name,
@@ -150,7 +151,7 @@ class CompiledElementwiseAdd(Implementation):
         (gradient,) = request.out_grad
         assert gradient is not None
         count = gradient.nbytes // 4
-        threads = team_for(count, request.threads)
+        threads = team_for_elements(count, request.threads)
         asked = [index for index, req in enumerate(request.requests) if req is not OpReqType.NULL]
         return native_kernel(
             self.name,

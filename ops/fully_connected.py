@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.primitive import Argument, Unsupported
+from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -176,9 +177,11 @@ class OnednnFullyConnected(Implementation):
             _matrix(inputs[0], weight.shape[1]),
             _matrix(request.outputs[0], weight.shape[0]),
         )
+        flops = 2 * output.elements * weight.shape[1]
+        team = team_for_flops(flops, request.threads)
         try:
             product = operations.matmul(
-                left, weight, output, request.threads, transpose_right=True, bias=len(inputs) == 3
+                left, weight, output, team, transpose_right=True, bias=len(inputs) == 3
             )
         except Unsupported:
             return None
@@ -196,7 +199,7 @@ class OnednnFullyConnected(Implementation):
             request.outputs,
             request.requests,
             request.threads,
-            flops=2 * output.elements * weight.shape[1],
+            flops=flops,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
@@ -209,10 +212,11 @@ class OnednnFullyConnected(Implementation):
         asked = [req is not OpReqType.NULL for req in request.requests]
         hidden, features = weight.shape
         gradient, rows = _matrix(out_grad, hidden), _matrix(data, features)
+        team = team_for_flops(request.forward.flops, threads)
         parts: list[Part] = []
         names = []
         if asked[0]:
-            product = operations.matmul(gradient, weight.laid_out(PLAIN), rows, threads)
+            product = operations.matmul(gradient, weight.laid_out(PLAIN), rows, team)
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.WEIGHTS: source(2),
@@ -222,7 +226,7 @@ class OnednnFullyConnected(Implementation):
             names.append(product.implementation)
         if asked[1]:
             product = operations.matmul(
-                gradient, rows, weight.laid_out(PLAIN), threads, transpose_left=True
+                gradient, rows, weight.laid_out(PLAIN), team, transpose_left=True
             )
             slots = {
                 Argument.SOURCE: source(0),
@@ -232,7 +236,8 @@ class OnednnFullyConnected(Implementation):
             parts.append(PrimitivePart(product, slots))
             names.append(product.implementation)
         if len(asked) == 3 and asked[2]:
-            total = operations.column_sum(gradient.shape[0], hidden, threads)
+            team = team_for_elements(gradient.elements, threads)
+            total = operations.column_sum(gradient.shape[0], hidden, team)
             parts.append(ColumnSumPart(total, source(0), target(2)))
             names.append(total.implementation)
         unread = [None] * (len(request.in_data) - 2)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, real, share, team_for
+from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -268,7 +269,7 @@ class CompiledSgd(Implementation):
             arguments = (*arguments, float(p.momentum), source(2), target(1))
         return native_kernel(
             self.name,
-            [LoopPart(loop, arguments, team_for(count, request.threads))],
+            [LoopPart(loop, arguments, team_for_elements(count, request.threads))],
             tuple(spec.laid_out(PLAIN) for spec in request.inputs),
             tuple(spec.laid_out(PLAIN) for spec in request.outputs),
             request.requests,

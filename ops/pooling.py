@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.primitive import Argument
+from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -301,9 +302,8 @@ class OnednnPooling(Implementation):
         if library.load() is None:
             return None
         specs = (data.laid_out(CHANNELS_LAST), output.laid_out(CHANNELS_LAST))
-        primitive = operations.pooling_forward(
-            *specs, *pooling, request.threads, is_train=request.is_train
-        )
+        team = team_for_elements(data.elements, request.threads)
+        primitive = operations.pooling_forward(*specs, *pooling, team, is_train=request.is_train)
         slots: dict[Argument, Slot] = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
         winners = primitive.specs.get(Argument.WORKSPACE)
         if winners is not None:
@@ -326,7 +326,8 @@ class OnednnPooling(Implementation):
         pooling = _pooling(prop.parameters, data_grad.shape, gradient.shape)
         assert pooling is not None
         specs = (data_grad.laid_out(CHANNELS_LAST), gradient.laid_out(CHANNELS_LAST))
-        primitive = operations.pooling_backward(*specs, *pooling, request.threads)
+        team = team_for_elements(data_grad.elements, request.threads)
+        primitive = operations.pooling_backward(*specs, *pooling, team)
         slots: dict[Argument, Slot] = {
             Argument.OUTPUT_GRAD: source(0),
             Argument.SOURCE_GRAD: target(0),

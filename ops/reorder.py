@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.primitive import Argument, Unsupported
+from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import PrimitivePart, native_kernel, source, target
@@ -42,7 +43,8 @@ class OnednnReorder(Implementation):
         if library.load() is None:
             return None
         try:
-            primitive = operations.reorder(request.inputs[0], request.outputs[0], request.threads)
+            team = team_for_elements(request.inputs[0].elements, request.threads)
+            primitive = operations.reorder(request.inputs[0], request.outputs[0], team)
         except Unsupported:
             return None
         return native_kernel(

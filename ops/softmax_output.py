@@ -19,12 +19,22 @@ from mxrun.backend.jit import (
     native,
     real,
     share,
-    team_for,
 )
+from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn.primitive import Argument
+from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import (
+    LoopPart,
+    Part,
+    PrimitivePart,
+    Slot,
+    native_kernel,
+    source,
+    target,
+)
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import (
     Inferred,
@@ -227,7 +237,8 @@ class SoftmaxOutput(Operator):
     ) -> None:
         """The stable softmax, and the cross-entropy summed over the samples that count."""
         data = self._as_samples(in_data[0].array)
-        with np.errstate(over="ignore"):  # a difference of -inf rightly gives probability 0
+        # A difference of -inf rightly gives probability 0, one of two infinities NaN.
+        with np.errstate(over="ignore", invalid="ignore"):
             exponential = np.exp(data - data.max(axis=1, keepdims=True))
         probability = exponential / exponential.sum(axis=1, keepdims=True)
         if req[1] is not OpReqType.NULL:
@@ -302,25 +313,6 @@ class SoftmaxOutput(Operator):
 
 
 @native
-def softmax_loop(block: Block) -> None:
-    """output[n] = softmax(data[n]) for rows of `classes`; the output may lie over data."""
-    classes = integer(block, 1)
-    data, output = float32s(block, 2), float32s(block, 3)
-    begin, end = share(block, integer(block, 0))
-    for n in range(begin, end):
-        row = n * classes
-        peak = data[row]
-        for k in range(row, row + classes):
-            peak = max(peak, data[k])
-        total = np.float32(0)
-        for k in range(row, row + classes):
-            output[k] = math.exp(data[k] - peak)
-            total += output[k]
-        for k in range(row, row + classes):
-            output[k] /= total
-
-
-@native
 def cross_entropy_loop(block: Block) -> None:
     """loss[0] = the sum over samples, in their order, of weight * -(target . log(output))."""
     samples, classes = integer(block, 0), integer(block, 1)
@@ -334,7 +326,13 @@ def cross_entropy_loop(block: Block) -> None:
             continue
         chosen = tiny
         if 0 <= label[n] < classes:
-            chosen = max(output[n * classes + label[n]], tiny)
+            chosen = output[n * classes + label[n]]
+            if chosen == 0:
+                # Where the data are not finite, oneDNN leaves NaN there and 0 beside it.
+                for k in range(n * classes, (n + 1) * classes):
+                    if math.isnan(output[k]):
+                        chosen = output[k]
+            chosen = max(chosen, tiny)
         entropy = -own * math.log(chosen)
         if other > 0:
             for k in range(classes):
@@ -380,9 +378,9 @@ def softmax_gradient_loop(block: Block) -> None:
             gradient[row + label[n]] = (chosen - own) * factor
 
 
-@implement("SoftmaxOutput", backend="jit")
-class CompiledSoftmaxOutput(Implementation):
-    """Rows of float32 with one int32 label each."""
+@implement("SoftmaxOutput", backend="onednn")
+class OnednnSoftmaxOutput(Implementation):
+    """oneDNN's softmax of float32 rows with one int32 label each; loss and gradient are loops."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Softmax by the team; the loss, if asked for, by one thread in the samples' order."""
@@ -390,8 +388,10 @@ class CompiledSoftmaxOutput(Implementation):
         if not self._serves(prop, data, label) or request.requests[0] is OpReqType.NULL:
             return None
         samples, classes = label.elements, data.elements // label.elements
-        threads = team_for(data.elements, request.threads)
-        parts = [LoopPart(softmax_loop, (samples, classes, source(0), target(0)), threads)]
+        team = team_for_elements(data.elements, request.threads)
+        softmax = operations.softmax_forward(TensorSpec((samples, classes)), 1, team)
+        slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
+        parts: list[Part] = [PrimitivePart(softmax, slots)]
         loss = request.requests[1] is not OpReqType.NULL
         if loss:
             tiny = float(np.finfo(np.float32).tiny)
@@ -399,7 +399,7 @@ class CompiledSoftmaxOutput(Implementation):
             rules = self._rules(prop, label, classes, tiny, 2)
             parts.append(LoopPart(cross_entropy_loop, (samples, classes, *places, *rules), 1))
         return native_kernel(
-            self.name,
+            f"onednn:{softmax.implementation}",
             parts,
             tuple(spec.laid_out(PLAIN) for spec in request.inputs),
             (request.outputs[0].laid_out(PLAIN), request.outputs[1] if loss else None),
@@ -422,11 +422,11 @@ class CompiledSoftmaxOutput(Implementation):
         part = LoopPart(
             softmax_gradient_loop,
             (samples, classes, *places, *rules, normalization),
-            team_for(output.elements, request.threads),
+            team_for_elements(output.elements, request.threads),
         )
         read = (None, *request.in_data[1:], output, None)
         return native_kernel(
-            self.name,
+            "jit",
             [part],
             (
                 *(None,) * outputs,
@@ -443,7 +443,9 @@ class CompiledSoftmaxOutput(Implementation):
         rows = data.shape[:-1] if p.preserve_shape else data.shape[:1]
         one_each = label.elements == math.prod(rows)
         return (
-            (data.dtype, label.dtype) == ("float32", "int32")
+            library.load() is not None
+            and (data.dtype, label.dtype) == ("float32", "int32")
+            and data.elements > 0
             and one_each
             and not (p.multi_output or p.out_grad)
         )

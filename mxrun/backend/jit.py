@@ -39,9 +39,6 @@ from mxrun.backend.team import openmp
 
 # Slots in front of the arguments: the address of omp_get_thread_num and the size of the team.
 _HEADER_SLOTS = 2
-# Loops over fewer elements than this are faster on one thread (waking a team takes about 1 us).
-ELEMENTS_PER_THREAD = 4096
-
 Block = Any
 
 
@@ -162,11 +159,6 @@ class HostLoop:
     def set(self, index: int, value: int) -> None:
         """Replace one integer or address among the arguments."""
         self._block[_HEADER_SLOTS + index] = value
-
-
-def team_for(elements: int, threads: int) -> int:
-    """How many of `threads` a loop over `elements` is worth."""
-    return max(1, min(threads, elements // ELEMENTS_PER_THREAD))
 
 
 def _slot(value: int | float) -> int:

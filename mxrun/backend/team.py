@@ -13,11 +13,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
+from mxrun.backend.call import NativeCall
+from mxrun.base.errors import InternalError
+
 # How often a waiting thread looks before it sleeps. libgomp's 300,000 take over ten milliseconds,
-# which on a machine with other work keep from the core the very thread that is waited for. Measured
-# on two cores beside two busy processes, mean step: lenet 85 ms with 300,000, 37 with 30,000 and 17
-# with 3,000; mlp 5.9, 1.2 and 1.2, but its median 0.19, 0.18 and 1.6. Alone it makes no difference.
-_SPIN_COUNT = "30000"
+# which on a machine with other work keep from the core the very thread that is waited for. Mean
+# step on two cores beside two busy processes with 300,000 / 10,000 / 3,000: lenet 57 / 22 / 16 ms,
+# mlp 2.5 / 4.7 / 1.7; beside one busy thread: lenet 278 / 44 / 34. Alone it makes no difference.
+_SPIN_COUNT = "3000"
+
+# Work below which another thread costs more than it brings (waking it takes 1 to 2 us).
+_ELEMENTS_PER_THREAD = 16_384
+_FLOPS_PER_THREAD = 1_000_000
 
 _LIBRARY = "libgomp.so.1"
 
@@ -28,6 +35,7 @@ class OpenMP:
 
     parallel: int
     thread_number: int
+    set_threads: int
 
 
 @cache
@@ -42,7 +50,8 @@ def openmp() -> OpenMP | None:
         library = ctypes.CDLL(_LIBRARY)
     except OSError:
         return None
-    return OpenMP(_address(library.GOMP_parallel), _address(library.omp_get_thread_num))
+    functions = (library.GOMP_parallel, library.omp_get_thread_num, library.omp_set_num_threads)
+    return OpenMP(*map(_address, functions))
 
 
 def set_threads(threads: int) -> None:
@@ -53,6 +62,24 @@ def set_threads(threads: int) -> None:
     """
     if openmp() is not None:
         ctypes.CDLL(_LIBRARY).omp_set_num_threads(ctypes.c_int(threads))
+
+
+def set_threads_call(threads: int) -> NativeCall:
+    """`set_threads` as a call of the tape, for the thread that runs the tape."""
+    runtime = openmp()
+    if runtime is None:
+        raise InternalError("there is no OpenMP runtime whose team could be set")
+    return NativeCall(runtime.set_threads, (threads,), None)
+
+
+def team_for_elements(elements: int, threads: int) -> int:
+    """How many of `threads` an elementwise pass over `elements` is worth."""
+    return max(1, min(threads, elements // _ELEMENTS_PER_THREAD))
+
+
+def team_for_flops(flops: int, threads: int) -> int:
+    """How many of `threads` a product of `flops` operations is worth."""
+    return max(1, min(threads, flops // _FLOPS_PER_THREAD))
 
 
 @contextmanager

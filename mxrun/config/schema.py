@@ -94,7 +94,7 @@ class Dataset(Section):
 
     OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle"})
 
-    dataset: str = Field(min_length=1, description="The data set's name; `mxrun datasets` lists.")
+    dataset: str = Field(min_length=1, description="The data set's name, such as digits.")
     split: Split | None = Field(default=None, description="Which part of it; default: all of it.")
     shuffle: bool = Field(default=False, description="Whether every epoch has an order of its own.")
     options: Mapping[str, AnyOption] = Field(default={}, description="The data set's own options.")

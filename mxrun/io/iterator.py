@@ -19,9 +19,9 @@ from mxrun.backend.jit import (
     native,
     real,
     share,
-    team_for,
     uint8s,
 )
+from mxrun.backend.team import team_for_elements
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.batch import SAMPLE_WEIGHT, Batch, is_label
@@ -203,7 +203,7 @@ class _Gather:
         elements = self._records[0].size
         addresses = (self._records.ctypes.data, slot.ctypes.data)
         arguments = (self._batch_size, elements, scale, *addresses, 0)
-        threads = team_for(self._batch_size * elements, self._threads)
+        threads = team_for_elements(self._batch_size * elements, self._threads)
         loop = HostLoop(gather_bytes_loop, arguments, threads)
         first = order.ctypes.data
 

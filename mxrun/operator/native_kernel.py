@@ -16,6 +16,7 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.jit import Block, float32s, integer, native, share
 from mxrun.backend.onednn.operations import ColumnSum
 from mxrun.backend.onednn.primitive import Argument, Primitive
+from mxrun.backend.team import set_threads_call, team_for_elements
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.operator.kernel import Buffers, Kernel, OpReqType
 
@@ -52,6 +53,10 @@ class Part(Protocol):
     """One piece of a kernel, before its tensors have addresses."""
 
     @property
+    def team(self) -> int | None:
+        """The team size the calls must find set; None where they bring their own."""
+
+    @property
     def scratch_bytes(self) -> int:
         """Bytes of scratch the calls need."""
 
@@ -65,6 +70,11 @@ class PrimitivePart:
 
     primitive: Primitive
     slots: Mapping[Argument, Slot]
+
+    @property
+    def team(self) -> int:
+        """The team the primitive was made for."""
+        return self.primitive.threads
 
     @property
     def scratch_bytes(self) -> int:
@@ -88,6 +98,11 @@ class ColumnSumPart:
     target: Slot
 
     @property
+    def team(self) -> int:
+        """The team the products were made for."""
+        return self.column_sum.threads
+
+    @property
     def scratch_bytes(self) -> int:
         """Partial sums and scratchpads."""
         return self.column_sum.scratchpad_bytes
@@ -106,6 +121,11 @@ class LoopPart:
     arguments: tuple[Slot | int | float, ...]
     threads: int
     scratch_bytes: int = 0
+
+    @property
+    def team(self) -> None:
+        """None: the loop starts its own."""
+        return
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Bind the loop; with scratch, its address is the last argument."""
@@ -165,11 +185,16 @@ def native_kernel(
             for index, address in enumerate(buffers.outputs)
         )
         redirected = replace(buffers, outputs=addresses)
-        calls = [call for part in parts for call in part.calls(redirected, buffers.workspace)]
+        calls: list[NativeCall] = []
+        for part in parts:
+            small = part.team not in (None, threads)
+            calls += [set_threads_call(part.team or threads)] if small else []
+            calls += part.calls(redirected, buffers.workspace)
+            calls += [set_threads_call(threads)] if small else []
         for index, spec in added.items():
             count = spec.nbytes // 4
             arguments = (count, addresses[index], buffers.outputs[index])
-            calls.append(jit.bind(add_loop, arguments, jit.team_for(count, threads)))
+            calls.append(jit.bind(add_loop, arguments, team_for_elements(count, threads)))
         return tuple(calls)
 
     specs = (*inputs, *outputs, *extra_outputs)

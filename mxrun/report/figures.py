@@ -21,7 +21,7 @@ def count_text(count: float) -> str:
     value = float(count)
     for unit in _COUNTS[:-1]:
         if value < 999.5:
-            return f"{count:g}" if unit == "" else f"{value:.3g} {unit}"
+            return f"{value:.3g} {unit}".rstrip()
         value /= 1000
     return f"{value:.3g} {_COUNTS[-1]}"
 

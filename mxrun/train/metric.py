@@ -41,13 +41,14 @@ class Metric(ABC):
                 )
             )
         shape = (output_shape[0], *output_shape[2:])
-        self._rows = np.zeros((2, *shape))
-        self._values, self._weights = self._rows[0], self._rows[1]
-        self._by_row = self._rows.reshape(2, -1)
+        self._values, self._weights = np.zeros(shape), np.zeros(shape)
+        # Row by row: NumPy 2.2 allocates buffers for a reduction along one axis of several.
+        self._rows = self._values.reshape(-1), self._weights.reshape(-1)
         self._labels = np.zeros(shape, np.int64)
         # Seen from behind, [..., batch], so that weights broadcast over a sample's predictions.
         self._weights_by_sample = self._weights.T
         self._sums = np.zeros(2)
+        self._each_sum = self._sums[0, ...], self._sums[1, ...]
         self._totals = np.zeros(2)
 
     @abstractmethod
@@ -60,7 +61,8 @@ class Metric(ABC):
         # Here and below: assigning converts types without the buffer that a ufunc would allocate.
         self._weights_by_sample[...] = weight
         np.multiply(self._values, self._weights, out=self._values)
-        np.add.reduce(self._by_row, axis=1, out=self._sums)
+        for row, total in zip(self._rows, self._each_sum, strict=True):
+            np.add.reduce(row, out=total)
         np.add(self._totals, self._sums, out=self._totals)
 
     def value(self) -> float:

@@ -245,6 +245,26 @@ def test_progress_goes_to_standard_error(tmp_path: Path) -> None:
     assert "eval accuracy" in done.stdout
 
 
+def test_without_onednn_everything_runs_and_says_so_once(
+    trained: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = "mxrun: oneDNN cannot be loaded: /nonexistent"
+    assert "oneDNN cannot" not in good("inspect-memory", "digits_lenet", "--json").stderr
+    monkeypatch.setenv("MXRUN_ONEDNN_LIBRARY", "/nonexistent")
+    done = good(*SHORT, "--json", cwd=tmp_path)
+    assert done.stderr.count("oneDNN") == 1
+    assert done.stderr.startswith(note)
+    summary = json.loads(done.stdout)
+    run = tmp_path / summary["run_dir"]
+    plan = json.loads((run / "checkpoint-23/manifest.json").read_text())["plan"]
+    assert plan["library"] == "none"
+    assert set(plan["implementations"].values()) == {"numpy", "jit"}
+    assert summary["eval"]["loss"] == pytest.approx(trained[1]["eval"]["loss"], rel=1e-3)
+    done = good("inspect-memory", "digits_lenet", "--json", cwd=tmp_path)
+    assert done.stderr.count("oneDNN") == 1
+    assert done.stderr.startswith(note)
+
+
 def test_a_missing_value_is_asked_for(tmp_path: Path) -> None:
     text = refused("train", "mlp_mnist", cwd=tmp_path)
     assert "data.train.path" in text

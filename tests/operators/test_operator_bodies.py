@@ -27,6 +27,7 @@ from operator_rows import (
     softmax_scale,
 )
 
+from mxrun.backend.onednn import library as onednn
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
@@ -338,11 +339,20 @@ def test_the_table_has_five_rows_of_every_operator() -> None:
     assert min(counts.values()) >= 5, counts
 
 
+needs_onednn = pytest.mark.skipif(onednn.load() is None, reason=onednn.reason())
+
+
 @pytest.mark.parametrize(
-    "operator", ["sgd_update", "sgd_mom_update", "elemwise_add", "SoftmaxOutput"]
+    ("operator", "backend"),
+    [
+        ("sgd_update", "jit"),
+        ("sgd_mom_update", "jit"),
+        ("elemwise_add", "jit"),
+        pytest.param("SoftmaxOutput", "onednn", marks=needs_onednn),
+    ],
 )
-def test_P12_a_compiled_loop_serves_float32(operator: str) -> None:
-    compiled = implementations(operator)["jit"]
+def test_P12_a_compiled_body_serves_float32(operator: str, backend: str) -> None:
+    compiled = implementations(operator)[backend]
     served = [
         row
         for row in ROWS
@@ -354,6 +364,20 @@ def test_P12_a_compiled_loop_serves_float32(operator: str) -> None:
         forward(compiled, row.create(), row.inputs("float64"), row.blank_outputs("float64")) is None
         for row in served
     )
+
+
+@pytest.mark.parametrize("classes", [2, 10, 17])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_data_that_are_not_finite_give_a_loss_that_is_not(value: float, classes: int) -> None:
+    """Wherever in a row the value stands, and whichever class its label is."""
+    row = Row("SoftmaxOutput", {}, (1, classes))
+    for implementation in all_implementations(row.create()):
+        for place, label in itertools.product(range(classes), repeat=2):
+            inputs = [np.zeros((1, classes), np.float32), np.array([label], np.int32)]
+            inputs[0][0, place] = value
+            run = forward(implementation, row.create(), inputs, row.blank_outputs("float32"))
+            if run is not None:
+                assert np.isnan(run.outputs[1][0]), implementation.name
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.operator.startswith("sgd")], ids=str)

@@ -126,7 +126,16 @@ def test_bytes(count: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0"), (999, "999"), (1000, "1 k"), (12_345_678, "12.3 M"), (1e15, "1e+03 T")],
+    [
+        (0, "0"),
+        (0.819798, "0.82"),
+        (819.798, "820"),
+        (999, "999"),
+        (999.6, "1 k"),
+        (1000, "1 k"),
+        (12_345_678, "12.3 M"),
+        (1e15, "1e+03 T"),
+    ],
 )
 def test_counts(count: float, text: str) -> None:
     assert count_text(count) == text

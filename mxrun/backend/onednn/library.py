@@ -45,11 +45,6 @@ _SIGNATURES: dict[str, list[type]] = {
     "dnnl_primitive_attr_create": [_RESULT],
     "dnnl_primitive_attr_destroy": [_HANDLE],
     "dnnl_primitive_attr_set_scratchpad_mode": [_HANDLE, c_int],
-    "dnnl_primitive_attr_set_post_ops": [_HANDLE, _HANDLE],
-    "dnnl_post_ops_create": [_RESULT],
-    "dnnl_post_ops_destroy": [_HANDLE],
-    "dnnl_post_ops_append_sum": [_HANDLE, c_float, c_int, c_int],
-    "dnnl_post_ops_append_eltwise": [_HANDLE, c_int, c_float, c_float],
     "dnnl_primitive_desc_next_impl": [_HANDLE],
     "dnnl_primitive_desc_query": [_HANDLE, c_int, c_int, c_void_p],
     "dnnl_primitive_desc_destroy": [_HANDLE],
@@ -76,12 +71,6 @@ _SIGNATURES: dict[str, list[type]] = {
         *(_RESULT, _HANDLE, c_int),
         *([_HANDLE] * 2 + _GEOMETRY + [_DIMENSIONS, _HANDLE, _HANDLE]),
     ],
-    "dnnl_inner_product_forward_primitive_desc_create": [
-        *(_RESULT, _HANDLE, c_int),
-        *([_HANDLE] * 5),
-    ],
-    "dnnl_inner_product_backward_data_primitive_desc_create": [_RESULT, *([_HANDLE] * 6)],
-    "dnnl_inner_product_backward_weights_primitive_desc_create": [_RESULT, *([_HANDLE] * 7)],
     "dnnl_matmul_primitive_desc_create": [_RESULT, *([_HANDLE] * 6)],
     "dnnl_eltwise_forward_primitive_desc_create": [
         *(_RESULT, _HANDLE, c_int, c_int),
@@ -94,15 +83,6 @@ _SIGNATURES: dict[str, list[type]] = {
     "dnnl_softmax_forward_primitive_desc_create": [
         *(_RESULT, _HANDLE, c_int, c_int),
         *(_HANDLE, _HANDLE, c_int, _HANDLE),
-    ],
-    "dnnl_binary_primitive_desc_create": [_RESULT, _HANDLE, c_int, *([_HANDLE] * 4)],
-    "dnnl_reduction_primitive_desc_create": [
-        *(_RESULT, _HANDLE, c_int),
-        *(_HANDLE, _HANDLE, c_float, c_float, _HANDLE),
-    ],
-    "dnnl_sum_primitive_desc_create": [
-        *(_RESULT, _HANDLE, _HANDLE, c_int),
-        *(POINTER(c_float), POINTER(c_void_p), _HANDLE),
     ],
     "dnnl_reorder_primitive_desc_create": [_RESULT, *([_HANDLE] * 5)],
 }
@@ -222,7 +202,8 @@ def _attempt() -> tuple[Library | None, str]:
             return None, f"{path} is not a oneDNN 3.x with an OpenMP runtime"
         return Library(shared_object), ""
     except (OSError, AttributeError) as error:
-        return None, f"oneDNN cannot be loaded from {path}: {error}"
+        # The error begins with the path.
+        return None, f"oneDNN cannot be loaded: {error}"
 
 
 def _find() -> Path | None:

@@ -33,14 +33,12 @@ FORWARD_INFERENCE = 96
 _QUERY_IMPLEMENTATION = 8
 _QUERY_ARGUMENT_DESCRIPTOR = 255
 _USER_SCRATCHPAD = 1
-_FLOAT32 = 3
 
 
 class Argument(IntEnum):
     """Roles of a primitive's tensors (DNNL_ARG_*)."""
 
     SOURCE = 1
-    SOURCE_1 = 2
     OUTPUT = 17
     WEIGHTS = 33
     BIAS = 41
@@ -49,37 +47,14 @@ class Argument(IntEnum):
     SOURCE_GRAD = 129
     OUTPUT_GRAD = 145
     WEIGHTS_GRAD = 161
-    BIAS_GRAD = 169
-    MULTIPLE_SOURCE = 1024
 
 
 class EltwiseFunction(IntEnum):
-    """Elementwise functions (dnnl_eltwise_*); `*_OF_OUTPUT` differentiate from the output."""
+    """Elementwise functions, differentiated from their output (dnnl_eltwise_*_use_dst_for_bwd)."""
 
-    RELU = 0x20
-    TANH = 0x21
-    SOFT_RELU = 0x27  # log(1 + exp(alpha * x)) / alpha
-    LOGISTIC = 0x29
-    RELU_OF_OUTPUT = 0x100
-    TANH_OF_OUTPUT = 0x101
-    LOGISTIC_OF_OUTPUT = 0x104
-
-
-@dataclass(frozen=True)
-class Accumulate:
-    """Post-operation: add the result to what the output already holds."""
-
-
-@dataclass(frozen=True)
-class Activate:
-    """Post-operation: apply an elementwise function to the result."""
-
-    function: EltwiseFunction
-    alpha: float = 0.0
-    beta: float = 0.0
-
-
-PostOperation = Accumulate | Activate
+    RELU = 0x100
+    TANH = 0x101
+    LOGISTIC = 0x104
 
 
 @dataclass(frozen=True)
@@ -164,25 +139,15 @@ class Primitive:
         return NativeCall(library.execute, arguments, (self, entries, memories), checked=True)
 
 
-def execute(bound: NativeCall) -> None:
-    """Run a bound primitive from Python; InternalError when it fails."""
-    library = require()
-    library.call("dnnl_primitive_execute", *bound.arguments)
-
-
 def build(
-    name: str,
-    arguments: tuple[object, ...],
-    asked: Mapping[int, Asked],
-    threads: int,
-    post_operations: tuple[PostOperation, ...] = (),
+    name: str, arguments: tuple[object, ...], asked: Mapping[int, Asked], threads: int
 ) -> Primitive:
     """The primitive made by `dnnl_<name>_primitive_desc_create(*arguments, attributes)`.
 
     Raises Unsupported when no admissible implementation exists.
     """
     library = require()
-    attributes = _attributes(library, post_operations)
+    attributes = _attributes(library)
 
     def create() -> Handle:
         result = c_void_p()
@@ -246,20 +211,10 @@ def _specs(descriptor: Handle, asked: Mapping[int, Asked]) -> dict[int, TensorSp
     return specs
 
 
-def _attributes(library: Library, post_operations: tuple[PostOperation, ...]) -> Handle:
+def _attributes(library: Library) -> Handle:
     value = library.create("dnnl_primitive_attr_create")
     attributes = Handle(library, "dnnl_primitive_attr_destroy", value)
     library.call("dnnl_primitive_attr_set_scratchpad_mode", value, _USER_SCRATCHPAD)
-    if not post_operations:
-        return attributes
-    chain = Handle(library, "dnnl_post_ops_destroy", library.create("dnnl_post_ops_create"))
-    for operation in post_operations:
-        if isinstance(operation, Accumulate):
-            library.call("dnnl_post_ops_append_sum", chain.value, 1.0, 0, _FLOAT32)
-        else:
-            settings = (operation.function, operation.alpha, operation.beta)
-            library.call("dnnl_post_ops_append_eltwise", chain.value, *settings)
-    library.call("dnnl_primitive_attr_set_post_ops", value, chain.value)
     return attributes
 
 

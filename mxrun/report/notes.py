@@ -1,0 +1,13 @@
+"""What people should know beside a result, on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def write_notes(notes: Sequence[str]) -> None:
+    """Write one line per note."""
+    for note in notes:
+        sys.stderr.write(f"mxrun: {note}\n")
+    sys.stderr.flush()
