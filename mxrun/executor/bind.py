@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mxrun.backend.team import openmp, set_threads_call
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.graph import Step, ValueId
 from mxrun.graph.plan import PhasePlan
 from mxrun.operator.kernel import Buffers
 
 
-def bind(phase: PhasePlan, base: int) -> Tape:
-    """Bind every step of a phase to the arena that starts at address `base`."""
+def bind(phase: PhasePlan, base: int, threads: int) -> Tape:
+    """Bind every step of a phase to the arena that starts at address `base`.
+
+    The first call sets the compute team to `threads`, for which the kernels were prepared: another
+    plan may have run on this thread before.
+    """
     entries: list[TapeEntry] = []
     for step in phase.steps:
         assert step.kernel is not None
         calls = step.kernel.bind(_buffers(phase, step, base))
+        if not entries and openmp() is not None:
+            calls = (set_threads_call(threads), *calls)
         entries.extend(TapeEntry(step.name, call) for call in calls)
     return Tape(entries)
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.team import set_threads
 from mxrun.executor.bind import bind
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.plan import Plan
@@ -22,11 +21,11 @@ class Executor:
     """Runs the phases of one plan; allocates everything when it is made and nothing after."""
 
     def __init__(self, plan: Plan) -> None:
-        set_threads(plan.threads)
         self.plan = plan
         self.arena = Arena(plan.planned_bytes)
         self.tapes: dict[str, Tape] = {
-            name: bind(phase, self.arena.address) for name, phase in plan.phases.items()
+            name: bind(phase, self.arena.address, plan.threads)
+            for name, phase in plan.phases.items()
         }
 
     def array(self, name: str) -> npt.NDArray[Any]:

@@ -144,6 +144,21 @@ def test_L1_two_networks_take_turns() -> None:
     assert same_bits({b.name: first.array(b.name).copy() for b in plan.pinned}, alone)
 
 
+def test_plans_for_other_teams_do_not_disturb_each_other() -> None:
+    """Each tape sets its own team: kernels prepared for two threads must not run on one."""
+    wide, narrow = plan_of(convolutional(), threads=2), plan_of(convolutional(), threads=1)
+    alone = trained(wide, steps=2)[1], trained(narrow, steps=2)[1]
+    executors = Executor(wide), Executor(narrow)
+    for executor in executors:
+        fill(executor)
+    for _ in range(2):
+        for executor in executors:
+            executor.run(TRAIN)
+    for executor, expected in zip(executors, alone, strict=True):
+        plan = executor.plan
+        assert same_bits({b.name: executor.array(b.name).copy() for b in plan.pinned}, expected)
+
+
 def test_native_and_python_loop_give_the_same_bits() -> None:
     plan = plan_of(convolutional())
     native = trained(plan)[1]
