@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from runs import BUNDLED, bundled, executor_of
+from bundled_runs import BUNDLED, bundled, executor_of
 
 from mxrun import session
 from mxrun.graph.compile import TRAIN

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from runs import BUNDLED, bundled, executor_of
+from bundled_runs import BUNDLED, bundled, executor_of
 
 from mxrun import session
 from mxrun.executor.executor import Executor

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bundled_runs import BUNDLED, bundled, executor_of
 from commands import refused, result
-from runs import BUNDLED, bundled, executor_of
 
 from mxrun import session
 from mxrun.base.tensor import TensorSpec
