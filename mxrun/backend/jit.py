@@ -26,7 +26,7 @@ import struct
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,8 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 
-# Slots in front of the arguments: the address of omp_get_thread_num and the size of the team.
-_HEADER_SLOTS = 2
+# Slots in front of the arguments: the addresses of omp_get_thread_num and omp_get_num_threads.
+HEADER_SLOTS = 2
 Block = Any
 
 
@@ -106,7 +106,9 @@ class NativeFunction:
     def _compile(self) -> CompiledObject:
         import numba
 
-        scope = {**self.body.__globals__, **_vocabulary()}
+        from mxrun.backend.vocabulary import VOCABULARY
+
+        scope = {**self.body.__globals__, **VOCABULARY}
         body = types.FunctionType(self.body.__code__, scope, self.body.__name__)
         signature = numba.types.void(numba.types.CPointer(numba.types.int64))
         function = numba.cfunc(signature, error_model="numpy")(body)
@@ -122,7 +124,7 @@ def native(body: Callable[[Block], None]) -> NativeFunction:
 def bind(function: NativeFunction, arguments: tuple[int | float, ...], threads: int) -> NativeCall:
     """Pack the argument block; with more than one thread the team runs the function together."""
     runtime = openmp() if threads > 1 else None
-    header = (runtime.thread_number, threads) if runtime is not None else (0, 1)
+    header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)
     block: npt.NDArray[np.int64] = np.array([*header, *map(_slot, arguments)], np.int64)
     address = block.ctypes.data
     owner: tuple[Any, ...] = (block, function)
@@ -158,97 +160,10 @@ class HostLoop:
 
     def set(self, index: int, value: int) -> None:
         """Replace one integer or address among the arguments."""
-        self._block[_HEADER_SLOTS + index] = value
+        self._block[HEADER_SLOTS + index] = value
 
 
 def _slot(value: int | float) -> int:
     if isinstance(value, float):
         return int(struct.unpack("<i", struct.pack("<f", value))[0])
     return value
-
-
-@cache
-def _vocabulary() -> dict[str, Any]:
-    """numba's versions of the names a native body may use."""
-    from llvmlite import ir
-    from numba import njit, types
-    from numba.core import cgutils
-    from numba.extending import intrinsic
-
-    def slot(context: Any, builder: Any, arguments: Any, offset: int) -> Any:
-        block, index = arguments
-        position = builder.add(index, ir.Constant(index.type, offset))
-        return builder.load(builder.gep(block, [position]))
-
-    def pointer_reader(element: Any) -> Any:
-        @intrinsic
-        def read_pointer(typing_context: Any, block: Any, index: Any) -> Any:
-            result = types.CPointer(element)
-
-            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-                value = slot(context, builder, arguments, _HEADER_SLOTS)
-                return builder.inttoptr(value, context.get_value_type(result))
-
-            return result(block, types.int64), generate
-
-        return read_pointer
-
-    @intrinsic
-    def integer(typing_context: Any, block: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return slot(context, builder, arguments, _HEADER_SLOTS)
-
-        return types.int64(block, types.int64), generate
-
-    @intrinsic
-    def real(typing_context: Any, block: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            value = builder.trunc(slot(context, builder, arguments, _HEADER_SLOTS), ir.IntType(32))
-            return builder.bitcast(value, ir.FloatType())
-
-        return types.float32(block, types.int64), generate
-
-    @intrinsic
-    def thread_number(typing_context: Any, block: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            address = builder.load(arguments[0])
-            number = cgutils.alloca_once_value(builder, ir.Constant(ir.IntType(64), 0))
-            with builder.if_then(builder.icmp_unsigned("!=", address, address.type(0))):
-                function = ir.FunctionType(ir.IntType(32), [])
-                pointer = builder.inttoptr(address, function.as_pointer())
-                builder.store(builder.sext(builder.call(pointer, []), ir.IntType(64)), number)
-            return builder.load(number)
-
-        return types.int64(block), generate
-
-    word = ir.IntType(64)
-
-    @intrinsic
-    def call_address(
-        typing_context: Any, function: Any, a0: Any, a1: Any, a2: Any, a3: Any, a4: Any, a5: Any
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = ir.FunctionType(word, [word] * 6)
-            pointer = builder.inttoptr(arguments[0], kind.as_pointer())
-            return builder.call(pointer, arguments[1:])
-
-        return types.int64(*[types.int64] * 7), generate
-
-    @njit
-    def share(block: Any, count: Any) -> Any:
-        team = block[1]
-        # A chunk is a multiple of 16 elements, so that no two threads write one cache line.
-        chunk = (count + team * 16 - 1) // (team * 16) * 16
-        begin = min(count, thread_number(block) * chunk)
-        return begin, min(count, begin + chunk)
-
-    return {
-        "call_address": call_address,
-        "integer": integer,
-        "real": real,
-        "float32s": pointer_reader(types.float32),
-        "int32s": pointer_reader(types.int32),
-        "int64s": pointer_reader(types.int64),
-        "uint8s": pointer_reader(types.uint8),
-        "share": share,
-    }

@@ -114,6 +114,8 @@ def _machine() -> str:
     features = ",".join(
         f"{name}{on:d}" for name, on in sorted(llvm.get_host_cpu_features().items())
     )
-    translation = _file_digest(str(Path(__file__).with_name("jit.py")))
+    here = Path(__file__)
+    translation = _file_digest(str(here.with_name("jit.py")))
+    translation += _file_digest(str(here.with_name("vocabulary.py")))
     versions = (metadata.version("numba"), metadata.version("llvmlite"), platform.python_version())
     return " ".join((translation, *versions, llvm.get_host_cpu_name(), features))

@@ -35,6 +35,7 @@ class OpenMP:
 
     parallel: int
     thread_number: int
+    team_size: int
     set_threads: int
 
 
@@ -50,8 +51,14 @@ def openmp() -> OpenMP | None:
         library = ctypes.CDLL(_LIBRARY)
     except OSError:
         return None
-    functions = (library.GOMP_parallel, library.omp_get_thread_num, library.omp_set_num_threads)
-    return OpenMP(*map(_address, functions))
+    # OMP_DYNAMIC would let the runtime choose smaller teams than the kernels were prepared for.
+    library.omp_set_dynamic(ctypes.c_int(0))
+    return OpenMP(
+        parallel=_address(library.GOMP_parallel),
+        thread_number=_address(library.omp_get_thread_num),
+        team_size=_address(library.omp_get_num_threads),
+        set_threads=_address(library.omp_set_num_threads),
+    )
 
 
 def set_threads(threads: int) -> None:
@@ -99,6 +106,13 @@ def team(threads: int) -> Iterator[None]:
 def available_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def largest_team() -> int:
+    """The most threads that the runtime gives a team (OMP_THREAD_LIMIT); 1 without a runtime."""
+    if openmp() is None:
+        return 1
+    return int(ctypes.CDLL(_LIBRARY).omp_get_thread_limit())
 
 
 def _address(function: object) -> int:

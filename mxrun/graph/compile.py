@@ -67,7 +67,7 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     specs = {
         name: graph.spec(value)
         for graph in graphs.values()
-        for name, value in (*graph.sources.items(), *graph.results.items())
+        for name, value in graph.sources.items()
     }
     planning_ms = (time.perf_counter() - started) * 1e3
     plan = Plan(phases, pinned, specs, request.threads, planning_ms)

@@ -101,7 +101,7 @@ class Contributions:
         )
         self._builder.step(
             Step(
-                name=f"{source.name}_grad_sum{result}",
+                name=f"{source.name}:grad_sum{result}",
                 kind=StepKind.BACKWARD,
                 prop=create("elemwise_add", {}),
                 inputs=(left, right),
@@ -129,6 +129,23 @@ def backward_inputs(step: Step, out_grad: tuple[ValueId | None, ...]) -> tuple[V
         values[group][i] if (group, i) in declared else None
         for group, size in enumerate(groups)
         for i in range(size)
+    )
+
+
+def backward_step(
+    step: Step, inputs: tuple[ValueId | None, ...], in_grad: tuple[ValueId | None, ...]
+) -> Step:
+    """The backward of a forward step, reading `inputs` and writing `in_grad`."""
+    return Step(
+        name=f"{step.name}:backward",
+        kind=StepKind.BACKWARD,
+        prop=step.prop,
+        inputs=inputs,
+        outputs=in_grad,
+        requests=writes(in_grad),
+        forward=step.name,
+        implementation=step.implementation,
+        place=step.place,
     )
 
 
@@ -187,16 +204,4 @@ def _differentiate(
         value = arguments[index]
         assert value is not None
         in_grad[index] = contributions.new(value, step, index)
-    builder.step(
-        Step(
-            name=f"{step.name}_backward",
-            kind=StepKind.BACKWARD,
-            prop=step.prop,
-            inputs=inputs,
-            outputs=tuple(in_grad),
-            requests=writes(in_grad),
-            forward=step.name,
-            implementation=step.implementation,
-            place=step.place,
-        )
-    )
+    builder.step(backward_step(step, inputs, tuple(in_grad)))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from mxrun.base.errors import Place
+from mxrun.base.errors import InternalError, Place
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import Kernel, OpReqType
 from mxrun.operator.register import AnyProperty
@@ -138,9 +138,16 @@ class GraphBuilder:
         return len(self.values) - 1
 
     def source(self, name: str, spec: TensorSpec, memory_class: MemoryClass) -> ValueId:
-        """A value given from outside; the same one when it exists already."""
+        """A value given from outside; the same one when it exists already.
+
+        Raises InternalError when the name stands for something else. Names of our own contain a
+        colon, which a user's cannot.
+        """
         if name not in self.sources:
             self.sources[name] = self.value(name, spec, memory_class)
+        known = self.values[self.sources[name]]
+        if (known.spec, known.memory_class) != (spec, memory_class):
+            raise InternalError(f"two tensors are named {name!r}")
         return self.sources[name]
 
     def step(self, step: Step) -> None:

@@ -60,6 +60,10 @@ class PhasePlan:
         """The steps in the order they run."""
         return self.graph.steps
 
+    def result_spec(self, name: str) -> TensorSpec:
+        """The spec of one of the phase's results."""
+        return self.graph.spec(self.graph.results[name])
+
     def implementations(self) -> dict[str, str]:
         """The implementation chosen for each step that calls something."""
         return {
@@ -92,7 +96,7 @@ class ClassBytes:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything known before the first step."""
+    """Everything known before the first step; `specs` are those of the pinned tensors."""
 
     phases: Mapping[str, PhasePlan]
     pinned: tuple[Block, ...]

@@ -13,8 +13,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mxrun.base.errors import UserError
-from mxrun.graph.gradient import Contributions, Differentiated, backward_inputs, no_gradient
-from mxrun.graph.graph import Graph, GraphBuilder, Step, StepKind, writes
+from mxrun.graph.gradient import (
+    Contributions,
+    Differentiated,
+    backward_inputs,
+    backward_step,
+    no_gradient,
+)
+from mxrun.graph.graph import Graph, GraphBuilder
 from mxrun.operator.property import GradientKind
 
 
@@ -30,25 +36,13 @@ def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
         if step.prop.loss_output is None and all(value is None for value in out_grad):
             continue
         kinds = step.prop.list_gradients()
-        in_grad = [
+        in_grad = tuple(
             contributions.new(value, step, index)
             if value is not None and kinds[index] is GradientKind.COMPUTES
             else None
             for index, value in enumerate(step.inputs[: len(kinds)])
-        ]
-        builder.step(
-            Step(
-                name=f"{step.name}_backward",
-                kind=StepKind.BACKWARD,
-                prop=step.prop,
-                inputs=backward_inputs(step, out_grad),
-                outputs=tuple(in_grad),
-                requests=writes(in_grad),
-                forward=step.name,
-                implementation=step.implementation,
-                place=step.place,
-            )
         )
+        builder.step(backward_step(step, backward_inputs(step, out_grad), in_grad))
     gradients = {}
     for name in wanted:
         value = contributions.total(graph.sources[name])

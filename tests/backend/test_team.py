@@ -73,3 +73,22 @@ def test_available_cores_follow_the_affinity() -> None:
     )
     assert done.stdout.strip() == "1"
     assert available_cores() >= 1
+
+
+@needs_libgomp
+@pytest.mark.parametrize("setting", [{"OMP_DYNAMIC": "true"}, {"OMP_THREAD_LIMIT": "1"}, {}])
+def test_loops_are_whole_whatever_team_the_runtime_gives(setting: dict[str, str]) -> None:
+    script = (
+        "import numpy as np; from mxrun.backend import jit; "
+        "from mxrun.operator.native_kernel import add_loop; "
+        "a = np.ones(100003, np.float32); b = np.ones_like(a); "
+        "loop = jit.HostLoop(add_loop, (a.size, a.ctypes.data, b.ctypes.data), threads=2); "
+        "loop(); print((b == 2).all())"
+    )
+    assert printed(script, {**os.environ, **setting}) == "True"
+
+
+@needs_libgomp
+def test_the_largest_team_follows_the_runtimes_limit() -> None:
+    script = "from mxrun.backend.team import largest_team; print(largest_team())"
+    assert printed(script, {**os.environ, "OMP_THREAD_LIMIT": "3"}) == "3"

@@ -118,7 +118,7 @@ def fill(executor: Executor, seed: int = 0) -> None:
         array = executor.array(block.name)
         if array.dtype == np.int32:
             array[...] = generator.integers(0, 4, array.shape)
-        elif block.name.endswith("_mom"):
+        elif block.name.endswith(":mom"):
             array[...] = 0
         else:
             array[...] = generator.normal(size=array.shape) * 0.3

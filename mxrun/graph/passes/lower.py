@@ -59,7 +59,14 @@ def lower(symbol: Symbol, inference: Inference, inputs: Collection[str], is_trai
             for loss in (NodeEntry(node), NodeEntry(node, node.prop.loss_output)):
                 builder.results[loss.name] = entries[loss]
     for head in symbol.heads:
-        builder.results[head.name] = entries[head]
+        if builder.results.setdefault(head.name, entries[head]) != entries[head]:
+            raise UserError(
+                Diagnostic(
+                    f"two outputs are named {head.name!r}",
+                    place=head.node.place,
+                    hint="rename one of the layers or inputs",
+                )
+            )
     return builder.build()
 
 

@@ -57,6 +57,8 @@ class _Selection:
         self.builder.steps = []
         self.graph = graph
         self.steps = {step.name: step for step in graph.steps}
+        if len(self.steps) < len(graph.steps):
+            raise InternalError("two steps have one name")
         self.threads = threads
         self.implementation = implementation
         self.chosen: dict[str, Chosen] = {}
@@ -212,7 +214,7 @@ class _Selection:
             if kernel is not None:
                 self.builder.step(
                     Step(
-                        name=f"{source.name}_reorder{copy}",
+                        name=f"{source.name}:reorder{copy}",
                         kind=StepKind.REORDER,
                         prop=prop,
                         inputs=(value,),

@@ -20,15 +20,17 @@ from mxrun.operator.register import AnyProperty, create
 class UpdateRule:
     """The update operator of one parameter, with its parameters (rates, decay, ...).
 
-    Its arguments are the weight, its gradient, states (`mom`, ...) named after the weight, and
-    `schedule`, the tensor of the step's learning rate.
+    Its arguments are the weight, its gradient, states named after the weight (`fc1_weight:mom`)
+    and `schedule`, the tensor of the step's learning rate.
     """
 
     operator: str
     parameters: Mapping[str, object]
 
 
-SCHEDULE = "schedule"
+# The argument of the update operators, and the name of its tensor.
+_SCHEDULE_ARGUMENT = "schedule"
+SCHEDULE = "optimizer:schedule"
 
 
 def updates(
@@ -53,10 +55,10 @@ def _append(
             inputs.append(weight)
         elif argument == "grad":
             inputs.append(grad)
-        elif argument == SCHEDULE:
+        elif argument == _SCHEDULE_ARGUMENT:
             inputs.append(builder.source(SCHEDULE, TensorSpec((1,)), MemoryClass.IO))
         else:
-            inputs.append(builder.source(f"{name}_{argument}", spec, MemoryClass.OPTIMIZER))
+            inputs.append(builder.source(f"{name}:{argument}", spec, MemoryClass.OPTIMIZER))
     mutated = prop.list_mutated_inputs()
     outputs = []
     for index in range(len(prop.list_outputs())):
@@ -67,7 +69,7 @@ def _append(
         outputs.append(after)
     builder.step(
         Step(
-            name=f"{name}_update",
+            name=f"{name}:update",
             kind=StepKind.UPDATE,
             prop=prop,
             inputs=tuple(inputs),

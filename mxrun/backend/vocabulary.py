@@ -1,0 +1,122 @@
+"""numba's versions of the names that a native body may use (declared in `jit`).
+
+Imported only when a function must be compiled, because importing numba takes a quarter of a second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from mxrun.backend.jit import HEADER_SLOTS
+
+_WORD = ir.IntType(64)
+
+
+def _slot(builder: Any, arguments: Any) -> Any:
+    """Code that loads argument `index` of a block."""
+    block, index = arguments
+    position = builder.add(index, ir.Constant(index.type, HEADER_SLOTS))
+    return builder.load(builder.gep(block, [position]))
+
+
+def _pointer_reader(element: Any) -> Any:
+    @intrinsic
+    def read_pointer(typing_context: Any, block: Any, index: Any) -> Any:
+        result = types.CPointer(element)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(_slot(builder, arguments), context.get_value_type(result))
+
+        return result(block, types.int64), generate
+
+    return read_pointer
+
+
+float32s = _pointer_reader(types.float32)
+int32s = _pointer_reader(types.int32)
+int64s = _pointer_reader(types.int64)
+uint8s = _pointer_reader(types.uint8)
+
+
+@intrinsic
+def integer(typing_context: Any, block: Any, index: Any) -> Any:
+    """The slot as it is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _slot(builder, arguments)
+
+    return types.int64(block, types.int64), generate
+
+
+@intrinsic
+def real(typing_context: Any, block: Any, index: Any) -> Any:
+    """The lower half of the slot, read as a float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value = builder.trunc(_slot(builder, arguments), ir.IntType(32))
+        return builder.bitcast(value, ir.FloatType())
+
+    return types.float32(block, types.int64), generate
+
+
+def _runtime_call(position: int, otherwise: int) -> Any:
+    @intrinsic
+    def call_runtime(typing_context: Any, block: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            slot = builder.gep(arguments[0], [ir.Constant(_WORD, position)])
+            address = builder.load(slot)
+            number = cgutils.alloca_once_value(builder, ir.Constant(_WORD, otherwise))
+            with builder.if_then(builder.icmp_unsigned("!=", address, address.type(0))):
+                function = ir.FunctionType(ir.IntType(32), [])
+                pointer = builder.inttoptr(address, function.as_pointer())
+                builder.store(builder.sext(builder.call(pointer, []), _WORD), number)
+            return builder.load(number)
+
+        return types.int64(block), generate
+
+    return call_runtime
+
+
+# Both ask the runtime in the block's header; without one, the caller is alone.
+_thread_number = _runtime_call(0, otherwise=0)
+_team_size = _runtime_call(1, otherwise=1)
+
+
+@intrinsic
+def call_address(
+    typing_context: Any, function: Any, a0: Any, a1: Any, a2: Any, a3: Any, a4: Any, a5: Any
+) -> Any:
+    """A C call through an integer address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_WORD, [_WORD] * 6)
+        return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
+
+    return types.int64(*[types.int64] * 7), generate
+
+
+@njit
+def share(block: Any, count: Any) -> Any:
+    """The calling thread's part of `count` elements."""
+    team = _team_size(block)
+    # A chunk is a multiple of 16 elements, so that no two threads write one cache line.
+    chunk = (count + team * 16 - 1) // (team * 16) * 16
+    begin = min(count, _thread_number(block) * chunk)
+    return begin, min(count, begin + chunk)
+
+
+VOCABULARY = {
+    "call_address": call_address,
+    "float32s": float32s,
+    "int32s": int32s,
+    "int64s": int64s,
+    "integer": integer,
+    "real": real,
+    "share": share,
+    "uint8s": uint8s,
+}
