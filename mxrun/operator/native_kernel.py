@@ -168,43 +168,50 @@ def native_kernel(
     )
     if not any(outputs):
         parts = ()
-    added = {
-        index: spec
-        for index, spec in enumerate(outputs)
-        if spec is not None and requests[index] is OpReqType.ADD
-    }
-    beside: dict[int, int] = {}
-    offset = align(max((part.scratch_bytes for part in parts), default=0))
-    for index, spec in added.items():
-        beside[index] = offset
-        offset += align(spec.nbytes)
-
-    def bind(buffers: Buffers) -> tuple[NativeCall, ...]:
-        addresses = tuple(
-            buffers.workspace + beside[index] if index in beside else address
-            for index, address in enumerate(buffers.outputs)
-        )
-        redirected = replace(buffers, outputs=addresses)
-        calls: list[NativeCall] = []
-        for part in parts:
-            small = part.team not in (None, threads)
-            calls += [set_threads_call(part.team or threads)] if small else []
-            calls += part.calls(redirected, buffers.workspace)
-            calls += [set_threads_call(threads)] if small else []
-        for index, spec in added.items():
-            count = spec.nbytes // 4
-            arguments = (count, addresses[index], buffers.outputs[index])
-            calls.append(jit.bind(add_loop, arguments, team_for_elements(count, threads)))
-        return tuple(calls)
+    workspace_bytes = align(max((part.scratch_bytes for part in parts), default=0))
+    added: list[_Added] = []
+    for index, spec in enumerate(outputs):
+        if spec is not None and requests[index] is OpReqType.ADD:
+            added.append(_Added(index, workspace_bytes, spec.nbytes // 4))
+            workspace_bytes += align(spec.nbytes)
 
     specs = (*inputs, *outputs, *extra_outputs)
     return Kernel(
         implementation=implementation,
         inputs=inputs,
         outputs=outputs,
-        bind=bind,
+        bind=lambda buffers: _calls(parts, added, threads, buffers),
         extra_outputs=extra_outputs,
-        workspace_bytes=offset,
+        workspace_bytes=workspace_bytes,
         flops=flops,
         bytes_moved=sum(spec.nbytes for spec in specs if spec is not None),
     )
+
+
+@dataclass(frozen=True)
+class _Added:
+    """An output under the add-to request: computed at `offset` in scratch, `count` floats."""
+
+    index: int
+    offset: int
+    count: int
+
+
+def _calls(
+    parts: Sequence[Part], added: Sequence[_Added], threads: int, buffers: Buffers
+) -> tuple[NativeCall, ...]:
+    """The parts' calls, each with the team it was made for, and the additions after them."""
+    addresses = list(buffers.outputs)
+    for output in added:
+        addresses[output.index] = buffers.workspace + output.offset
+    redirected = replace(buffers, outputs=tuple(addresses))
+    calls: list[NativeCall] = []
+    for part in parts:
+        own = part.calls(redirected, buffers.workspace)
+        if part.team is not None and part.team != threads:
+            own = (set_threads_call(part.team), *own, set_threads_call(threads))
+        calls += own
+    for output in added:
+        arguments = (output.count, addresses[output.index], buffers.outputs[output.index])
+        calls.append(jit.bind(add_loop, arguments, team_for_elements(output.count, threads)))
+    return tuple(calls)
