@@ -1,6 +1,39 @@
-"""`python -m mxrun`."""
+"""`python -m mxrun`, and the `mxrun` script: a process from its streams to its exit code.
 
-from mxrun.cli import main
+Nothing but what the interpreter has loaded already is imported at the top, so that an interrupt
+during any import ends as it should.
+"""
+
+import os
+import sys
+
+_INTERRUPTED = 130
+
+
+def main() -> int:
+    """The program: runs a command and returns its exit code.
+
+    0: good; 2: the user's input; 1: mxrun itself; 130: interrupted; 141: the reader went away.
+    """
+    try:
+        _open_closed_streams()
+        from mxrun.cli import run
+
+        return run()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _open_closed_streams() -> None:
+    """Give standard streams that are closed (`>&-`) to the null device.
+
+    Python makes them None, and the next file opened would take their descriptor: what is written to
+    standard output by a library would land in a run's files. Lowest descriptors come first.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -43,19 +42,24 @@ class PhaseName(str, Enum):
     INFER = "infer"
 
 
-def main() -> NoReturn:
-    """The program: runs a command and exits with its code.
+def run() -> int:
+    """Run the command that the process's arguments name; its exit code.
 
-    0: good; 2: the user's input; 1: mxrun itself; 130: interrupted.
+    What cannot be written to a standard stream is the user's to know, as every UserError is.
     """
     try:
-        app()
+        try:
+            app()
+        except OSError as error:
+            from mxrun.report.result import output_failed
+
+            output_failed(error)
     except MxrunError as error:
         from mxrun.report.console import print_error
 
         print_error(error)
-        sys.exit(error.exit_code)
-    sys.exit()
+        return error.exit_code
+    return 0
 
 
 def _print_version(wanted: bool) -> None:

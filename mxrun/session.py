@@ -10,7 +10,7 @@ from typing import Any
 from mxrun import library
 from mxrun.backend.onednn.library import reason as why_no_onednn
 from mxrun.backend.onednn.library import version as library_version
-from mxrun.backend.team import available_cores
+from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
 from mxrun.build import Built, build, check_labels
@@ -24,11 +24,11 @@ from mxrun.graph.plan import Plan
 from mxrun.io.dataset import DATASETS, Dataset, open_datasets
 from mxrun.io.iterator import ArrayIterator
 from mxrun.operator.register import OPERATORS
-from mxrun.runtime.storage import machine_bytes, peak_resident_bytes
+from mxrun.runtime.storage import memory_limit, peak_resident_bytes
 from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
 from mxrun.train.initializer import INITIALIZERS, initial_value
 from mxrun.train.loop import Phase, TrainingLoop, percentiles, slots
-from mxrun.train.metric import METRICS, create_metric
+from mxrun.train.metric import METRICS
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.optimizer import OPTIMIZERS
 from mxrun.train.run_directory import RunDirectory
@@ -158,12 +158,13 @@ def prepare(built: Built) -> Run:
 
 
 def check_fits(plan: Plan) -> None:
-    """Raise UserError, before anything is allocated, for an arena beyond the machine's memory."""
-    if plan.planned_bytes > machine_bytes():
+    """Raise UserError, before anything is allocated, for an arena beyond the memory there is."""
+    limit = memory_limit()
+    if plan.planned_bytes > limit:
         raise UserError(
             Diagnostic(
-                "the run does not fit into this machine's memory",
-                expected=f"at most {machine_bytes():,} bytes",
+                "the run does not fit into the memory that this process may use",
+                expected=f"at most {limit:,} bytes",
                 got=f"{plan.planned_bytes:,} bytes planned",
                 hint="lower data.batch_size; `mxrun inspect-memory` says what needs how much",
             )
@@ -250,11 +251,8 @@ class Run:
                 self.executor.run(phase)
 
     def phase(self, name: str, role: str) -> Phase:
-        """One phase with its iterator and fresh metrics."""
-        model = self.built.model
-        output = self.plan.specs[model.losses[0].output]
-        metrics = {name: create_metric(name, output) for name in self.built.training.metrics}
-        return Phase(name, self.iterators[role], metrics)
+        """One phase with its iterator and metrics."""
+        return Phase(name, self.iterators[role], self.built.training.metrics)
 
     def _save(self, directory: RunDirectory, step: int) -> None:
         config = self.built.config
@@ -293,15 +291,31 @@ def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:
         shapes=built.model.shapes,
         rules=built.training.rules if training else {},
         phases=tuple(phases),
-        threads=threads or team_size(built),
+        threads=team_size(built, threads),
         backward=built.config.backward,
     )
     return compile_plan(built.model.symbol, request)
 
 
-def team_size(built: Built) -> int:
-    """The compute team of a run: the config's, else the cores."""
-    return built.config.threads or available_cores()
+def team_size(built: Built, threads: int | None = None) -> int:
+    """The compute team of a run: `threads`, else the config's, else the cores.
+
+    Raises UserError for a larger team than the OpenMP runtime gives: kernels prepared for it would
+    wait for threads that never come.
+    """
+    wanted = threads or built.config.threads
+    if wanted is None:
+        return min(available_cores(), largest_team())
+    if wanted > largest_team():
+        raise UserError(
+            Diagnostic(
+                f"a compute team of {wanted} threads cannot be had",
+                place=None if threads else built.config.place("threads"),
+                expected=f"at most {largest_team()}, what OMP_THREAD_LIMIT or libgomp allows",
+                got=str(wanted),
+            )
+        )
+    return wanted
 
 
 def schema() -> dict[str, Any]:

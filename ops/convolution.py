@@ -15,7 +15,7 @@ from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.dtype import item_size
-from mxrun.base.params import Parameters
+from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
@@ -52,7 +52,7 @@ class ConvolutionParameters(Parameters):
     kernel: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] = Field(
         description="Window size: (w,), (h, w) or (d, h, w)."
     )
-    num_filter: int = Field(ge=1, description="Number of output channels.")
+    num_filter: Int32 = Field(ge=1, description="Number of output channels.")
     stride: tuple[Positive, ...] = Field(
         default=(), description="Distance between windows along each axis; 1 when left out."
     )
@@ -62,10 +62,10 @@ class ConvolutionParameters(Parameters):
     pad: tuple[NonNegative, ...] = Field(
         default=(), description="Zeros put at both ends of each axis; none when left out."
     )
-    num_group: int = Field(
+    num_group: Int32 = Field(
         default=1, ge=1, description="Channels are split into this many independent convolutions."
     )
-    workspace: int = Field(
+    workspace: Int32 = Field(
         default=1024,
         ge=0,
         description="Most temporary space in MiB: sets how many images are unfolded at once "

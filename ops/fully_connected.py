@@ -13,7 +13,7 @@ from pydantic import Field
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
-from mxrun.base.params import Parameters
+from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 class FullyConnectedParameters(Parameters):
     """Parameters of FullyConnected (MXNet's names and defaults)."""
 
-    num_hidden: int = Field(ge=1, description="Number of output features.")
+    num_hidden: Int32 = Field(ge=1, description="Number of output features.")
     no_bias: bool = Field(default=False, description="Leave the bias out.")
     flatten: bool = Field(
         default=True,

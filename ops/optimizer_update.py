@@ -12,7 +12,7 @@ from pydantic import Field
 
 from mxrun.backend.jit import Block, float32s, integer, native, real, share
 from mxrun.backend.team import team_for_elements
-from mxrun.base.params import Parameters
+from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
@@ -36,10 +36,10 @@ Array = npt.NDArray[Any]
 class SgdUpdateParameters(Parameters):
     """Parameters of sgd_update (MXNet's names and defaults; scheduled is ours)."""
 
-    lr: float = Field(description="Learning rate.")
-    wd: float = Field(default=0.0, description="Weight decay: adds wd * weight to the gradient.")
-    rescale_grad: float = Field(default=1.0, description="Factor of the gradient.")
-    clip_gradient: float = Field(
+    lr: Float32 = Field(description="Learning rate.")
+    wd: Float32 = Field(default=0.0, description="Weight decay: adds wd * weight to the gradient.")
+    rescale_grad: Float32 = Field(default=1.0, description="Factor of the gradient.")
+    clip_gradient: Float32 = Field(
         default=-1.0,
         description="Limit of the rescaled gradient's absolute value; none when negative.",
     )
@@ -55,7 +55,7 @@ class SgdUpdateParameters(Parameters):
 class SgdMomUpdateParameters(SgdUpdateParameters):
     """Parameters of sgd_mom_update: those of sgd_update and momentum."""
 
-    momentum: float = Field(default=0.0, description="Factor of the momentum at every step.")
+    momentum: Float32 = Field(default=0.0, description="Factor of the momentum at every step.")
 
 
 @register("sgd_update")

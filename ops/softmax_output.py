@@ -23,7 +23,8 @@ from mxrun.backend.jit import (
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
-from mxrun.base.params import Parameters
+from mxrun.base.classification import Classification
+from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
@@ -53,9 +54,12 @@ Array = npt.NDArray[Any]
 class SoftmaxOutputParameters(Parameters):
     """Parameters of SoftmaxOutput (MXNet's names and defaults; use_sample_weight is ours)."""
 
-    grad_scale: float = Field(default=1.0, description="Factor of the gradient.")
+    grad_scale: Float32 = Field(default=1.0, description="Factor of the gradient.")
     ignore_label: float = Field(
-        default=-1.0, description="The label of samples that do not count, with use_ignore."
+        default=-1.0,
+        ge=-(2**31),
+        lt=2**31,
+        description="The label of samples that do not count, with use_ignore.",
     )
     multi_output: bool = Field(
         default=False,
@@ -123,6 +127,23 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     def loss_output(self) -> int:
         """The second output."""
         return 1
+
+    def classification(self, data: Shape, label: Shape) -> Classification:
+        """Rows, positions of the last axis (preserve_shape) or of axis 1 (multi_output).
+
+        Labels of data's shape are probabilities; rows of higher rank have more labels than are
+        read. Neither names one class for each prediction.
+        """
+        p = self.parameters
+        if p.multi_output:
+            samples, classes, positions = data[0], data[1], math.prod(data[2:])
+        elif p.preserve_shape:
+            samples, classes, positions = math.prod(data[:-1]), data[-1], 1
+        else:
+            samples, classes, positions = data[0], math.prod(data[1:]), 1
+        labelled = label != data and math.prod(label) == samples * positions
+        ignored = int(p.ignore_label) if p.use_ignore else None
+        return Classification(samples, classes, positions, labelled, ignored)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """output is data's shape; the label's follows from data's."""
@@ -243,7 +264,8 @@ class SoftmaxOutput(Operator):
         probability = exponential / exponential.sum(axis=1, keepdims=True)
         if req[1] is not OpReqType.NULL:
             tiny = np.finfo(probability.dtype).tiny
-            samples = self._samples(probability, [tensor.array for tensor in in_data[1:]])
+            labels = [tensor.array for tensor in in_data[1:]]
+            samples = self._samples(probability, in_data[0].shape, labels)
             entropy = -(samples.target * np.log(np.maximum(probability, tiny))).sum(axis=1)
             entropy -= samples.missing * np.log(tiny)
             assign(out_data[1], req[1], np.sum(entropy * samples.scale[:, 0]))
@@ -262,7 +284,8 @@ class SoftmaxOutput(Operator):
         """(output - target) * weight * grad_scale / divisor [* out_grad]."""
         output = need(out_data[0])
         probability = self._as_samples(output)
-        samples = self._samples(probability, [need(tensor) for tensor in in_data[1:]])
+        labels = [need(tensor) for tensor in in_data[1:]]
+        samples = self._samples(probability, output.shape, labels)
         scale = samples.scale * (self.parameters.grad_scale / samples.divisor)
         gradient = ((probability - samples.target) * scale).reshape(output.shape)
         if self.parameters.out_grad:
@@ -276,12 +299,12 @@ class SoftmaxOutput(Operator):
             return data.reshape(-1, data.shape[-1], 1)
         return data.reshape(data.shape[0], -1, 1)
 
-    def _samples(self, probability: Array, labels: Sequence[Array]) -> Samples:
+    def _samples(self, probability: Array, data: Shape, labels: Sequence[Array]) -> Samples:
         label = labels[0]
         count, _, positions = probability.shape
         weight = np.ones(label.shape[0], probability.dtype) if len(labels) == 1 else labels[1]
         scale = np.repeat(weight, count // label.shape[0])[:, None, None]
-        if label.size == probability.size:
+        if label.shape == data:
             target = label.reshape(probability.shape)
             return Samples(target, scale, np.zeros((count, positions)), 1)
         with np.errstate(invalid="ignore"):  # a label beyond int32 becomes one outside the classes

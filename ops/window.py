@@ -10,10 +10,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from mxrun.base.params import Int32
 from mxrun.base.tensor import Shape
 
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[int, Field(ge=0)]
+Positive = Annotated[Int32, Field(ge=1)]
+NonNegative = Annotated[Int32, Field(ge=0)]
 Region = tuple[EllipsisType | slice, ...]
 
 

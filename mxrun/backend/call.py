@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+# Slots in front of a native function's own arguments: the addresses of omp_get_thread_num and
+# omp_get_num_threads, or zeros where the caller is alone.
+HEADER_SLOTS = 2
+
 
 @dataclass(frozen=True)
 class NativeCall:

@@ -33,12 +33,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.backend import object_cache
-from mxrun.backend.call import NativeCall
+from mxrun.backend.call import HEADER_SLOTS, NativeCall
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 
-# Slots in front of the arguments: the addresses of omp_get_thread_num and omp_get_num_threads.
-HEADER_SLOTS = 2
 Block = Any
 
 

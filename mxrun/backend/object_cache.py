@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base import flags
+from mxrun.base.errors import InternalError
 
 _DIGEST_BYTES = 32
 _NATIVE = "native"
+_ELF_MAGIC = b"\x7fELF"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def key_of(function: str, source_file: str) -> str:
 
 
 def find(key: str) -> CompiledObject | None:
-    """The object kept under `key`; None where there is none or the file is damaged."""
+    """The object kept under `key`; None where there is none that links, as in a damaged file."""
     folder = flags.cache_folder()
     if folder is None:
         return None
@@ -55,7 +57,11 @@ def find(key: str) -> CompiledObject | None:
     if hashlib.sha256(body).digest() != digest:
         return None
     symbol, _, code = body.partition(b"\0")
-    return CompiledObject(symbol.decode(), code)
+    try:
+        compiled = CompiledObject(symbol.decode(), code)
+    except UnicodeDecodeError:
+        return None
+    return compiled if _address(compiled) else None
 
 
 def store(key: str, compiled: CompiledObject) -> None:
@@ -68,19 +74,40 @@ def store(key: str, compiled: CompiledObject) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, name = tempfile.mkstemp(dir=folder)
+    except OSError:
+        return
+    try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(hashlib.sha256(body).digest() + body)
         Path(name).replace(folder / key)
     except OSError:
-        return
+        Path(name).unlink(missing_ok=True)
 
 
 def link(compiled: CompiledObject) -> int:
-    """Load an object into the process and return the address of its function."""
+    """Load an object into the process, once, and return the address of its function.
+
+    Raises InternalError where the object holds no such function.
+    """
+    address = _address(compiled)
+    if not address:
+        raise InternalError(f"the compiled object lacks {compiled.symbol}")
+    return address
+
+
+@cache
+def _address(compiled: CompiledObject) -> int:
+    """Where the function of a loaded object is; 0 where it cannot be loaded or has none."""
     import llvmlite.binding as llvm
 
+    # LLVM does not refuse what is no object file and no name: it ends the process.
+    if not compiled.symbol or not compiled.code.startswith(_ELF_MAGIC):
+        return 0
     engine = _engine()
-    engine.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
+    try:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
+    except RuntimeError:
+        return 0
     engine.finalize_object()
     return int(engine.get_function_address(compiled.symbol))
 

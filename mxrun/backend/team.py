@@ -18,9 +18,10 @@ from mxrun.base.errors import InternalError
 
 # How often a waiting thread looks before it sleeps. libgomp's 300,000 take over ten milliseconds,
 # which on a machine with other work keep from the core the very thread that is waited for. Mean
-# step on two cores beside two busy processes with 300,000 / 10,000 / 3,000: lenet 57 / 22 / 16 ms,
-# mlp 2.5 / 4.7 / 1.7; beside one busy thread: lenet 278 / 44 / 34. Alone it makes no difference.
-_SPIN_COUNT = "3000"
+# step on two cores beside two busy processes with 300,000 / 10,000 / 3,000: lenet 57 / 22 / 16 ms;
+# beside one busy thread: lenet 278 / 44 / 34, mlp 115 / 2.2 / 5.4. Alone it makes no difference as
+# long as it spans the gaps of a step, which 3,000 hardly do.
+_SPIN_COUNT = "10000"
 
 # Work below which another thread costs more than it brings (waking it takes 1 to 2 us).
 _ELEMENTS_PER_THREAD = 16_384

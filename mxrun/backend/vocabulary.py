@@ -12,7 +12,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mxrun.backend.jit import HEADER_SLOTS
+from mxrun.backend.call import HEADER_SLOTS
 
 _WORD = ir.IntType(64)
 

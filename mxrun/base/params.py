@@ -11,18 +11,28 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from mxrun.base.errors import nearest
 
+LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
+LARGEST_INT32 = 2**31 - 1
+
+Float32 = Annotated[float, Field(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
+"""A number that float32 can hold, for all that ends in a tensor or multiplies one."""
+Int32 = Annotated[int, Field(le=LARGEST_INT32)]
+"""An integer that kernel libraries can hold, for all that is or makes a size."""
+Positive = Annotated[Float32, Field(gt=0)]
+NotNegative = Annotated[Float32, Field(ge=0)]
+
 
 class Parameters(BaseModel):
-    """Base of every operator's, data set's and initialiser's parameters: frozen and strict."""
+    """Base of every operator's, data set's and initialiser's parameters: frozen, strict, finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     def to_strings(self) -> dict[str, str]:
         """The explicitly given parameters in MXNet's string form, in declaration order."""
@@ -50,7 +60,13 @@ def check(model: type[M], values: Mapping[str, object]) -> tuple[M | None, tuple
     try:
         return model.model_validate(_with_tuples(values)), ()
     except ValidationError as error:
-        return None, tuple(_explain(model, dict(detail)) for detail in error.errors())
+        # A list is also called too short where its items are wrong: those say enough.
+        parents = {detail["loc"][:-1] for detail in error.errors()}
+        return None, tuple(
+            _explain(model, dict(detail))
+            for detail in error.errors()
+            if detail["type"] != "too_short" or detail["loc"] not in parents
+        )
 
 
 def from_strings(
@@ -68,15 +84,21 @@ def describe_field(field: FieldInfo) -> str:
     """What a field accepts, in words: its type with its range."""
     text = describe_type(field.annotation)
     words = {"Gt": ">", "Ge": ">=", "Lt": "<", "Le": "<="}
+    bounds = []
     for rule in field.metadata:
         kind = type(rule).__name__
         if kind in words:
-            text += f" {words[kind]} {getattr(rule, kind.lower())}"
+            bound = getattr(rule, kind.lower())
+            if abs(bound) != LARGEST_FLOAT32:
+                bounds.append(f"{words[kind]} {bound}")
         elif kind == "MinLen":
             text += f" of at least {rule.min_length}"
         elif kind == "MaxLen":
             text += f" of at most {rule.max_length}"
-    return text
+    bounds.sort(reverse=True)
+    if any(getattr(rule, "le", None) == LARGEST_FLOAT32 for rule in field.metadata):
+        bounds.append("within float32")
+    return f"{text} {' and '.join(bounds)}".rstrip()
 
 
 def describe_type(annotation: Any) -> str:

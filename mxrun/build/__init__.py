@@ -59,9 +59,16 @@ def check_labels(built: Built, datasets: Mapping[str, Dataset]) -> None:
     """Raise UserError where a data set has labels that the network has no class for."""
     problems = []
     for loss in built.model.losses:
-        classes = built.model.classes(loss)
+        seen = loss.classification
+        if seen is None or not seen.labelled:
+            continue
+        classes = seen.classes
         for role, dataset in datasets.items():
             labels = dataset.fields[loss.label].records
+            if seen.ignored is not None:
+                labels = labels[labels != seen.ignored]
+                if labels.size == 0:
+                    continue
             lowest, highest = int(labels.min()), int(labels.max())
             if lowest < 0 or highest >= classes:
                 problems.append(

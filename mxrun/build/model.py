@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from mxrun.base.errors import Diagnostic, nearest
+from mxrun.base.params import LARGEST_INT32
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.config import Network, Parsed, Variable
 from mxrun.graph.infer import Inference, infer
@@ -14,6 +16,9 @@ from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.train.loop import LossTensors
+
+# Far beyond any machine's memory, and their bytes still far below 2^63.
+_MOST_ELEMENTS = 1 << 48
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,6 @@ class Model:
     inputs: Mapping[str, TensorSpec]
     variables: Mapping[str, Variable]
     losses: tuple[LossTensors, ...]
-
-    def classes(self, loss: LossTensors) -> int:
-        """How many classes a loss tells apart: the size of its output's axis 1."""
-        entries = {entry.name: entry for entry in self.inference.shapes}
-        return self.inference.spec(entries[loss.output]).shape[1]
 
     @property
     def records(self) -> dict[str, TensorSpec]:
@@ -94,7 +94,10 @@ def build_model(
         for name, node in nodes.items()
         if node.is_variable and (name in network.inputs or name == SAMPLE_WEIGHT)
     }
-    losses = tuple(_loss(node) for node in symbol.nodes if _is_loss(node))
+    problems += _too_large(symbol, inference)
+    if len(problems) > before:
+        return None
+    losses = tuple(_loss(node, inference) for node in symbol.nodes if is_loss(node))
     return Model(symbol, inference, batch_size, inputs, settings, losses)
 
 
@@ -139,16 +142,44 @@ def _variables(
     return settings
 
 
-def _is_loss(node: Node) -> bool:
+def is_loss(node: Node) -> bool:
+    """Whether training follows the node's loss down."""
     return node.prop is not None and node.prop.loss_output is not None
 
 
-def _loss(node: Node) -> LossTensors:
+def _loss(node: Node, inference: Inference) -> LossTensors:
     assert node.prop is not None
     assert node.prop.loss_output is not None
-    label = node.prop.list_arguments().index(node.prop.label_arguments[0])
+    data, label = (
+        node.inputs[node.prop.list_arguments().index(argument)]
+        for argument in ("data", node.prop.label_arguments[0])
+    )
+    shapes = inference.spec(data).shape, inference.spec(label).shape
     return LossTensors(
+        name=node.name,
         output=node.entry_name(0),
         loss=node.entry_name(node.prop.loss_output),
-        label=node.inputs[label].name,
+        label=label.name,
+        classification=node.prop.classification(*shapes),
     )
+
+
+def _too_large(symbol: Symbol, inference: Inference) -> list[Diagnostic]:
+    """The first tensor of each node that no kernel could count the elements of."""
+    found = []
+    for node in symbol.nodes:
+        for index in range(node.num_outputs):
+            shape = inference.spec(NodeEntry(node, index)).shape
+            if max(shape, default=0) <= LARGEST_INT32 and math.prod(shape) <= _MOST_ELEMENTS:
+                continue
+            what = "variable" if node.is_variable else node.operator
+            found.append(
+                Diagnostic(
+                    f"{what} {node.name!r} is too large",
+                    place=node.place,
+                    expected=f"axes up to {LARGEST_INT32}, at most {_MOST_ELEMENTS} elements",
+                    got=str(list(shape)),
+                )
+            )
+            break
+    return found

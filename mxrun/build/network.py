@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from mxrun.base.errors import Diagnostic, Place, nearest
 from mxrun.base.params import check
+from mxrun.build.model import is_loss
 from mxrun.config import LayerConfig, Marked, Names, Parsed
-from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.operator.register import OPERATORS, AnyProperty
 
 # Operators that weigh the rows of a batch have this parameter; padded rows then count for nothing.
 _WEIGHTED = "use_sample_weight"
+_OURS = (SAMPLE_WEIGHT, _WEIGHTED)
 
 
 def wire(parsed: Parsed, problems: list[Diagnostic]) -> Symbol | None:
@@ -45,8 +47,11 @@ class _Wiring:
         self.declared = {} if network is None else network.variables
         for name in self.inputs:
             place = parsed.key_place("network", "inputs", name)
+            self._check_reserved(name, place)
             self.nodes[name] = Node(name, place=place)
             self.names.add(name)
+        for name in self.declared:
+            self._check_reserved(name, parsed.key_place("network", "variables", name))
         if self.inputs:
             self.previous = NodeEntry(self.nodes[self.inputs[0]])
 
@@ -61,6 +66,7 @@ class _Wiring:
             self.previous = NodeEntry(Node("", place=layer.place))
             return
         self.defined[layer.name] = layer.name_place
+        self._check_reserved(layer.name, layer.name_place, layer.chain)
         if prop is None or self.parsed.network is None:
             node = Node(layer.name, place=layer.place)
         else:
@@ -79,6 +85,10 @@ class _Wiring:
                 heads.append(entry)
         if not heads and self.previous is not None:
             heads = [self.previous]
+        if len(self.problems) == self.told:
+            self._check_names()
+            self._check_labels()
+            self._check_gradients()
         reached = set(Symbol(heads).nodes)
         unread = [n for n in self.nodes.values() if n not in reached and not n.is_variable]
         if len(self.problems) == self.told:
@@ -100,9 +110,13 @@ class _Wiring:
             return None
         property_class = OPERATORS.get(layer.operator)
         fields = property_class.parameter_type.model_fields
-        values = {key: part.plain() for key, part in layer.parameters.items() if key in fields}
+        values = {
+            key: part.plain()
+            for key, part in layer.parameters.items()
+            if key in fields and key not in _OURS
+        }
         if _WEIGHTED in fields:
-            values.setdefault(_WEIGHTED, True)
+            values[_WEIGHTED] = True
         parameters, wrong = check(property_class.parameter_type, values)
         for problem in wrong:
             place = layer.place
@@ -122,8 +136,13 @@ class _Wiring:
     def _unknown_keys(
         self, layer: LayerConfig, known: Sequence[str], offered: Sequence[str]
     ) -> None:
+        offered = [key for key in offered if key not in _OURS]
         for key in layer.parameters:
-            if key not in known:
+            if key in _OURS and key in known:
+                text = f"{layer.operator} {layer.name!r}: {key} is set by mxrun"
+                hint = "leave it out: padded rows of a batch weigh nothing as it is"
+                self._problem(layer, text, layer.key_place_of(key), hint=hint)
+            elif key not in known:
                 text = f"{layer.operator} {layer.name!r} has no parameter or argument {key!r}"
                 hint = nearest(key, offered)
                 expected = f"one of {', '.join(offered)}"
@@ -132,9 +151,15 @@ class _Wiring:
     def _node(self, layer: LayerConfig, prop: AnyProperty) -> Node:
         fields = prop.parameter_type.model_fields
         given: dict[str, Marked] = {
-            key: part for key, part in layer.parameters.items() if key not in fields
+            key: part
+            for key, part in layer.parameters.items()
+            if key not in fields and key not in _OURS
         }
-        arguments = (*prop.list_arguments(), *prop.list_auxiliary_states())
+        arguments = tuple(
+            name
+            for name in (*prop.list_arguments(), *prop.list_auxiliary_states())
+            if name != SAMPLE_WEIGHT
+        )
         if len(layer.inputs) > len(arguments):
             expected = f"at most {len(arguments)}: {', '.join(arguments)}"
             text = f"{layer.operator} {layer.name!r} has {len(layer.inputs)} inputs"
@@ -144,6 +169,9 @@ class _Wiring:
         for position, argument in enumerate(arguments):
             entry = self._argument(layer, prop, position, argument, given)
             entries.append(entry or NodeEntry(Node(f"{layer.name}_{argument}")))
+        if SAMPLE_WEIGHT in prop.list_arguments():
+            weight = self.variables.setdefault(SAMPLE_WEIGHT, Node(SAMPLE_WEIGHT))
+            entries.insert(prop.list_arguments().index(SAMPLE_WEIGHT), NodeEntry(weight))
         implementation = None if layer.implementation == "auto" else layer.implementation
         return Node(
             layer.name,
@@ -162,13 +190,14 @@ class _Wiring:
         given: Mapping[str, Marked],
     ) -> NodeEntry | None:
         if argument in given:
-            return self._reference(layer, argument, given[argument])
+            entry = self._reference(layer, argument, given[argument])
+            if entry is not None and argument in prop.label_arguments:
+                return self._label(layer, argument, given[argument], entry)
+            return entry
         if position == 0:
             if self.previous is None:
                 self._problem(layer, f"{layer.name!r} has nothing before it to read", layer.place)
             return self.previous
-        if argument == SAMPLE_WEIGHT:
-            return NodeEntry(self._variable(SAMPLE_WEIGHT, None))
         if argument in prop.label_arguments:
             self._problem(
                 layer,
@@ -178,7 +207,96 @@ class _Wiring:
                 hint=f"inputs: {', '.join(self.inputs)}",
             )
             return None
-        return NodeEntry(self._variable(f"{layer.name}_{argument}", layer.place))
+        name = f"{layer.name}_{argument}"
+        if self._check_reserved(name, layer.name_place, layer.chain):
+            return NodeEntry(Node("", place=layer.place))
+        return NodeEntry(self._variable(name, layer.place))
+
+    def _label(
+        self, layer: LayerConfig, argument: str, marked: Marked, entry: NodeEntry
+    ) -> NodeEntry | None:
+        """The entry, if it is an input of the network: labels come from the data alone."""
+        if entry.node.name in self.inputs:
+            return entry
+        self._problem(
+            layer,
+            f"{layer.operator} {layer.name!r} takes its {argument!r} from a network input",
+            marked.place,
+            expected=f"one of the network's inputs: {', '.join(self.inputs)}",
+            got=repr(marked.plain()),
+        )
+        return None
+
+    def _check_reserved(self, name: str, place: Place | None, chain: tuple[str, ...] = ()) -> bool:
+        """Whether a name is that of an input which mxrun itself fills; then it is said."""
+        if name == SAMPLE_WEIGHT:
+            text = f"the name {name!r} is reserved: mxrun has an input of its own called so"
+            self.problems.append(Diagnostic(text, place, hint="choose another name", chain=chain))
+        return name == SAMPLE_WEIGHT
+
+    def _check_names(self) -> None:
+        """Say which tensors of different nodes share a name."""
+        first: dict[str, Node] = {}
+        for node in (*self.nodes.values(), *self.variables.values()):
+            tensors = (node.entry_name(index) for index in range(node.num_outputs))
+            for name in dict.fromkeys((node.name, *tensors)):
+                other = first.setdefault(name, node)
+                if other is not node:
+                    self.problems.append(
+                        Diagnostic(
+                            f"two tensors are named {name!r}: of {_described(other)} and of "
+                            f"{_described(node)}",
+                            place=self.defined.get(other.name, other.place),
+                            hint="rename one of the layers",
+                        )
+                    )
+
+    def _check_labels(self) -> None:
+        """Say which labels are read as anything else too."""
+        labels: set[Node] = set()
+        others: list[tuple[Node, Node]] = []
+        for node in self.nodes.values():
+            if node.prop is None:
+                continue
+            for argument, entry in zip(
+                node.prop.list_arguments(), node.argument_entries(), strict=True
+            ):
+                if argument in node.prop.label_arguments:
+                    labels.add(entry.node)
+                else:
+                    others.append((entry.node, node))
+        self.problems += (
+            Diagnostic(
+                f"{read.name!r} is a label, yet {reader.operator} {reader.name!r} reads it as data",
+                place=reader.place,
+                expected="an input that is no label",
+                got=read.name,
+                hint="a layer reads the layer before it, the first one the first input",
+            )
+            for read, reader in others
+            if read in labels and read.name in self.inputs
+        )
+
+    def _check_gradients(self) -> None:
+        """Say which losses wait for a gradient that no loss after them gives."""
+        losses = [node for node in self.nodes.values() if is_loss(node)]
+        before = {found for loss in losses for found in topological(loss.inputs)}
+        for loss in losses:
+            assert loss.prop is not None
+            gradients = [f"gradient {index}" for index in range(loss.num_outputs)]
+            outputs = [f"output {index}" for index in range(loss.num_outputs)]
+            tensors = [f"input {index}" for index in range(len(loss.inputs))]
+            read = loss.prop.declare_backward_dependency(gradients, tensors, outputs)
+            if loss not in before and set(read) & set(gradients):
+                self.problems.append(
+                    Diagnostic(
+                        f"{loss.operator} {loss.name!r} needs the gradient of its output "
+                        "(out_grad), which nothing gives",
+                        place=loss.place,
+                        expected="a loss after it that reads its output",
+                        hint="leave out_grad out: a loss at the end makes its own gradient",
+                    )
+                )
 
     def _variable(self, name: str, place: Place | None) -> Node:
         if name in self.declared:
@@ -203,6 +321,8 @@ class _Wiring:
     ) -> NodeEntry | None:
         """The tensor a reference means: a layer's or input's output, or a variable (shared)."""
         found = self.names.resolve(reference, scope)
+        if found is None and self._check_reserved(reference, place, chain):
+            return None
         if found is None:
             if reference in self.variables or reference in self.declared:
                 return NodeEntry(self._variable(reference, place))
@@ -264,6 +384,10 @@ class _Wiring:
         hint: str = "",
     ) -> None:
         self.problems.append(Diagnostic(text, place, expected, got, hint, layer.chain))
+
+
+def _described(node: Node) -> str:
+    return f"{'variable' if node.is_variable else node.operator} {node.name!r} at {node.place}"
 
 
 def _arguments_of_any(property_class: type[AnyProperty]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.params import check
+from mxrun.base.params import LARGEST_FLOAT32, check
 from mxrun.base.registry import Registry
 from mxrun.build.model import Model
 from mxrun.config import Choice, Parsed, Train
@@ -61,6 +61,11 @@ def build_training(
     if untrainable is not None:
         problems.append(untrainable)
         return None
+    problems += _unmeasured(parsed, train, model)
+    problems += _unfit(parsed, model, initializers)
+    problems += _beyond_float32(parsed, optimizer, multipliers)
+    if len(problems) > before:
+        return None
     rules = update_rules(optimizer, multipliers, batch_size)
     return Training(optimizer, rules, initializers, train.metrics, train.epochs)
 
@@ -85,6 +90,62 @@ def _untrainable(
             hint="take `frozen: true` from some of them",
         )
     return None
+
+
+def _unmeasured(parsed: Parsed, train: Train, model: Model) -> list[Diagnostic]:
+    """The losses that no metric can follow, where metrics are asked for."""
+    places = {node.name: node.place for node in model.symbol.nodes}
+    return [
+        Diagnostic(
+            f"metrics cannot follow the loss {loss.name!r}: its label does not name one class "
+            "for each prediction",
+            place=places[loss.name],
+            expected="one label per row; with preserve_shape or multi_output, one per position",
+            got=f"label {list(model.inputs[loss.label].shape)}",
+            hint="train.metrics: [] measures the loss alone",
+        )
+        for loss in model.losses
+        if train.metrics and (loss.classification is None or not loss.classification.labelled)
+    ]
+
+
+def _unfit(
+    parsed: Parsed, model: Model, initializers: Mapping[str, Initializer]
+) -> list[Diagnostic]:
+    """The parameters whose initializer has no values for their shape."""
+    places = {node.name: node.place for node in model.symbol.nodes}
+    found = []
+    for name, spec in model.parameters.items():
+        problem = initializers[name].unfit(spec.shape)
+        if problem is not None:
+            own = model.variables[name].init
+            place = places[name] if own is None else own.place
+            found.append(replace(problem, problem=f"{name!r}: {problem.problem}", place=place))
+    return found
+
+
+def _beyond_float32(
+    parsed: Parsed, optimizer: Optimizer, multipliers: Mapping[str, Multipliers]
+) -> list[Diagnostic]:
+    """The variables whose multipliers bring rate or decay beyond float32."""
+    found = []
+    for name, own in multipliers.items():
+        products = {
+            "lr_mult": own.learning_rate * optimizer.lr,
+            "wd_mult": (own.weight_decay or 0.0) * optimizer.wd,
+        }
+        found += [
+            Diagnostic(
+                f"{key} of {name!r} brings the optimizer's {key.removesuffix('_mult')} "
+                "beyond float32",
+                place=parsed.place("network", "variables", name, key),
+                expected=f"a product of at most {LARGEST_FLOAT32:g}",
+                got=f"{product:g}",
+            )
+            for key, product in products.items()
+            if product > LARGEST_FLOAT32
+        ]
+    return found
 
 
 def _chosen(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import os.path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -19,7 +20,7 @@ from mxrun.config.marked import REQUIRED, Marked, dotted
 from mxrun.config.marked import Path as KeyPath
 from mxrun.config.schema import Data, Dataset, Network, Settings, Train
 from mxrun.config.section import Section
-from mxrun.config.sources import read_sources
+from mxrun.config.sources import COMMAND_LINE, read_sources
 from mxrun.config.translate import translate
 
 S = TypeVar("S", bound=Section)
@@ -99,6 +100,7 @@ def parse(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Parsed:
     try:
         tree = read_sources(Path(path), overrides, problems)
         expanded = expand(_named(tree, Path(path)), problems)
+        expanded = replace(expanded, root=_located(expanded.root))
     except UserError as error:
         nothing = Marked(None, Place(str(path), 1, 1))
         return Parsed(None, _ordered([*problems, *error.diagnostics]), nothing)
@@ -111,6 +113,33 @@ def _named(tree: Marked, path: Path) -> Marked:
     if "name" in tree.value:
         return tree
     return replace(tree, value={"name": Marked(path.stem, tree.place), **tree.value})
+
+
+def _located(tree: Marked) -> Marked:
+    """The tree with the data's paths made absolute, so that a saved config finds the same files.
+
+    What a file says is relative to its folder, what the command line says to the working one.
+    """
+    for part in ("train", "eval"):
+        tree = _changed(tree, ("data", part, "path"), _absolute)
+    return tree
+
+
+def _changed(node: Marked, path: KeyPath, change: Callable[[Marked], Marked]) -> Marked:
+    """The tree with the value at `path` changed, if there is one."""
+    if not path:
+        return change(node)
+    step = str(path[0])
+    if not isinstance(node.value, Mapping) or step not in node.value:
+        return node
+    return replace(node, value={**node.value, step: _changed(node.value[step], path[1:], change)})
+
+
+def _absolute(path: Marked) -> Marked:
+    if not isinstance(path.value, str) or not path.value or path.is_required:
+        return path
+    folder = "" if path.place.file == COMMAND_LINE else os.path.dirname(path.place.file)
+    return replace(path, value=os.path.abspath(os.path.join(folder, path.value)))
 
 
 def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:

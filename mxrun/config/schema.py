@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mxrun.base.errors import Place
+from mxrun.base.params import NotNegative
 from mxrun.config.choice import Choice, read_choice
 from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import Marked
@@ -32,7 +33,6 @@ AnyChoice = Annotated[
     InstanceOf[Choice], BeforeValidator(read_choice), WithJsonSchema({"type": "object"})
 ]
 Shape = tuple[Size, ...]
-NotNegative = Annotated[float, Field(ge=0)]
 
 XAVIER = Choice("xavier", {}, Place("<default>", 1, 1))
 
@@ -85,7 +85,9 @@ class Split(Section):
     @classmethod
     def _ordered(cls, given: tuple[int, int] | None) -> tuple[int, int] | None:
         if given is not None and not 0 <= given[0] < given[1]:
-            raise PydanticCustomError("range", "[first, last + 1] with 0 <= first <= last")
+            raise PydanticCustomError(
+                "range", "[first, end] with 0 <= first < end; `end` is not part of it"
+            )
         return given
 
 

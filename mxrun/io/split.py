@@ -10,7 +10,7 @@ from mxrun.base.errors import Diagnostic, Place, nearest
 # Places in the user's file by dotted path inside the data set's section: `path`, `split.range`.
 Places = Mapping[str, Place]
 
-_FORM = "a split's name or {of: NAME, range: [from, to]}"
+_FORM = "a split's name or {of: NAME, range: [first, end]}"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Split:
             return ()
         problem = f"the range goes beyond the split {self.of!r}, which holds {length} records"
         got = f"[{self.start}, {self.stop}]"
-        expected = f"0 <= from < to <= {length}"
+        expected = f"[first, end] with 0 <= first < end <= {length}"
         return (Diagnostic(problem, place_of(places, "split.range"), expected, got),)
 
 
@@ -91,5 +91,5 @@ def _check_range(bounds: object, places: Places) -> tuple[Diagnostic, ...]:
     else:
         problem = "a range is two whole numbers"
     got = "nothing" if bounds is None else repr(numbers or bounds)
-    expected = "[from, to] with 0 <= from < to; `to` is not part of it"
+    expected = "[first, end] with 0 <= first < end; `end` is not part of it"
     return (Diagnostic(problem, place_of(places, "split.range"), expected, got),)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
+from mxrun.base.classification import Classification
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.operator.operator import Operator
@@ -95,6 +96,10 @@ class OperatorProperty(ABC, Generic[P]):
     @property
     def loss_output(self) -> int | None:
         """Index of the output that holds the summed loss, for an operator that ends a network."""
+        return None
+
+    def classification(self, data: Shape, label: Shape) -> Classification | None:
+        """How a loss tells classes apart under these shapes; None for what tells none apart."""
         return None
 
     def list_mutated_inputs(self) -> dict[int, int]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mxrun.base.errors import MxrunError, UserError
+from mxrun.report.streams import silence
 
 # Files and pipes have no width: wide enough that no table is cut.
 _WIDTH_OF_FILES = 200
@@ -25,14 +26,25 @@ def stderr() -> Console:
 
 
 def print_error(error: MxrunError) -> None:
-    """Print everything an error says to standard error; plain text unless it is a terminal."""
-    for problem in problems(error):
-        if sys.stderr.isatty():
-            first, _, rest = problem.partition("\n")
-            text = Text.assemble((first, "bold red"), f"\n{rest}" if rest else "")
-            stderr().print(text, soft_wrap=True)
-        else:
-            sys.stderr.write(f"{problem}\n")
+    """Print everything an error says to standard error; plain text unless it is a terminal.
+
+    Where standard error cannot be written, the exit code alone says that something is wrong.
+    """
+    try:
+        for problem in problems(error):
+            _print_problem(problem)
+        sys.stderr.flush()
+    except OSError:
+        silence(sys.stderr)
+
+
+def _print_problem(problem: str) -> None:
+    if sys.stderr.isatty():
+        first, _, rest = problem.partition("\n")
+        text = Text.assemble((first, "bold red"), f"\n{rest}" if rest else "")
+        stderr().print(text, soft_wrap=True)
+    else:
+        sys.stderr.write(f"{problem}\n")
 
 
 def problems(error: MxrunError) -> list[str]:

@@ -60,7 +60,6 @@ class EpochLines:
         """Say what the epoch came to."""
         assert self._run is not None
         run = self._run
-        samples = run.steps_per_epoch * run.batch_size
         parts = [
             f"epoch {event.epoch:>{len(str(run.epochs))}}/{run.epochs}",
             f"step {event.step}",
@@ -68,7 +67,7 @@ class EpochLines:
         ]
         if event.evaluation:
             parts.append(f"eval {metrics_text(event.evaluation)}")
-        parts.append(f"{count_text(samples / max(event.seconds, 1e-9))} samples/s")
+        parts.append(f"{_rate(event)} samples/s")
         if event.epoch < run.epochs:
             elapsed = time.monotonic() - self._started
             left = elapsed / event.epoch * (run.epochs - event.epoch)
@@ -84,7 +83,6 @@ class LiveLine:
         self._task: TaskID | None = None
         self._run: RunStarted | None = None
         self._lines = EpochLines(self._print)
-        self._started = 0.0
 
     def run_started(self, event: RunStarted) -> None:
         """Start the bar."""
@@ -92,7 +90,7 @@ class LiveLine:
 
         from mxrun.report.console import stderr
 
-        self._run, self._started = event, time.monotonic()
+        self._run = event
         self._progress = Progress(
             TextColumn("epoch {task.fields[epoch]}", style="bold"),
             BarColumn(bar_width=24),
@@ -118,12 +116,11 @@ class LiveLine:
         assert self._progress is not None
         assert self._task is not None
         assert self._run is not None
-        elapsed = time.monotonic() - self._started
         self._progress.update(
             self._task,
             completed=event.step,
             epoch=f"{event.epoch}/{self._run.epochs}",
-            rate=count_text(event.step * self._run.batch_size / max(elapsed, 1e-9)),
+            rate=_rate(event),
             metrics=metrics_text(event.metrics),
         )
 
@@ -139,6 +136,11 @@ class LiveLine:
     def _print(self, line: str) -> None:
         assert self._progress is not None
         self._progress.console.print(line, markup=False)
+
+
+def _rate(event: StepDone | EpochDone) -> str:
+    """Records trained on per second of training."""
+    return count_text(event.records / max(event.train_seconds, 1e-9))
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from mxrun.report.streams import is_stream_error, silence
 from mxrun.train.files import canonical_json, writing
 
 if TYPE_CHECKING:
@@ -34,16 +34,26 @@ def write_tables(parts: Sequence[RenderableType]) -> None:
             console.print(part)
 
 
+def output_failed(error: OSError) -> NoReturn:
+    """End what wrote to a standard stream in vain; a reader who went away (`| head`) needs no word.
+
+    Raises SystemExit where a reader went away, UserError where something else is wrong with the
+    stream, and the error itself where it is about no stream.
+    """
+    if not is_stream_error(error):
+        raise error
+    silence(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        raise SystemExit(_READER_IS_GONE) from None
+    with writing(Path("standard output")):
+        raise error
+
+
 @contextmanager
 def _standard_output() -> Iterator[None]:
-    """Everything is out when this ends; a reader who went away (`| head`) ends the program."""
-    with writing(Path("standard output")):
-        try:
-            yield
-            sys.stdout.flush()
-        except OSError as error:
-            # What is left in the buffer would fail again when the interpreter exits.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if isinstance(error, BrokenPipeError):
-                raise SystemExit(_READER_IS_GONE) from None
-            raise
+    """Everything is out when this ends."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        output_failed(error)

@@ -7,22 +7,59 @@ import math
 import mmap
 import os
 import resource
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.dtype import numpy_dtype
-from mxrun.base.errors import InternalError
+from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import Shape
 
 _PROT_NONE = 0
 
 
-def machine_bytes() -> int:
-    """Physical memory of the machine."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def memory_limit() -> int:
+    """Bytes that this process may come to: the least of what machine, control groups and it allow.
+
+    Physical memory, `memory.max` or `memory.limit_in_bytes` of each control group around the
+    process (cgroups(7)), and its RLIMIT_AS (getrlimit(2)).
+    """
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY:
+        limits.append(address_space)
+    try:
+        membership = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        membership = ""
+    return min([*limits, *control_group_limits(membership, Path("/sys/fs/cgroup"))])
+
+
+def control_group_limits(membership: str, root: Path) -> Iterator[int]:
+    """The memory limits, in bytes, of the groups that /proc/self/cgroup names and of those above.
+
+    A line of `membership` is `number:controllers:/path`; version 2 has number 0 and no controllers.
+    In a container the path may be the host's, of which only the root is to be seen.
+    """
+    for line in membership.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, name = root, "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = root / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = PurePosixPath(path.lstrip("/"))
+        for folder in (group, *group.parents):
+            try:
+                limit = (top / folder / name).read_text().strip()
+            except OSError:
+                continue
+            if limit.isdecimal():
+                yield int(limit)
 
 
 def peak_resident_bytes() -> int:
@@ -41,14 +78,14 @@ def peak_resident_bytes() -> int:
 class Arena:
     """`nbytes` (a multiple of 64) of zeroed memory; the byte after the last one faults.
 
-    Arrays taken from it keep the mapping alive.
+    Arrays taken from it keep the mapping alive. Raises UserError where there is not so much memory.
     """
 
     def __init__(self, nbytes: int) -> None:
         page = mmap.PAGESIZE
         body = -(-nbytes // page) * page
         self.nbytes = nbytes
-        self._memory = mmap.mmap(-1, body + page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory = _mapped(body + page)
         self._start = body - nbytes
         mapping = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.address = mapping + self._start
@@ -66,3 +103,15 @@ class Arena:
     def bytes_view(self) -> npt.NDArray[np.uint8]:
         """The whole arena as bytes."""
         return np.frombuffer(self._memory, np.uint8, self.nbytes, self._start)
+
+
+def _mapped(nbytes: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            Diagnostic(
+                f"the system gives no more memory: the arena needs {nbytes:,} bytes",
+                hint="lower data.batch_size, or allow the process more memory",
+            )
+        ) from error

@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.params import Parameters
+from mxrun.base.params import Float32, NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
 from mxrun.base.tensor import Shape
 from mxrun.runtime import random
 
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
 FactorType = Literal["avg", "in", "out"]
 
 # By MXNet's naming: what the end of a name says of the first value.
@@ -32,6 +30,10 @@ _ONES = ("_gamma", "_moving_var")
 
 class Initializer(Parameters):
     """A rule for first values."""
+
+    def unfit(self, shape: Shape) -> Diagnostic | None:
+        """Why the rule cannot give values of this shape; None where it can."""
+        return None
 
     @abstractmethod
     def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
@@ -57,7 +59,8 @@ class Uniform(Initializer):
 class Normal(Initializer):
     """Normal values around zero."""
 
-    sigma: Positive = Field(0.01, description="The standard deviation.")
+    # Eight of these, as far as a draw goes, must fit into float32.
+    sigma: Positive = Field(0.01, le=1e37, description="The standard deviation.")
 
     def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
         """z * sigma, z standard normal."""
@@ -69,7 +72,7 @@ class Normal(Initializer):
 class Constant(Initializer):
     """The same value everywhere."""
 
-    value: float = Field(0.0, description="The value.")
+    value: Float32 = Field(0.0, description="The value.")
 
     def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
         """The value, in every place."""
@@ -88,17 +91,21 @@ class FanScaled(Initializer):
         "avg", description="Which fan scales: their mean, the incoming or the outgoing."
     )
 
+    def unfit(self, shape: Shape) -> Diagnostic | None:
+        """That the shape has no fans, if so."""
+        if len(shape) >= self.least_axes and 0 not in shape:
+            return None
+        return Diagnostic(
+            "this initializer needs a weight with incoming and outgoing fans",
+            expected="a shape of two or more axes",
+            got=str(list(shape)),
+            hint="give the variable an init of its own, such as {normal: {sigma: 0.01}}",
+        )
+
     def scale(self, magnitude: float, shape: Shape) -> float:
         """sqrt(magnitude / factor); raises UserError for a shape without fans."""
-        if len(shape) < self.least_axes or 0 in shape:
-            raise UserError(
-                Diagnostic(
-                    "this initializer needs a weight with incoming and outgoing fans",
-                    expected="a shape of two or more axes",
-                    got=str(list(shape)),
-                    hint="give the variable an init of its own, such as {normal: {sigma: 0.01}}",
-                )
-            )
+        if (problem := self.unfit(shape)) is not None:
+            raise UserError(problem)
         positions = math.prod(shape[2:])
         fan_in, fan_out = shape[1] * positions, shape[0] * positions
         factors = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}

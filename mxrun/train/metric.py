@@ -24,19 +24,22 @@ _EPSILON = 1e-12
 
 
 class Metric(ABC):
-    """A weighted mean over predictions; the classes are axis 1 of the network's `output`.
+    """A weighted mean over predictions; the classes are axis 1 of a loss's `output`.
 
-    The output is [batch, classes, ...], labels are [batch, ...] and weights [batch]: 1 for a
-    sample, 0 for a padded row. Raises UserError for an output without a class axis.
+    The output is [samples, classes, ...], labels are [samples, ...] and weights [rows]: 1 for a
+    record, 0 for a padded row. A row is one sample, or has as many as every other. Predictions
+    labelled `ignored` do not count. Raises UserError for an output without a class axis.
     """
 
-    def __init__(self, output: TensorSpec) -> None:
+    def __init__(
+        self, output: TensorSpec, rows: int | None = None, ignored: int | None = None
+    ) -> None:
         output_shape = output.shape
         if len(output_shape) < 2:
             raise UserError(
                 Diagnostic(
                     "this metric needs an output with a class axis",
-                    expected="a shape [batch, classes, ...]",
+                    expected="a shape [samples, classes, ...]",
                     got=str(list(output_shape)),
                 )
             )
@@ -45,21 +48,28 @@ class Metric(ABC):
         # Row by row: NumPy 2.2 allocates buffers for a reduction along one axis of several.
         self._rows = self._values.reshape(-1), self._weights.reshape(-1)
         self._labels = np.zeros(shape, np.int64)
-        # Seen from behind, [..., batch], so that weights broadcast over a sample's predictions.
-        self._weights_by_sample = self._weights.T
+        # Seen from behind, [..., rows], so that weights broadcast over a row's predictions.
+        self._weights_by_row = self._weights.reshape(rows or shape[0], -1).T
+        self._ignored = ignored
+        self._counted, self._factors = np.zeros(shape, np.bool_), np.zeros(shape)
         self._sums = np.zeros(2)
         self._each_sum = self._sums[0, ...], self._sums[1, ...]
         self._totals = np.zeros(2)
 
     @abstractmethod
-    def _measure(self, label: Array, output: Array) -> None:
-        """Write one value per prediction into `self._values`."""
+    def _measure(self, output: Array) -> None:
+        """Write one value per prediction, of `self._labels`, into `self._values`."""
 
     def update(self, label: Array, output: Array, weight: Array) -> None:
         """Add one batch; `output` lies in row-major order and is as specified at first."""
-        self._measure(label, output)
         # Here and below: assigning converts types without the buffer that a ufunc would allocate.
-        self._weights_by_sample[...] = weight
+        self._labels[...] = label
+        self._weights_by_row[...] = weight
+        if self._ignored is not None:
+            np.not_equal(self._labels, self._ignored, out=self._counted)
+            self._factors[...] = self._counted
+            np.multiply(self._weights, self._factors, out=self._weights)
+        self._measure(output)
         np.multiply(self._values, self._weights, out=self._values)
         for row, total in zip(self._rows, self._each_sum, strict=True):
             np.add.reduce(row, out=total)
@@ -81,13 +91,14 @@ METRICS: Registry[type[Metric]] = Registry("metric")
 class Accuracy(Metric):
     """The share of predictions whose most probable class is the label; MXNet's Accuracy."""
 
-    def __init__(self, output: TensorSpec) -> None:
-        super().__init__(output)
+    def __init__(
+        self, output: TensorSpec, rows: int | None = None, ignored: int | None = None
+    ) -> None:
+        super().__init__(output, rows, ignored)
         self._classes = np.zeros_like(self._labels)
         self._hits = np.zeros(self._labels.shape, np.bool_)
 
-    def _measure(self, label: Array, output: Array) -> None:
-        self._labels[...] = label
+    def _measure(self, output: Array) -> None:
         output.argmax(1, self._classes)
         np.equal(self._classes, self._labels, out=self._hits)
         self._values[...] = self._hits
@@ -96,8 +107,10 @@ class Accuracy(Metric):
 class CrossEntropy(Metric):
     """The mean of -ln(probability of the label + 1e-12); MXNet's CrossEntropy."""
 
-    def __init__(self, output: TensorSpec) -> None:
-        super().__init__(output)
+    def __init__(
+        self, output: TensorSpec, rows: int | None = None, ignored: int | None = None
+    ) -> None:
+        super().__init__(output, rows, ignored)
         # The probability of class c at [row, ..., position] lies at first + c * stride.
         shape = self._labels.shape
         classes = np.arange(output.elements).reshape(output.shape)
@@ -105,12 +118,12 @@ class CrossEntropy(Metric):
         self._stride = math.prod(shape[1:])
         self._probabilities = np.zeros(shape, output.dtype)
 
-    def _measure(self, label: Array, output: Array) -> None:
-        self._labels[...] = label
+    def _measure(self, output: Array) -> None:
         if self._stride != 1:
             np.multiply(self._labels, self._stride, out=self._labels)
         np.add(self._labels, self._first, out=self._labels)
-        # Clipping is the mode of `take` that needs no buffer; no label lies outside the classes.
+        # Clipping is the mode of `take` that needs no buffer; no label that counts lies
+        # outside the classes.
         output.take(self._labels, out=self._probabilities, mode="clip")
         self._values[...] = self._probabilities
         np.add(self._values, _EPSILON, out=self._values)
@@ -125,6 +138,8 @@ METRICS.add("accuracy", Accuracy)
 METRICS.add("cross_entropy", CrossEntropy)
 
 
-def create_metric(name: str, output: TensorSpec) -> Metric:
+def create_metric(
+    name: str, output: TensorSpec, rows: int | None = None, ignored: int | None = None
+) -> Metric:
     """A metric by its name in a config; raises UserError for one that is not known."""
-    return METRICS.get(name)(output)
+    return METRICS.get(name)(output, rows, ignored)

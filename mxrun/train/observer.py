@@ -21,22 +21,33 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class StepDone:
-    """One training step is over; metrics are means over the epoch so far, `loss` among them."""
+    """One training step is over; metrics are means over the epoch so far, `loss` among them.
+
+    records: those trained on since the run began, padding not counted, in `train_seconds`, which
+    are the steps' alone.
+    """
 
     epoch: int
     step: int
-    samples: int
     metrics: Mapping[str, float]
+    records: int
+    train_seconds: float
 
 
 @dataclass(frozen=True)
 class EpochDone:
-    """One epoch and its evaluation are over; epochs count from 1."""
+    """One epoch and its evaluation are over; epochs count from 1.
+
+    records: those trained on in the epoch, padding not counted, in `train_seconds`; `seconds` are
+    the whole epoch's.
+    """
 
     epoch: int
     step: int
     train: Mapping[str, float]
     evaluation: Mapping[str, float]
+    records: int
+    train_seconds: float
     seconds: float
 
 

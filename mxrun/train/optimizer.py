@@ -14,14 +14,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mxrun.base.params import Parameters
+from mxrun.base.params import NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
 from mxrun.graph.passes.updates import UpdateRule
 
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-
-# MXNet decays weights only: parameters whose names end so are left alone.
+# Parameters whose names end so are not decayed. MXNet 1.9.1 (Optimizer.set_wd_mult) decays only
+# names that end in _weight or _gamma; here a variable of any other name is decayed, a gamma not.
 _NOT_DECAYED = ("_bias", "_gamma", "_beta")
 # MXNet's way to say that gradients are not clipped.
 _NO_CLIPPING = -1.0
@@ -31,7 +29,7 @@ _NO_CLIPPING = -1.0
 class Multipliers:
     """A parameter's own factors of the learning rate and of the weight decay.
 
-    A decay of None stands for MXNet's default: 0 for biases, gammas and betas, else 1.
+    A decay of None stands for the default: 0 for biases, gammas and betas, else 1.
     """
 
     learning_rate: float = 1.0

@@ -120,9 +120,10 @@ def _remove_run(path: Path) -> None:
 
 
 def _occupied(path: Path) -> UserError:
+    what = "another run" if (path / _SUMMARY).exists() else "an unfinished run"
     return UserError(
         Diagnostic(
-            f"{path} holds another run",
+            f"{path} holds {what}",
             hint="--overwrite replaces it; name=OTHER starts a run beside it",
         )
     )

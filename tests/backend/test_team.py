@@ -43,7 +43,7 @@ def test_team_size_is_restored() -> None:
 @needs_libgomp
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
 )
 def test_waiting_is_short_unless_the_user_says_otherwise(
     given: dict[str, str], expected: str

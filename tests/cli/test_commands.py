@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,13 +17,20 @@ from typing import Any
 import pytest
 
 MXRUN = (sys.executable, "-m", "mxrun")
+SCRIPT = (str(Path(sys.executable).with_name("mxrun")),)
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
 COMMANDS = ("train", "check", "inspect-memory", "schema")
 
 
 def mxrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command as people do, without MXRUN_DEBUG."""
     return subprocess.run(
-        [*MXRUN, *arguments], capture_output=True, text=True, cwd=cwd, check=False
+        [*MXRUN, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "MXRUN_DEBUG": "0"},
+        check=False,
     )
 
 
@@ -77,8 +85,7 @@ def test_version() -> None:
 
 
 def test_the_script_is_the_module() -> None:
-    script = Path(sys.executable).with_name("mxrun")
-    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run([*SCRIPT, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == good("--version").stdout
 
 
@@ -289,6 +296,54 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("program", [MXRUN, SCRIPT])
+@pytest.mark.parametrize("module", ["mxrun.base.errors", "typer.main", "numpy", "pydantic", "yaml"])
+def test_an_interrupt_during_imports_ends_with_130(program: tuple[str, ...], module: str) -> None:
+    # Python names each module on standard error once it is imported: the moment is in between.
+    process = subprocess.Popen(
+        [*program, "check", "digits_lenet"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+    )
+    assert process.stderr is not None
+    while (line := process.stderr.readline()).rpartition("|")[2].strip() != module:
+        assert line, f"{module} is not imported"
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors[-500:]
+    assert output == ""
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("check digits_lenet --json >&-", 0, ""),
+        ("check digits_lenet >&-", 0, ""),
+        ("check digits_lenet >&- 2>&- <&-", 0, ""),
+        ("--help >&-", 0, ""),
+        ("check nothing 2>&-", 2, ""),
+        ("nonsense 2>&-", 2, ""),
+        ("check nothing >&-", 2, "there is no config 'nothing'"),
+    ],
+)
+def test_closed_streams_change_no_exit_code(command: str, code: int, said: str) -> None:
+    done = in_shell(command)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith(said)
+    assert bool(done.stderr) == bool(said)
+
+
+def in_shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with the shell's redirections of its streams."""
+    return subprocess.run(
+        ["sh", "-c", f"{shlex.join(MXRUN)} {command}"], capture_output=True, text=True, check=False
+    )
+
+
 def test_a_reader_who_goes_away_is_no_error() -> None:
     process = subprocess.Popen([*MXRUN, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
@@ -301,16 +356,18 @@ def test_a_reader_who_goes_away_is_no_error() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-@pytest.mark.parametrize("json_flag", [(), ("--json",)])
-def test_a_result_that_cannot_be_written_is_told(json_flag: tuple[str, ...]) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [*MXRUN, "check", "digits_lenet", *json_flag],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+@pytest.mark.parametrize(
+    "command", ["check digits_lenet", "check digits_lenet --json", "schema", "--help", "--version"]
+)
+def test_a_result_that_cannot_be_written_is_told(command: str) -> None:
+    done = in_shell(f"{command} >/dev/full")
     assert done.returncode == 2
     assert done.stderr.startswith("cannot write standard output: no space left on device\n")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("command", ["check nothing", "nonsense", "check digits_lenet >/dev/full"])
+def test_an_error_that_cannot_be_written_is_still_an_error(command: str) -> None:
+    done = in_shell(f"{command} 2>/dev/full")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")

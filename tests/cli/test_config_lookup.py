@@ -79,3 +79,14 @@ def test_the_command_line_is_light() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     assert output.strip() == "[]"
+
+
+def test_the_program_imports_nothing_before_it_can_be_interrupted() -> None:
+    script = (
+        "import os, sys, mxrun; before = set(sys.modules); "
+        "import mxrun.__main__; print(sorted(set(sys.modules) - before))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.strip() == "['mxrun.__main__']"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import signal
 import subprocess
 import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from networks import NETWORKS, convolutional, fill, plan_of, same_bits, trained
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, TRAIN
 from mxrun.graph.memory import allocate
-from mxrun.runtime.storage import Arena
+from mxrun.runtime.storage import Arena, control_group_limits, memory_limit
 
 IMPLEMENTATIONS = ("auto", "numpy")
 
@@ -65,12 +67,25 @@ def test_P8_every_hint_is_listed_with_its_fate() -> None:
     assert offsets["conv1_output"] == offsets["tanh1_output"]
 
 
+def test_P8_each_reason_to_refuse_a_hint() -> None:
+    phase = plan_of(NETWORKS["residual"](), implementation="numpy").phases[TRAIN]
+    reasons = {(hint.step, hint.source, hint.target): hint.reason for hint in phase.hints}
+    # relu_output has another reader, but the sum has already taken join_output's memory.
+    assert reasons["again", "join_output", "again_output"] == ""
+    shared = reasons["again", "relu_output", "again_output"]
+    assert shared == "the output shares other memory already"
+    assert reasons["softmax:backward", "softmax_output", "fc_output_grad"] == (
+        "softmax_output is a result"
+    )
+
+
 def test_P8_a_later_reader_refuses_the_hint() -> None:
     phase = plan_of(NETWORKS["residual"](), implementation="numpy").phases[TRAIN]
-    hint = next(
-        hint for hint in phase.hints if hint.step == "again" and hint.source == "relu_output"
+    reasons = {(hint.step, hint.source, hint.target): hint.reason for hint in phase.hints}
+    assert reasons["join:backward", "join_output_grad", "left_output_grad"] == ""
+    assert reasons["join:backward", "join_output_grad", "right_output_grad"] == (
+        "still read by left:backward"
     )
-    assert hint.reason.startswith("still read by") or hint.reason.startswith("the output shares")
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -183,3 +198,47 @@ def test_first_fit_never_overlaps() -> None:
                 if first[i] < last[j] and first[j] < last[i]:
                     a, b = allocation.offsets[i], allocation.offsets[j]
                     assert a + sizes[i] <= b or b + sizes[j] <= a
+
+
+def test_an_arena_beyond_the_address_space_is_refused_in_one_line() -> None:
+    script = (
+        "import resource\n"
+        "from mxrun.base.errors import UserError\n"
+        "from mxrun.runtime.storage import Arena\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
+        "for nbytes in (8 << 30, 1 << 63):\n"
+        "    try:\n"
+        "        Arena(nbytes)\n"
+        "    except UserError as error:\n"
+        "        print(error.diagnostics[0].problem)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    needed = [nbytes + mmap.PAGESIZE for nbytes in (8 << 30, 1 << 63)]
+    assert done.stdout.splitlines() == [
+        f"the system gives no more memory: the arena needs {nbytes:,} bytes" for nbytes in needed
+    ]
+
+
+def test_the_memory_limit_is_the_least_of_all(tmp_path: Path) -> None:
+    membership = "7:cpu,memory:/box/inner\n3:pids:/box\n0::/user/mxrun\n"
+    for name, content in (
+        ("memory.max", "9000\n"),
+        ("user/memory.max", "max\n"),
+        ("user/mxrun/memory.max", "7000\n"),
+        ("memory/box/memory.limit_in_bytes", "5000\n"),
+        ("box/memory.max", "1\n"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert sorted(control_group_limits(membership, tmp_path)) == [5000, 7000, 9000]
+    assert list(control_group_limits("", tmp_path)) == []
+    script = (
+        "import resource; from mxrun.runtime.storage import memory_limit; "
+        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); print(memory_limit())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == min(memory_limit(), 2 << 30)

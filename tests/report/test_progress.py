@@ -15,8 +15,8 @@ from mxrun.train.observer import EpochDone, RunStarted, StepDone
 
 STARTED = RunStarted("lenet", 2, 23, 64, 36_938, 1_500_000)
 EVENTS = (
-    EpochDone(1, 23, {"loss": 0.5, "accuracy": 0.75}, {"accuracy": 0.8}, seconds=0.5),
-    EpochDone(2, 46, {"loss": 1e-5, "accuracy": 1.0}, {}, seconds=0.25),
+    EpochDone(1, 23, {"loss": 0.5, "accuracy": 0.75}, {"accuracy": 0.8}, 1438, 0.5, seconds=0.75),
+    EpochDone(2, 46, {"loss": 1e-5, "accuracy": 1.0}, {}, 1438, 0.25, seconds=0.25),
 )
 SCRIPT = """
 import time
@@ -24,9 +24,9 @@ from mxrun.report.progress import watching
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
 with watching() as observer:
     observer.run_started(RunStarted("lenet", 2, 23, 64, 36938, 1500000))
-    observer.step_done(StepDone(1, 10, 640, {"loss": 0.5}))
+    observer.step_done(StepDone(1, 10, {"loss": 0.5}, 640, 0.1))
     time.sleep(0.3)
-    observer.epoch_done(EpochDone(1, 23, {"loss": 0.25}, {"accuracy": 0.875}, 0.5))
+    observer.epoch_done(EpochDone(1, 23, {"loss": 0.25}, {"accuracy": 0.875}, 1438, 0.5, 0.75))
 """
 
 
@@ -34,15 +34,15 @@ def test_one_line_per_epoch() -> None:
     lines: list[str] = []
     observer = EpochLines(lines.append)
     observer.run_started(STARTED)
-    observer.step_done(StepDone(1, 10, 640, {"loss": 0.7}))
+    observer.step_done(StepDone(1, 10, {"loss": 0.7}, 640, 0.1))
     for event in EVENTS:
         observer.epoch_done(event)
     assert lines[0] == "lenet: 36.9 k parameters, arena 1.43 MiB, 2 epochs of 23 steps, batch 64"
     assert lines[1].startswith(
-        "epoch 1/2  step 23  loss 0.5000  accuracy 0.7500  eval accuracy 0.8000  2.94 k samples/s"
+        "epoch 1/2  step 23  loss 0.5000  accuracy 0.7500  eval accuracy 0.8000  2.88 k samples/s"
     )
     assert lines[1].endswith(" left")
-    assert lines[2] == "epoch 2/2  step 46  loss 1.00e-05  accuracy 1.0000  5.89 k samples/s"
+    assert lines[2] == "epoch 2/2  step 46  loss 1.00e-05  accuracy 1.0000  5.75 k samples/s"
 
 
 def test_into_a_file_go_plain_lines_and_no_rich() -> None:

@@ -110,7 +110,7 @@ def test_L5_a_first_layer_has_fewer_calls_than_the_same_layer_later(config: Path
     # Checked calls are primitives; the others set the team's size around them.
     entries = run.executor.tapes[TRAIN].entries
     calls = [entry.name for entry in entries if getattr(entry.call, "checked", False)]
-    assert calls.count("conv1_backward") == calls.count("conv2_backward") - 1 >= 1
+    assert calls.count("conv1:backward") == calls.count("conv2:backward") - 1 >= 1
 
 
 ONEDNN = {"Convolution", "FullyConnected", "Pooling"}
@@ -141,7 +141,7 @@ def test_P12_implementations_of_a_config_agree(config: Path) -> None:
         asked = [("conv1", "conv2", "pool", "fc1")[numpy.index(one)] for one in overrides]
         for name in asked:
             assert chosen[name] == "numpy"
-            assert chosen[f"{name}_backward"] == "numpy"
+            assert chosen[f"{name}:backward"] == "numpy"
         found = trained(run, 3)
         for parameter, value in expected.items():
             largest = float(np.abs(value).max())
@@ -169,11 +169,11 @@ def test_L3_frozen_variables_keep_every_byte(config: Path) -> None:
     frozen = {"conv1_weight", "conv1_bias", "conv2_weight", "conv2_bias"}
     for name in run.built.model.parameters:
         assert (after[name].tobytes() == before[name].tobytes()) == (name in frozen), name
-    assert not {f"{name}_mom" for name in frozen} & set(after)
+    assert not {f"{name}:mom" for name in frozen} & set(after)
     steps = steps_of(run)
-    below = {f"{name}_backward" for name in ("conv1", "relu1", "conv2", "relu2", "pool")}
+    below = {f"{name}:backward" for name in ("conv1", "relu1", "conv2", "relu2", "pool")}
     assert not below & set(steps)
-    assert "fc1_backward" in steps
+    assert "fc1:backward" in steps
     assert run.plan.planned_bytes < prepared(config).plan.planned_bytes
 
 
@@ -237,7 +237,7 @@ def test_L2_a_weight_shared_by_name_is_one_array_and_one_update(config: Path) ->
     assert list(shared.built.model.parameters) == list(run.built.model.parameters)
     assert sum(block.name == "fc2_weight" for block in shared.plan.pinned) == 1
     steps = [step.name for step in shared.plan.phases[TRAIN].steps]
-    assert steps.count("fc2_weight_update") == 1
+    assert steps.count("fc2_weight:update") == 1
     report = session.check(config)
     assert {row.name: row.parameters for row in report.rows}["again"] == 0
     config.write_text(text.replace("weight: fc2_weight, bias: fc2_bias", "flatten: true"))

@@ -65,7 +65,7 @@ def test_the_checkpoint_is_whole_and_finite(digits: tuple[Path, dict[str, Any]])
     parameters = load_file(checkpoint / "parameters.safetensors")
     states = load_file(checkpoint / "optimizer.safetensors")
     assert parameters["conv1_weight"].shape == (16, 1, 3, 3)
-    assert {f"{name}_mom" for name in parameters} == set(states)
+    assert {f"{name}:mom" for name in parameters} == set(states)
     for array in (*parameters.values(), *states.values()):
         assert abs(array).max() < 100
 

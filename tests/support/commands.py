@@ -20,13 +20,13 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 def mxrun(
     *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command; `environment` is added to this process's."""
+    """Run a command as people do, without MXRUN_DEBUG; `environment` is added to this process's."""
     return subprocess.run(
         [*MXRUN, *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, "MXRUN_DEBUG": "0", **(environment or {})},
         check=False,
     )
 

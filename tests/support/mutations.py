@@ -8,8 +8,11 @@ import re
 import yaml
 
 VALUES = ["3", "-1", "1e-3", "true", "null", "no", "[1]", "{a: 1}", "''", ".nan", "'3'", "9" * 40]
+EXTREMES = ["1e39", "4000000000", ".nan", ".inf", "-.inf", "-1", "0", "1e12", "1e-400", "-0.0"]
+EXTREMES += [str(2**31), str(2**63), f"[{', '.join(['7'] * 1000)}]", "[4000000000, 4000000000]"]
 GARBAGE = [b"\xff", b"\x00", b"\t", b"&a", b"*a", b"!!x", b"${", b"}", b"\xf0\x9f\x98\x80", b"? "]
 TOKEN = re.compile(r"[A-Za-z0-9_.$/*+-]+")
+NUMBER = re.compile(r"(?<![\w.])-?[0-9][0-9.e-]*(?![\w.])")
 
 
 def swap_tokens(text: str, source: random.Random) -> str:
@@ -27,6 +30,14 @@ def delete_token(text: str, source: random.Random) -> str:
 def change_type(text: str, source: random.Random) -> str:
     token = source.choice(list(TOKEN.finditer(text)))
     return text[: token.start()] + source.choice(VALUES) + text[token.end() :]
+
+
+def make_extreme(text: str, source: random.Random) -> str:
+    numbers = list(NUMBER.finditer(text))
+    if not numbers:
+        return text
+    number = source.choice(numbers)
+    return text[: number.start()] + source.choice(EXTREMES) + text[number.end() :]
 
 
 def misspell(text: str, source: random.Random) -> str:
@@ -48,7 +59,15 @@ def indent_line(text: str, source: random.Random) -> str:
     return "".join(lines)
 
 
-MUTATORS = [swap_tokens, delete_token, change_type, misspell, delete_line, indent_line]
+MUTATORS = [
+    swap_tokens,
+    delete_token,
+    change_type,
+    make_extreme,
+    misspell,
+    delete_line,
+    indent_line,
+]
 
 
 def mutate(content: bytes, source: random.Random) -> bytes:

@@ -137,7 +137,7 @@ def target_of(p: Any, label: Any, classes: int) -> tuple[list[float], float]:
     if p.use_ignore and int(label) == int(p.ignore_label):
         return [0.0] * classes, 0.0
     smooth = 0.0 if p.multi_output else p.smooth_alpha
-    target = [smooth / (classes - 1)] * classes
+    target = [smooth / max(classes - 1, 1)] * classes
     if not 0 <= int(label) < classes:
         return target, 1 - smooth
     target[int(label)] = 1 - smooth

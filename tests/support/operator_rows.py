@@ -236,6 +236,8 @@ ROWS: list[Row] = [
     ),
     *_rows("SoftmaxOutput", ({}, (6, 3)), labels=(0, 3), label_dtype="float32"),
     *_rows("SoftmaxOutput", ({"smooth_alpha": 0.2}, (7, 3)), labels=OUTSIDE_THE_CLASSES),
+    # One class: a label per row is still a class and no probability.
+    *_rows("SoftmaxOutput", ({}, (5, 1)), labels=(0, 1)),
     *_rows(
         "SoftmaxOutput",
         ({}, (4, 3)),

@@ -80,6 +80,31 @@ def test_ties_go_to_the_first_class() -> None:
     assert metric.value() == 0.5
 
 
+@pytest.mark.parametrize("name", list(METRICS))
+@pytest.mark.parametrize("shape", [(12, 5), (4, 5, 6)])
+def test_ignored_labels_never_enter(name: str, shape: tuple[int, ...]) -> None:
+    label, output, weight = batch(shape, 2)
+    metric = create_metric(name, TensorSpec(shape), ignored=7)
+    label[0] = 7
+    metric.update(label, output, weight)
+    some = metric.value()
+    label[0] = 0
+    weight[0] = 0
+    plain = create_metric(name, TensorSpec(shape))
+    plain.update(label, output, weight)
+    assert some == plain.value()
+
+
+def test_a_row_may_hold_several_samples() -> None:
+    label, output, weight = batch((12, 5), 3)
+    weight[:] = np.repeat([1, 1, 0], 4)
+    expect = create_metric("cross_entropy", TensorSpec((12, 5)))
+    expect.update(label, output, weight)
+    metric = create_metric("cross_entropy", TensorSpec((12, 5)), rows=3)
+    metric.update(label, output, np.array([1, 1, 0], np.float32))
+    assert metric.value() == expect.value()
+
+
 def test_nothing_measured_is_nan() -> None:
     assert math.isnan(create_metric("accuracy", TensorSpec((2, 3))).value())
 

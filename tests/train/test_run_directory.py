@@ -16,7 +16,7 @@ from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
 from mxrun.train.observer import EpochDone
 from mxrun.train.run_directory import RunDirectory
 
-EPOCH = EpochDone(1, 23, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, seconds=1.5)
+EPOCH = EpochDone(1, 23, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, 1438, 1.0, seconds=1.5)
 
 
 def start(root: Path, overwrite: bool = False) -> RunDirectory:
@@ -59,7 +59,7 @@ def test_a_run_leaves_its_files(tmp_path: Path) -> None:
 def test_metrics_hold_no_times(tmp_path: Path) -> None:
     run = start(tmp_path)
     run.record(EPOCH)
-    run.record(EpochDone(2, 46, {"loss": float("nan")}, {}, seconds=2.0))
+    run.record(EpochDone(2, 46, {"loss": float("nan")}, {}, 1438, 1.5, seconds=2.0))
     metrics = [json.loads(line) for line in lines(run.path / "metrics.jsonl")]
     assert metrics == [
         {"epoch": 1, "step": 23, "train": {"loss": 0.5, "accuracy": 0.75}, "eval": {"loss": 0.25}},
@@ -83,7 +83,7 @@ def test_another_run_is_refused_untouched(tmp_path: Path) -> None:
 def test_a_part_of_a_run_is_a_run(tmp_path: Path, left: str) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / left).touch()
-    with pytest.raises(UserError, match="holds another run"):
+    with pytest.raises(UserError, match="holds an unfinished run"):
         start(tmp_path)
 
 

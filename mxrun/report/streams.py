@@ -1,0 +1,25 @@
+"""Standard streams that cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TextIO
+
+# What write(2) says of a stream: no space, beyond a quota or size, a failing device, closed.
+_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
+
+
+def is_stream_error(error: OSError) -> bool:
+    """Whether an error is about a stream that is open, and not about a file's name."""
+    return error.filename is None and error.errno in _WRITE_ERRORS
+
+
+def silence(stream: TextIO) -> None:
+    """Give a stream to the null device.
+
+    What a failed write leaves in a buffer would fail again when the interpreter exits.
+    """
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

@@ -1,0 +1,148 @@
+"""Whatever became of the cache folder, a native function computes what it should."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """\
+import json
+import sys
+
+import numpy as np
+
+from mxrun.backend.jit import HostLoop, float32s, integer, native, real
+
+
+@native
+def triple_loop(block):
+    source, target = float32s(block, 2), float32s(block, 3)
+    for i in range(integer(block, 0)):
+        target[i] = real(block, 1) * source[i]
+
+
+source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+HostLoop(triple_loop, (5, 3.0, source.ctypes.data, target.ctypes.data))()
+print(json.dumps([target.tolist(), "numba" in sys.modules]))
+"""
+TRIPLED = [0.0, 3.0, 6.0, 9.0, 12.0]
+DIGEST_BYTES = 32
+
+
+def started(folder: Path, cache: Path | str) -> subprocess.Popen[str]:
+    script = folder / "triple.py"
+    script.write_text(SCRIPT)
+    return subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+    )
+
+
+def compiles(process: subprocess.Popen[str]) -> bool:
+    """Whether a process compiled the function instead of finding it; its result must be right."""
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, (process.returncode, errors)
+    assert errors == ""
+    result, compiled = json.loads(output)
+    assert result == TRIPLED
+    assert isinstance(compiled, bool)
+    return compiled
+
+
+def kept(cache: Path) -> Path:
+    """The one object in a cache folder, where nothing else may have been left."""
+    (path,) = (cache / "mxrun" / "native").iterdir()
+    return path
+
+
+def sealed(body: bytes) -> bytes:
+    """A cache file whose digest is right, whatever it holds."""
+    return hashlib.sha256(body).digest() + body
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def with_code(content: bytes, code: bytes) -> bytes:
+    return sealed(content[DIGEST_BYTES:].partition(b"\0")[0] + b"\0" + code)
+
+
+def with_symbol(content: bytes, symbol: bytes) -> bytes:
+    return sealed(symbol + b"\0" + content[DIGEST_BYTES:].partition(b"\0")[2])
+
+
+def test_a_function_is_compiled_once(tmp_path: Path) -> None:
+    assert compiles(started(tmp_path, tmp_path / "cache"))
+    assert not compiles(started(tmp_path, tmp_path / "cache"))
+    kept(tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda content: b"", id="emptied"),
+        pytest.param(lambda content: content[:DIGEST_BYTES], id="digest alone"),
+        pytest.param(lambda content: content[: len(content) // 2], id="truncated"),
+        pytest.param(flipped, id="a flipped bit"),
+        pytest.param(lambda content: sealed(b""), id="nothing sealed"),
+        pytest.param(lambda content: with_symbol(content, b"\xff\xfe"), id="symbol not UTF-8"),
+        pytest.param(lambda content: with_symbol(content, b"another"), id="symbol not in object"),
+        pytest.param(lambda content: with_symbol(content, b""), id="no symbol"),
+        pytest.param(lambda content: with_code(content, b"no object"), id="no object file"),
+        pytest.param(lambda content: with_code(content, b""), id="empty object file"),
+    ],
+)
+def test_a_damaged_file_is_compiled_again_and_replaced(
+    damage: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    compiles(started(tmp_path, cache))
+    path = kept(cache)
+    path.write_bytes(damage(path.read_bytes()))
+    assert compiles(started(tmp_path, cache))
+    assert kept(cache) == path
+    assert not compiles(started(tmp_path, cache))
+
+
+def test_a_folder_in_an_objects_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    compiles(started(tmp_path, cache))
+    path = kept(cache)
+    path.unlink()
+    path.mkdir()
+    assert compiles(started(tmp_path, cache))
+    assert kept(cache) == path
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_bytes(b"a file where the folder should be")
+    assert compiles(started(tmp_path, tmp_path / "cache"))
+    assert compiles(started(tmp_path, tmp_path / "cache"))
+
+
+def test_two_processes_may_fill_the_cache_at_once(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    processes = [started(tmp_path, cache) for _ in range(2)]
+    for process in processes:
+        compiles(process)
+    kept(cache)
+    assert not compiles(started(tmp_path, cache))
+
+
+def test_a_relative_cache_folder_is_not_used(tmp_path: Path) -> None:
+    assert compiles(started(tmp_path, "cache"))
+    assert not (tmp_path / "cache").exists()
+    assert compiles(started(tmp_path, "cache"))
