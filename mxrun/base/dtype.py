@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mxrun.base.errors import UserError, nearest
 
@@ -26,11 +25,6 @@ def numpy_dtype(name: str) -> np.dtype[np.generic]:
         hint = nearest(name, TYPE_CODES) or f"known: {', '.join(TYPE_CODES)}"
         raise UserError(f"unknown data type {name!r}; {hint}")
     return np.dtype(name)
-
-
-def name_of(dtype: npt.DTypeLike) -> str:
-    """The name of a NumPy dtype, in native byte order."""
-    return str(np.dtype(dtype).name)
 
 
 def item_size(name: str) -> int:

@@ -60,10 +60,6 @@ class PhasePlan:
         """The steps in the order they run."""
         return self.graph.steps
 
-    def result_spec(self, name: str) -> TensorSpec:
-        """The spec of one of the phase's results."""
-        return self.graph.spec(self.graph.results[name])
-
     def implementations(self) -> dict[str, str]:
         """The implementation chosen for each step that calls something."""
         return {

@@ -115,9 +115,9 @@ def save_checkpoint(
             partial.mkdir()
             _write_all(partial, state, {PARAMETERS_FILE: parameters, OPTIMIZER_FILE: optimizer})
             partial.rename(folder)
-        except BaseException:
+        finally:
+            # Once renamed it is not there any more.
             shutil.rmtree(partial, ignore_errors=True)
-            raise
         sync_folder(run_folder)
     return folder
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -142,11 +141,6 @@ INITIALIZERS.add("msra", Msra)
 INITIALIZERS.add("normal", Normal)
 INITIALIZERS.add("uniform", Uniform)
 INITIALIZERS.add("constant", Constant)
-
-
-def create_initializer(name: str, parameters: Mapping[str, object]) -> Initializer:
-    """An initialiser by its name in a config; raises UserError for one that is not known."""
-    return INITIALIZERS.get(name).model_validate(parameters)
 
 
 def initializer_for(

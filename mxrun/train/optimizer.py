@@ -90,11 +90,6 @@ class Sgd(Optimizer):
 OPTIMIZERS.add("sgd", Sgd)
 
 
-def create_optimizer(name: str, parameters: Mapping[str, object]) -> Optimizer:
-    """An optimiser by its name in a config; raises UserError for one that is not known."""
-    return OPTIMIZERS.get(name).model_validate(parameters)
-
-
 def update_rules(
     optimizer: Optimizer, trained: Mapping[str, Multipliers], batch_size: int
 ) -> dict[str, UpdateRule]:

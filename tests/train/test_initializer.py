@@ -18,7 +18,6 @@ from mxrun.train.initializer import (
     Normal,
     Uniform,
     Xavier,
-    create_initializer,
     initial_value,
     initializer_for,
 )
@@ -32,7 +31,7 @@ TOLERANCE = 0.03
 
 @pytest.mark.parametrize("factor_type", FACTORS)
 def test_xavier_uniform_has_glorots_bound(factor_type: str) -> None:
-    rule = create_initializer("xavier", {"factor_type": factor_type})
+    rule = INITIALIZERS.get("xavier").model_validate({"factor_type": factor_type})
     values = initial_value(rule, "conv1_weight", OIHW, seed=3)
     bound = math.sqrt(3 / FACTORS[factor_type])
     assert values.dtype == np.float32
@@ -44,8 +43,8 @@ def test_xavier_uniform_has_glorots_bound(factor_type: str) -> None:
 
 @pytest.mark.parametrize("factor_type", FACTORS)
 def test_xavier_gaussian_has_that_deviation(factor_type: str) -> None:
-    rule = create_initializer(
-        "xavier", {"factor_type": factor_type, "rnd_type": "gaussian", "magnitude": 2.0}
+    rule = INITIALIZERS.get("xavier").model_validate(
+        {"factor_type": factor_type, "rnd_type": "gaussian", "magnitude": 2.0}
     )
     values = initial_value(rule, "conv1_weight", OIHW, seed=3)
     deviation = math.sqrt(2 / FACTORS[factor_type])
@@ -132,6 +131,6 @@ def test_a_shape_without_fans_is_the_users_error(shape: tuple[int, ...]) -> None
 
 def test_unknown_and_bad_parameters_are_refused() -> None:
     with pytest.raises(UserError, match="xavier"):
-        create_initializer("xavir", {})
+        INITIALIZERS.get("xavir").model_validate({})
     with pytest.raises(ValidationError):
-        create_initializer("xavier", {"magnitude": -1.0})
+        INITIALIZERS.get("xavier").model_validate({"magnitude": -1.0})

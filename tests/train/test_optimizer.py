@@ -10,7 +10,7 @@ from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.graph.passes.updates import UpdateRule
 from mxrun.operator.register import create
-from mxrun.train.optimizer import Multipliers, Sgd, create_optimizer, update_rules
+from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Sgd, update_rules
 
 EACH = Multipliers()
 
@@ -72,11 +72,11 @@ def test_the_operators_take_the_rules(momentum: float) -> None:
 
 def test_unknown_and_bad_parameters_are_refused() -> None:
     with pytest.raises(UserError, match="sgd"):
-        create_optimizer("sdg", {})
-    assert create_optimizer("sgd", {"lr": 0.5}) == Sgd(lr=0.5)
+        OPTIMIZERS.get("sdg").model_validate({})
+    assert OPTIMIZERS.get("sgd").model_validate({"lr": 0.5}) == Sgd(lr=0.5)
     for bad in ({"lr": -1.0}, {"momentum": 1.0}, {"wd": -1e-4}, {"clip_gradient": 0.0}, {"l": 1}):
         with pytest.raises(ValidationError):
-            create_optimizer("sgd", bad)
+            OPTIMIZERS.get("sgd").model_validate(bad)
 
 
 def test_numbers_stay_exact() -> None:
