@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument, EltwiseFunction
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
@@ -17,6 +17,7 @@ from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReq
 from mxrun.operator.native_kernel import (
     PrimitivePart,
     native_kernel,
+    onednn_serves,
     source,
     target,
 )
@@ -155,9 +156,7 @@ class OnednnActivation(Implementation):
         """output = f(data)."""
         (data,) = request.inputs
         act_type = prop.parameters.act_type
-        if act_type not in _ONEDNN or data.dtype != "float32" or not data.elements:
-            return None
-        if library.load() is None:
+        if act_type not in _ONEDNN or not onednn_serves(data):
             return None
         team = team_for_elements(data.elements, request.threads)
         primitive = operations.eltwise_forward(data, _ONEDNN[act_type], team)

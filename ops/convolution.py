@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
@@ -23,6 +23,7 @@ from mxrun.operator.native_kernel import (
     Part,
     PrimitivePart,
     native_kernel,
+    onednn_serves,
     source,
     target,
 )
@@ -307,7 +308,7 @@ class OnednnConvolution(Implementation):
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """float32 over any number of spatial axes."""
         data, weight, *bias = request.inputs
-        if not _serves(request.inputs):
+        if not onednn_serves(*request.inputs):
             return None
         flops = prop.flops([data.shape, weight.shape], [request.outputs[0].shape])
         try:
@@ -402,13 +403,6 @@ class OnednnConvolution(Implementation):
             request.threads,
             flops=sum(asked[:2]) * request.forward.flops,
         )
-
-
-def _serves(specs: Sequence[TensorSpec]) -> bool:
-    """Whether oneDNN is there and every tensor is float32 and not empty."""
-    return library.load() is not None and all(
-        spec.dtype == "float32" and spec.elements for spec in specs
-    )
 
 
 def _geometry(parameters: ConvolutionParameters) -> operations.Window:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.params import Int32, Parameters
@@ -21,6 +21,7 @@ from mxrun.operator.native_kernel import (
     Part,
     PrimitivePart,
     native_kernel,
+    onednn_serves,
     source,
     target,
 )
@@ -167,9 +168,7 @@ class OnednnFullyConnected(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """output = data x weight^T + bias as one primitive."""
-        if not all(spec.dtype == "float32" and spec.elements for spec in request.inputs):
-            return None
-        if library.load() is None:
+        if not onednn_serves(*request.inputs):
             return None
         inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
         weight = inputs[1]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
@@ -21,6 +21,7 @@ from mxrun.operator.native_kernel import (
     Slot,
     extra,
     native_kernel,
+    onednn_serves,
     source,
     target,
 )
@@ -297,9 +298,7 @@ class OnednnPooling(Implementation):
         """output = the windows' maxima or averages."""
         (data,), (output,) = request.inputs, request.outputs
         pooling = _pooling(prop.parameters, data.shape, output.shape)
-        if pooling is None or data.dtype != "float32" or not data.elements:
-            return None
-        if library.load() is None:
+        if pooling is None or not onednn_serves(data):
             return None
         specs = (data.laid_out(CHANNELS_LAST), output.laid_out(CHANNELS_LAST))
         team = team_for_elements(data.elements, request.threads)

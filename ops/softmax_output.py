@@ -20,7 +20,7 @@ from mxrun.backend.jit import (
     real,
     share,
 )
-from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
 from mxrun.base.classification import Classification
@@ -33,6 +33,7 @@ from mxrun.operator.native_kernel import (
     PrimitivePart,
     Slot,
     native_kernel,
+    onednn_serves,
     source,
     target,
 )
@@ -466,9 +467,8 @@ class OnednnSoftmaxOutput(Implementation):
         rows = data.shape[:-1] if p.preserve_shape else data.shape[:1]
         one_each = label.elements == math.prod(rows)
         return (
-            library.load() is not None
-            and (data.dtype, label.dtype) == ("float32", "int32")
-            and data.elements > 0
+            onednn_serves(data)
+            and label.dtype == "int32"
             and one_each
             and not (p.multi_output or p.out_grad)
         )

@@ -14,6 +14,7 @@ from typing import Protocol
 from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
 from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.onednn import library
 from mxrun.backend.onednn.operations import ColumnSum
 from mxrun.backend.onednn.primitive import Argument, Primitive
 from mxrun.backend.team import set_threads_call, team_for_elements
@@ -145,6 +146,13 @@ def add_loop(block: Block) -> None:
     begin, end = share(block, integer(block, 0))
     for i in range(begin, end):
         total[i] += addend[i]
+
+
+def onednn_serves(*specs: TensorSpec) -> bool:
+    """Whether oneDNN is there and every tensor is float32 and not empty."""
+    return library.load() is not None and all(
+        spec.dtype == "float32" and spec.elements for spec in specs
+    )
 
 
 def native_kernel(
