@@ -215,7 +215,7 @@ class Run:
             RunStarted(
                 name=config.name,
                 epochs=training.epochs,
-                steps_per_epoch=len(self.iterators["train"]),
+                steps_per_epoch=self.iterators["train"].batches(1),
                 batch_size=self.built.model.batch_size,
                 parameters=sum(spec.elements for spec in self.built.model.parameters.values()),
                 planned_bytes=self.plan.planned_bytes,

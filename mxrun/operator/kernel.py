@@ -74,13 +74,19 @@ class Kernel:
 
 @dataclass(frozen=True)
 class ForwardRequest:
-    """What `prepare` is asked: the tensors of a forward call as they come, before any reorder."""
+    """What `prepare` is asked: the tensors of a forward call as they come, before any reorder.
+
+    inputs: arguments, auxiliary states and, where the property requests random numbers, the int64
+        tensor `random` of shape [2]: the run's key and the step's number.
+    stream: the key of the node's own random stream, a hash of its name.
+    """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     requests: tuple[OpReqType, ...]
     is_train: bool
     threads: int
+    stream: int = 0
 
 
 @dataclass(frozen=True)

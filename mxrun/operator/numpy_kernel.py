@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.operator.kernel import (
     BackwardRequest,
@@ -15,9 +16,10 @@ from mxrun.operator.kernel import (
     PythonCall,
 )
 from mxrun.operator.operator import OpContext
-from mxrun.operator.property import ResourceRequest
+from mxrun.operator.property import ResourceKind, ResourceRequest
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.tensor import Tensor
+from mxrun.runtime.random import Stream
 
 
 class NumpyImplementation(Implementation):
@@ -27,14 +29,15 @@ class NumpyImplementation(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel:
         """The forward body; auxiliary states are the trailing inputs."""
-        resources = prop.forward_resource(request.inputs)
+        arguments = len(prop.list_arguments())
+        auxiliary = arguments + len(prop.list_auxiliary_states())
+        resources = prop.forward_resource(request.inputs[:arguments])
         inputs = tuple(_plain(spec) for spec in request.inputs)
         outputs = tuple(
             None if req is OpReqType.NULL else _plain(spec)
             for spec, req in zip(request.outputs, request.requests, strict=True)
         )
         body = prop.create_operator()
-        arguments = len(prop.list_arguments())
 
         def bind(buffers: Buffers) -> tuple[Call, ...]:
             tensors = _tensors(buffers.inputs, inputs)
@@ -42,13 +45,16 @@ class NumpyImplementation(Implementation):
                 Tensor(address, _plain(spec))
                 for address, spec in zip(buffers.outputs, request.outputs, strict=True)
             ]
-            context = OpContext(request.is_train, _requested(resources, buffers.workspace))
             in_data = [tensor for tensor in tensors[:arguments] if tensor is not None]
-            auxiliary = [tensor for tensor in tensors[arguments:] if tensor is not None]
-            requests = request.requests
-            return (
-                PythonCall(lambda: body.forward(context, in_data, requests, out_data, auxiliary)),
-            )
+            states = [tensor for tensor in tensors[arguments:auxiliary] if tensor is not None]
+            random = tensors[auxiliary] if auxiliary < len(tensors) else None
+
+            def run() -> None:
+                requested = _requested(resources, buffers.workspace, random, request.stream)
+                context = OpContext(request.is_train, requested)
+                body.forward(context, in_data, request.requests, out_data, states)
+
+            return (PythonCall(run),)
 
         return Kernel(
             implementation=self.name,
@@ -75,7 +81,7 @@ class NumpyImplementation(Implementation):
         def bind(buffers: Buffers) -> tuple[Call, ...]:
             tensors = _tensors(buffers.inputs[: len(inputs)], inputs)
             in_grad = _tensors(buffers.outputs, outputs)
-            context = OpContext(True, _requested(resources, buffers.workspace))
+            context = OpContext(True, _requested(resources, buffers.workspace, None, 0))
             out_grad, in_data, out_data = tensors[:first], tensors[first:second], tensors[second:]
             requests = request.requests
             return (
@@ -124,10 +130,18 @@ def _workspace(resources: Sequence[ResourceRequest]) -> int:
     return sum(align(resource.nbytes) for resource in resources)
 
 
-def _requested(resources: Sequence[ResourceRequest], address: int) -> list[Tensor]:
-    """Consecutive pieces of the workspace, one per request, as bytes."""
-    tensors = []
+def _requested(
+    resources: Sequence[ResourceRequest], address: int, random: Tensor | None, stream: int
+) -> list[Tensor | Stream]:
+    """One answer per request: consecutive pieces of the workspace as bytes, the random stream."""
+    answers: list[Tensor | Stream] = []
     for resource in resources:
-        tensors.append(Tensor(address, TensorSpec((resource.nbytes,), "uint8")))
+        if resource.kind is ResourceKind.RANDOM:
+            if random is None:
+                raise InternalError("random numbers are requested of forward alone")
+            key, step = random.array
+            answers.append(Stream(int(key) ^ stream, int(step)))
+            continue
+        answers.append(Tensor(address, TensorSpec((resource.nbytes,), "uint8")))
         address += align(resource.nbytes)
-    return tensors
+    return answers

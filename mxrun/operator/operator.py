@@ -12,14 +12,33 @@ import numpy.typing as npt
 
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.tensor import Tensor
+from mxrun.runtime.random import Stream
 
 
 @dataclass(frozen=True)
 class OpContext:
-    """What a body is told beside its tensors; `requested[i]` answers the i-th resource request."""
+    """What a body is told beside its tensors.
+
+    `requested[i]` answers the i-th resource request: temporary space as a tensor of bytes, a random
+    stream for this operator and step.
+    """
 
     is_train: bool
-    requested: Sequence[Tensor] = ()
+    requested: Sequence[Tensor | Stream] = ()
+
+    def space(self, index: int) -> Tensor:
+        """The temporary space of request `index`; raises TypeError where another was asked for."""
+        resource = self.requested[index]
+        if not isinstance(resource, Tensor):
+            raise TypeError(f"resource {index} is not temporary space")
+        return resource
+
+    def random(self, index: int) -> Stream:
+        """The random stream of request `index`; raises TypeError where another was asked for."""
+        resource = self.requested[index]
+        if not isinstance(resource, Stream):
+            raise TypeError(f"resource {index} is not a random stream")
+        return resource
 
 
 class Operator(ABC):

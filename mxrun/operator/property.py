@@ -57,6 +57,19 @@ class Inferred:
     auxiliary: PartialShapes
 
 
+@dataclass(frozen=True)
+class StateUpdate:
+    """What becomes of an auxiliary state after a forward call in training.
+
+    state = momentum * state + (1 - momentum) * output, where `output` names one of the operator's
+    outputs. The plan runs it as a step of its own, once per training step.
+    """
+
+    state: str
+    output: str
+    momentum: float
+
+
 class OperatorProperty(ABC, Generic[P]):
     """The semantics of one operator under given parameters: shapes, needs, hints, costs.
 
@@ -85,7 +98,7 @@ class OperatorProperty(ABC, Generic[P]):
         return ("output",)
 
     def list_auxiliary_states(self) -> tuple[str, ...]:
-        """Names of the states that forward writes and no gradient reaches."""
+        """Names of the states that training changes and no gradient reaches."""
         return ()
 
     @property
@@ -105,6 +118,10 @@ class OperatorProperty(ABC, Generic[P]):
     def list_mutated_inputs(self) -> dict[int, int]:
         """Inputs that this operator overwrites, as {input index: output index}; updates only."""
         return {}
+
+    def list_state_updates(self) -> tuple[StateUpdate, ...]:
+        """How the auxiliary states change in training; no operator writes them itself."""
+        return ()
 
     # -- inference ---------------------------------------------------------------------------
 
@@ -160,7 +177,10 @@ class OperatorProperty(ABC, Generic[P]):
         return []
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Resources of the readable forward body."""
+        """Resources of forward; `inputs` are the arguments.
+
+        Temporary space is the readable body's alone; random numbers are every implementation's.
+        """
         return []
 
     def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:

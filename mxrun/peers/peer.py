@@ -86,8 +86,13 @@ class StepTiming:
     compile: bool = False
 
 
-def operator_symbol(operator: str, parameters: Mapping[str, str], inputs: Sequence[str]) -> str:
-    """Symbol JSON of one operator over variables with these names, in argument order."""
+def operator_symbol(
+    operator: str, parameters: Mapping[str, str], inputs: Sequence[str], outputs: int = 1
+) -> str:
+    """Symbol JSON of one operator over variables with these names, in argument order.
+
+    Its first `outputs` outputs are the symbol's.
+    """
     nodes: list[dict[str, Any]] = [{"op": "null", "name": n, "inputs": []} for n in inputs]
     sources = [[index, 0, 0] for index in range(len(inputs))]
     nodes.append({"op": operator, "name": "operator", "attrs": dict(parameters), "inputs": sources})
@@ -96,7 +101,7 @@ def operator_symbol(operator: str, parameters: Mapping[str, str], inputs: Sequen
             "nodes": nodes,
             "arg_nodes": list(range(len(inputs))),
             "node_row_ptr": list(range(len(nodes) + 1)),
-            "heads": [[len(inputs), 0, 0]],
+            "heads": [[len(inputs), index, 0] for index in range(outputs)],
             "attrs": {"mxnet_version": ["int", 10901]},
         }
     )
@@ -177,9 +182,12 @@ class Peer:
         is_train: bool = True,
         gradients: bool = True,
     ) -> Run:
-        """Run one operator, with MXNet's name and parameter texts, on inputs in its order."""
+        """Run one operator, with MXNet's name and parameter texts, on inputs in its order.
+
+        As many outputs are taken as there are `out_gradients`, but at least one.
+        """
         return self.run_symbol(
-            operator_symbol(operator, parameters, list(inputs)),
+            operator_symbol(operator, parameters, list(inputs), max(1, len(out_gradients))),
             inputs,
             out_gradients,
             is_train=is_train,

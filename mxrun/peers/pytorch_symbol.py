@@ -11,19 +11,23 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from mxrun.peers.pytorch_operators import AUXILIARY_INPUTS, OPERATORS, Parameters, Tensor
+from mxrun.peers.pytorch import AUXILIARY_INPUTS, OPERATORS
+from mxrun.peers.pytorch.parameters import Parameters, Tensor
 
 _FLATTENED_RANK = 2
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: operator name (`null` for a variable), own name, parameters, producers."""
+    """One node: operator name (`null` for a variable), own name, parameters, what it reads.
+
+    inputs: (node, which of its outputs).
+    """
 
     operator: str
     name: str
     attributes: Mapping[str, str]
-    inputs: tuple[int, ...]
+    inputs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -31,13 +35,13 @@ class Graph:
     """Nodes in topological order and the positions of the outputs."""
 
     nodes: tuple[Node, ...]
-    heads: tuple[int, ...]
+    heads: tuple[tuple[int, int], ...]
 
     @property
     def auxiliary(self) -> set[str]:
         """Names of the variables that some operator writes."""
         return {
-            self.nodes[node.inputs[index]].name
+            self.nodes[node.inputs[index][0]].name
             for node in self.nodes
             for index in AUXILIARY_INPUTS.get(node.operator, ())
         }
@@ -54,27 +58,26 @@ def read_symbol(text: str) -> Graph:
     nodes = []
     for entry in content["nodes"]:
         attributes = entry.get("attrs") or entry.get("attr") or entry.get("param") or {}
-        if any(source[1] for source in entry["inputs"]):
-            raise ValueError(f"{entry['name']} reads a second output, which is not known here")
-        sources = tuple(source[0] for source in entry["inputs"])
+        sources = tuple((source[0], source[1]) for source in entry["inputs"])
         nodes.append(Node(entry["op"], entry["name"], attributes, sources))
-    return Graph(tuple(nodes), tuple(head[0] for head in content["heads"]))
+    return Graph(tuple(nodes), tuple((head[0], head[1]) for head in content["heads"]))
 
 
 def run_graph(graph: Graph, arrays: Mapping[str, Tensor]) -> list[Tensor]:
     """The outputs; raises ValueError for a missing array or an unknown operator."""
-    values: list[Tensor] = []
+    values: list[tuple[Tensor, ...]] = []
     for node in graph.nodes:
         if node.operator == "null":
             if node.name not in arrays:
                 raise ValueError(f"no array for {node.name}")
-            values.append(arrays[node.name])
+            values.append((arrays[node.name],))
             continue
         if node.operator not in OPERATORS:
             raise ValueError(f"operator {node.operator} is not known here")
-        sources = [values[source] for source in node.inputs]
-        values.append(OPERATORS[node.operator](Parameters(node.attributes), *sources))
-    return [values[head] for head in graph.heads]
+        sources = [values[source][output] for source, output in node.inputs]
+        result = OPERATORS[node.operator](Parameters(node.attributes), *sources)
+        values.append(tuple(result) if isinstance(result, (tuple, list)) else (result,))
+    return [values[head][output] for head, output in graph.heads]
 
 
 def build_module(graph: Graph, data: Mapping[str, Tensor], label: str) -> Any:
@@ -94,21 +97,21 @@ def build_module(graph: Graph, data: Mapping[str, Tensor], label: str) -> Any:
     for index, node in enumerate(graph.nodes):
         if node.operator == "null" or node.operator == "SoftmaxOutput":
             continue
-        source = node.inputs[0]
+        source = node.inputs[0][0]
         if node.operator == "elemwise_add":
             values[index] = code.call_function(
-                operator.add, (values[source], values[node.inputs[1]])
+                operator.add, (values[source], values[node.inputs[1][0]])
             )
             ranks[index] = ranks[source]
             continue
         module, ranks[index] = _module(node, ranks[source])
         root.add_module(node.name, module)
         values[index] = code.call_module(node.name, (values[source],))
-    (head,) = graph.heads
+    ((head, _),) = graph.heads
     closing = graph.nodes[head]
-    if closing.operator != "SoftmaxOutput" or closing.inputs[1] != positions[label]:
+    if closing.operator != "SoftmaxOutput" or closing.inputs[1][0] != positions[label]:
         raise ValueError(f"the symbol must end in a SoftmaxOutput of {label!r}")
-    code.output(values[closing.inputs[0]])
+    code.output(values[closing.inputs[0][0]])
     network = fx.GraphModule(root, code)
     network(*data.values())  # Lazy modules take their input sizes from the first call.
     return network

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from mxrun.peers.pytorch_operators import OPERATORS, Tensor
+from mxrun.peers.pytorch import OPERATORS
+from mxrun.peers.pytorch.parameters import Tensor
 from mxrun.peers.pytorch_symbol import Graph, as_tensors, build_module, read_symbol, run_graph
 from mxrun.peers.timing import busy_thread, milliseconds_per_step
 from mxrun.peers.wire import Message, group, numbered, prefixed

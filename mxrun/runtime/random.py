@@ -1,18 +1,42 @@
-"""Host-side random numbers: every stream is a function of a seed and a name, nothing else.
+"""Random numbers: every stream is a function of a seed and a name, nothing else.
 
-A stream is NumPy's Philox4x64-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
-2011) with its counter at zero and the key taken from SHA-256. Only the raw 64-bit words are read:
+On the host a stream is NumPy's Philox4x64-10 (Salmon et al., "Parallel Random Numbers: As Easy as
+1, 2, 3", 2011) with its counter at zero and the key taken from SHA-256. Only the raw 64-bit words are read:
 NumPy promises to keep those, while the streams of its `Generator` methods may change between
-versions.
+versions. Operators draw from `Stream`, which every device can compute.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mxrun.backend import philox
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The random numbers of one operator at one step: Philox4x32-10 under `key`.
+
+    Element i of step s is word i mod 4 of the block at counter (i // 4, s), so the numbers depend
+    on nothing but key, step and position, whatever device or team draws them.
+    """
+
+    key: int
+    step: int
+
+    def bits(self, count: int) -> NDArray[np.uint32]:
+        """The first `count` uniform 32-bit words."""
+        return philox.words(self.key, self.step, count)
+
+
+def key_of(text: str) -> int:
+    """A 63-bit key from a text: the beginning of its SHA-256."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
 def raw(seed: int, name: str, count: int) -> NDArray[np.uint64]:

@@ -74,7 +74,7 @@ def test_D1_every_record_once_and_padding_without_weight(count, size, shuffle):
             for slot in slots.values():
                 slot.fill(-1)
         assert sorted(seen) == list(range(count))
-        assert len(pads) == len(iterator) == -(-count // size)
+        assert len(pads) == iterator.batches(epoch) == -(-count // size)
         assert pads[:-1] == [0] * (len(pads) - 1)
         assert pads[-1] == -count % size
         assert (seen == list(range(count))) == (not shuffle or count == 1)

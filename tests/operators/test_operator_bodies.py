@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from families.softmax_output import softmax_gradient
 from operator_harness import (
     SENTINEL,
     BackwardData,
@@ -17,15 +18,8 @@ from operator_harness import (
     default_requests,
     forward,
 )
-from operator_references import REFERENCES
-from operator_rows import (
-    DIFFERENTIABLE,
-    OUTSIDE_THE_CLASSES,
-    ROWS,
-    Row,
-    softmax_gradient,
-    softmax_scale,
-)
+from operator_row import Row
+from operator_rows import DIFFERENTIABLE, OBJECTIVES, REFERENCES, ROWS
 
 from mxrun.backend.onednn import library as onednn
 from mxrun.operator.kernel import OpReqType
@@ -41,21 +35,33 @@ differentiable = pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
 
 
 def computed(row: Row, inputs: list[Array], implementation: Implementation = NUMPY) -> ForwardRun:
-    run = forward(implementation, row.create(), inputs, row.blank_outputs(str(inputs[0].dtype)))
+    run = forward(
+        implementation,
+        row.create(),
+        inputs,
+        row.blank_outputs(dtype_of(inputs)),
+        is_train=row.is_train,
+    )
     assert run is not None
     return run
+
+
+def dtype_of(inputs: list[Array]) -> str:
+    """float32 or float64, whichever the row was drawn in."""
+    wide = any(array.dtype == np.float64 for array in inputs)
+    return "float64" if wide else "float32"
 
 
 def backward_data(row: Row, inputs: list[Array], run: ForwardRun) -> BackwardData:
     random = np.random.default_rng(7)
     out_grad = [random.standard_normal(output.shape).astype(output.dtype) for output in run.outputs]
-    return BackwardData(out_grad, inputs, run.outputs)
+    return BackwardData(out_grad, inputs[: len(row.create().list_arguments())], run.outputs)
 
 
-def blank_gradients(inputs: list[Array], value: float = np.nan) -> list[Array]:
+def blank_gradients(prop: AnyProperty, inputs: list[Array], value: float = np.nan) -> list[Array]:
     return [
         np.full_like(array, value if np.issubdtype(array.dtype, np.floating) else 0)
-        for array in inputs
+        for array in inputs[: len(prop.list_arguments())]
     ]
 
 
@@ -76,26 +82,22 @@ def test_O1_forward_equals_an_independent_formula(row: Row, dtype: str) -> None:
 
 
 def objective(row: Row, inputs: list[Array], out_grad: list[Array]) -> float:
-    """The scalar whose gradient backward gives: <out_grad, outputs>, or the scaled loss."""
+    """The scalar whose gradient backward gives: <out_grad, outputs>, or what the family says."""
     outputs = computed(row, inputs).outputs
-    if row.operator == "SoftmaxOutput":
-        return float(outputs[1][0]) * softmax_scale(row, inputs)
-    return sum(float((g * o).sum()) for g, o in zip(out_grad, outputs, strict=True))
+    if row.operator in OBJECTIVES:
+        return OBJECTIVES[row.operator](row, inputs, outputs, out_grad)
+    return sum(
+        float((out_grad[index] * outputs[index]).sum())
+        for index in range(row.create().num_visible_outputs)
+    )
 
 
-# These gradients are by definition no derivative: of a label outside the classes, of the loss
-# times the output's gradient.
-UNDIFFERENTIABLE = [
-    row for row in ROWS if row.labels == OUTSIDE_THE_CLASSES or row.parameters.get("out_grad")
-]
-
-
-@pytest.mark.parametrize("row", [r for r in DIFFERENTIABLE if r not in UNDIFFERENTIABLE], ids=str)
+@pytest.mark.parametrize("row", [row for row in DIFFERENTIABLE if row.differentiable], ids=str)
 def test_O1_gradients_equal_central_differences_in_float64(row: Row) -> None:
     prop, inputs = row.create(), row.inputs("float64")
     run = computed(row, inputs)
     data = backward_data(row, inputs, run)
-    gradients = backward(NUMPY, prop, data, blank_gradients(inputs), run)
+    gradients = backward(NUMPY, prop, data, blank_gradients(prop, inputs), run)
     step = 1e-6
     for index in asked(prop):
         direction = np.random.default_rng(index).standard_normal(inputs[index].shape)
@@ -114,7 +116,7 @@ def test_O1_softmax_output_has_the_gradient_of_mxnets_rules(row: Row) -> None:
     inputs = row.inputs("float64")
     run = computed(row, inputs)
     data = backward_data(row, inputs, run)
-    gradient = backward(NUMPY, row.create(), data, blank_gradients(inputs), run)[0]
+    gradient = backward(NUMPY, row.create(), data, blank_gradients(row.create(), inputs), run)[0]
     expected = softmax_gradient(row, inputs, data.out_grad[0])
     np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-12)
 
@@ -125,11 +127,13 @@ def test_a_weight_of_zero_silences_a_row_of_garbage() -> None:
     inputs[2][:] = [1, 0, 1]
     clean = computed(row, inputs)
     clean_data = backward_data(row, inputs, clean)
-    expected = backward(NUMPY, row.create(), clean_data, blank_gradients(inputs), clean)[0]
+    expected = backward(
+        NUMPY, row.create(), clean_data, blank_gradients(row.create(), inputs), clean
+    )[0]
     inputs[0][1], inputs[1][1] = np.array([3e38, -3e38, 1e30, 0], "float32"), 1 << 30
     padded = computed(row, inputs)
     data = backward_data(row, inputs, padded)
-    gradient = backward(NUMPY, row.create(), data, blank_gradients(inputs), padded)[0]
+    gradient = backward(NUMPY, row.create(), data, blank_gradients(row.create(), inputs), padded)[0]
     assert padded.outputs[1].tobytes() == clean.outputs[1].tobytes()
     np.testing.assert_array_equal(gradient[1], 0)
     np.testing.assert_array_equal(np.delete(gradient, 1, 0), np.delete(expected, 1, 0))
@@ -139,10 +143,12 @@ def test_a_weight_of_zero_silences_a_row_of_garbage() -> None:
 def test_O3_O4_O6_every_mix_of_forward_requests(row: Row) -> None:
     prop, inputs = row.create(), row.inputs("float32")
     for implementation in all_implementations(prop):
-        written = forward(implementation, prop, inputs, row.blank_outputs("float32"))
+        written = forward(
+            implementation, prop, inputs, row.blank_outputs("float32"), is_train=row.is_train
+        )
         for requests in itertools.product((NULL, WRITE, ADD), repeat=len(prop.list_outputs())):
             before = mixed(row.blank_outputs("float32"), requests)
-            run = forward(implementation, prop, inputs, before, requests)
+            run = forward(implementation, prop, inputs, before, requests, is_train=row.is_train)
             if run is None:
                 continue
             assert written is not None
@@ -180,17 +186,22 @@ def check_mix(
 @differentiable
 def test_O3_O4_O6_O7_every_mix_of_backward_requests(row: Row) -> None:
     prop, inputs = row.create(), row.inputs("float32")
-    choices = [(NULL, WRITE, ADD) if i in asked(prop) else (NULL,) for i in range(len(inputs))]
+    choices = [
+        (NULL, WRITE, ADD) if i in asked(prop) else (NULL,)
+        for i in range(len(prop.list_arguments()))
+    ]
     for implementation in all_implementations(prop):
-        run = forward(implementation, prop, inputs, row.blank_outputs("float32"))
+        run = forward(
+            implementation, prop, inputs, row.blank_outputs("float32"), is_train=row.is_train
+        )
         if run is None:
             continue
         data = backward_data(row, inputs, run)
-        written = backward(implementation, prop, data, blank_gradients(inputs), run)
+        written = backward(implementation, prop, data, blank_gradients(prop, inputs), run)
         for requests in itertools.product(*choices):
             if all(request is NULL for request in requests):
                 continue
-            before = mixed(blank_gradients(inputs), requests)
+            before = mixed(blank_gradients(prop, inputs), requests)
             got = backward(implementation, prop, data, before, run, requests)
             check_mix(implementation, requests, got, written, before)
 
@@ -201,12 +212,20 @@ def test_O5_forward_in_place_gives_the_bits_of_write(row: Row) -> None:
     outputs = row.blank_outputs("float32")
     hints = prop.forward_inplace_option(range(len(inputs)), range(len(outputs)))
     for implementation in all_implementations(prop):
-        written = forward(implementation, prop, inputs, outputs)
+        written = forward(implementation, prop, inputs, outputs, is_train=row.is_train)
         if written is None:
             continue
         for source, target in hints:
             requests = [INPLACE if index == target else WRITE for index in range(len(outputs))]
-            run = forward(implementation, prop, inputs, outputs, requests, {target: source})
+            run = forward(
+                implementation,
+                prop,
+                inputs,
+                outputs,
+                requests,
+                {target: source},
+                is_train=row.is_train,
+            )
             if run is not None:
                 same_bits(implementation, run.outputs, written.outputs)
 
@@ -219,8 +238,16 @@ def test_O5_all_outputs_of_an_update_at_once_take_their_inputs_place() -> None:
             continue
         outputs = row.blank_outputs("float32")
         for implementation in all_implementations(prop):
-            written = forward(implementation, prop, inputs, outputs)
-            run = forward(implementation, prop, inputs, outputs, [INPLACE] * len(outputs), places)
+            written = forward(implementation, prop, inputs, outputs, is_train=row.is_train)
+            run = forward(
+                implementation,
+                prop,
+                inputs,
+                outputs,
+                [INPLACE] * len(outputs),
+                places,
+                is_train=row.is_train,
+            )
             if written is not None and run is not None:
                 same_bits(implementation, run.outputs, written.outputs)
 
@@ -234,25 +261,34 @@ def same_bits(implementation: Implementation, got: list[Array], want: list[Array
 def test_O5_backward_in_place_gives_the_bits_of_write(row: Row) -> None:
     prop, inputs = row.create(), row.inputs("float32")
     outputs = len(prop.list_outputs())
-    groups = outputs, outputs + len(inputs), 2 * outputs + len(inputs)
+    arguments = len(prop.list_arguments())
+    groups = outputs, outputs + arguments, 2 * outputs + arguments
     positions = range(groups[2])
     hints = prop.backward_inplace_option(
         positions[: groups[0]],
         positions[groups[0] : groups[1]],
         positions[groups[1] :],
-        range(len(inputs)),
+        range(arguments),
     )
     for implementation in all_implementations(prop):
-        run = forward(implementation, prop, inputs, row.blank_outputs("float32"))
+        run = forward(
+            implementation, prop, inputs, row.blank_outputs("float32"), is_train=row.is_train
+        )
         if run is None:
             continue
         data = backward_data(row, inputs, run)
-        written = backward(implementation, prop, data, blank_gradients(inputs), run)
+        written = backward(implementation, prop, data, blank_gradients(prop, inputs), run)
         for source, target in hints:
             requests = default_requests(prop)
             requests[target] = INPLACE
             got = backward(
-                implementation, prop, data, blank_gradients(inputs), run, requests, {target: source}
+                implementation,
+                prop,
+                data,
+                blank_gradients(prop, inputs),
+                run,
+                requests,
+                {target: source},
             )
             same_bits(
                 implementation,
@@ -265,12 +301,16 @@ def test_O5_backward_in_place_gives_the_bits_of_write(row: Row) -> None:
 def test_P7_backward_reads_nothing_that_it_does_not_declare(row: Row) -> None:
     prop, inputs = row.create(), row.inputs("float32")
     for implementation in all_implementations(prop):
-        run = forward(implementation, prop, inputs, row.blank_outputs("float32"))
+        run = forward(
+            implementation, prop, inputs, row.blank_outputs("float32"), is_train=row.is_train
+        )
         if run is None:
             continue
         data = backward_data(row, inputs, run)
-        absent = backward(implementation, prop, data, blank_gradients(inputs), run)
-        poisoned = backward(implementation, prop, data, blank_gradients(inputs), run, poison=True)
+        absent = backward(implementation, prop, data, blank_gradients(prop, inputs), run)
+        poisoned = backward(
+            implementation, prop, data, blank_gradients(prop, inputs), run, poison=True
+        )
         for index in asked(prop):
             assert np.isfinite(absent[index]).all(), implementation.name
         same_bits(
@@ -294,7 +334,7 @@ def test_P12_implementations_agree_with_the_readable_body(row: Row) -> None:
                 continue
             close(implementation, run.outputs, reference.outputs)
             if asked(prop):
-                blank = blank_gradients(inputs)
+                blank = blank_gradients(prop, inputs)
                 got = backward(implementation, prop, data, blank, run, threads=threads)
                 want = backward(NUMPY, prop, data, blank, reference)
                 kept = asked(prop)
@@ -319,7 +359,7 @@ def test_L1_one_body_serves_two_networks_in_turn(row: Row) -> None:
     first, second = row.inputs("float32", seed=1), row.inputs("float32", seed=2)
     alone = [computed(row, inputs) for inputs in (first, second)]
     runs = [
-        forward(NUMPY, shared, inputs, row.blank_outputs("float32"))
+        forward(NUMPY, shared, inputs, row.blank_outputs("float32"), is_train=row.is_train)
         for inputs in (first, second, first, second)
     ]
     for number in (1, 0, 0, 1):
@@ -329,8 +369,8 @@ def test_L1_one_body_serves_two_networks_in_turn(row: Row) -> None:
             inputs = (first, second)[number]
             data = backward_data(row, inputs, run)
             kept = asked(prop)
-            got = backward(NUMPY, shared, data, blank_gradients(inputs), run)
-            want = backward(NUMPY, prop, data, blank_gradients(inputs), alone[number])
+            got = backward(NUMPY, shared, data, blank_gradients(prop, inputs), run)
+            want = backward(NUMPY, prop, data, blank_gradients(prop, inputs), alone[number])
             same_bits(NUMPY, [got[i] for i in kept], [want[i] for i in kept])
 
 
@@ -357,11 +397,24 @@ def test_P12_a_compiled_body_serves_float32(operator: str, backend: str) -> None
         row
         for row in ROWS
         if row.operator == operator
-        and forward(compiled, row.create(), row.inputs("float32"), row.blank_outputs("float32"))
+        and forward(
+            compiled,
+            row.create(),
+            row.inputs("float32"),
+            row.blank_outputs("float32"),
+            is_train=row.is_train,
+        )
     ]
     assert len(served) >= 5
     assert all(
-        forward(compiled, row.create(), row.inputs("float64"), row.blank_outputs("float64")) is None
+        forward(
+            compiled,
+            row.create(),
+            row.inputs("float64"),
+            row.blank_outputs("float64"),
+            is_train=row.is_train,
+        )
+        is None
         for row in served
     )
 
@@ -375,7 +428,13 @@ def test_data_that_are_not_finite_give_a_loss_that_is_not(value: float, classes:
         for place, label in itertools.product(range(classes), repeat=2):
             inputs = [np.zeros((1, classes), np.float32), np.array([label], np.int32)]
             inputs[0][0, place] = value
-            run = forward(implementation, row.create(), inputs, row.blank_outputs("float32"))
+            run = forward(
+                implementation,
+                row.create(),
+                inputs,
+                row.blank_outputs("float32"),
+                is_train=row.is_train,
+            )
             if run is not None:
                 assert np.isnan(run.outputs[1][0]), implementation.name
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
-from operator_rows import ROWS, Row
+from operator_row import Row
+from operator_rows import ROWS
 
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.params import Parameters

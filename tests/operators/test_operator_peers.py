@@ -7,12 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from operator_harness import BackwardData, backward, forward
-from operator_rows import ROWS, Row
+from operator_harness import BackwardData, ForwardRun, backward, forward
+from operator_row import Array, Row
+from operator_rows import ROWS
 
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
-from mxrun.peers.peer import MXNet, Peer, PyTorch
+from mxrun.peers.peer import MXNet, Peer, PyTorch, Run
 
 PEERS: list[type[Peer]] = [MXNet, PyTorch]
 PAIRS = [(kind, row) for kind in PEERS for row in ROWS if kind.__name__ in row.peers]
@@ -40,32 +41,40 @@ def test_O1_outputs_and_gradients_equal_the_peers(kind: type[Peer], row: Row) ->
         pytest.skip(reason)
     peer = running(kind)
     prop, inputs = row.create(), row.inputs("float32")
-    run = forward(NUMPY, prop, inputs, row.blank_outputs("float32"))
+    run = forward(NUMPY, prop, inputs, row.blank_outputs("float32"), is_train=row.is_train)
     assert run is not None
     random = np.random.default_rng(3)
     out_grad = [random.standard_normal(output.shape).astype(output.dtype) for output in run.outputs]
-    names = prop.list_arguments()
     theirs = peer.run_operator(
         row.operator,
         prop.parameters.to_strings(),
         {
             name: value.astype("float32") if name == "label" else value
-            for name, value in zip(names, inputs, strict=True)
+            for name, value in zip(row.names, inputs, strict=True)
         },
         out_grad[: prop.num_visible_outputs],
-        gradients=prop.list_mutated_inputs() == {},
+        is_train=row.is_train,
+        gradients=row.is_train and prop.list_mutated_inputs() == {},
     )
-    np.testing.assert_allclose(run.outputs[0], theirs.outputs[0], rtol=2e-5, atol=2e-6)
-    for state in range(1, len(prop.list_mutated_inputs())):
-        moved = theirs.auxiliary[names[1 + state]]
-        np.testing.assert_allclose(run.outputs[state], moved, rtol=1e-6, atol=1e-7)
-    kinds = prop.list_gradients()
-    if GradientKind.COMPUTES not in kinds:
-        return
-    blank = [np.full(array.shape, np.nan, "float32") for array in inputs]
-    data = BackwardData(out_grad, inputs, run.outputs)
+    for ours, other in zip(run.outputs, theirs.outputs, strict=False):
+        np.testing.assert_allclose(ours, other, rtol=2e-5, atol=2e-6)
+    for source, target in prop.list_mutated_inputs().items():
+        if source:
+            moved = theirs.auxiliary[row.names[source]]
+            np.testing.assert_allclose(run.outputs[target], moved, rtol=1e-6, atol=1e-7)
+    if row.has_gradient and row.is_train:
+        compare_gradients(row, inputs, run, out_grad, theirs)
+
+
+def compare_gradients(
+    row: Row, inputs: list[Array], run: ForwardRun, out_grad: list[Array], theirs: Run
+) -> None:
+    prop = row.create()
+    arguments = inputs[: len(prop.list_arguments())]
+    blank = [np.full(array.shape, np.nan, "float32") for array in arguments]
+    data = BackwardData(out_grad, arguments, run.outputs)
     gradients = backward(NUMPY, prop, data, blank, run)
-    for name, kind, gradient in zip(names, kinds, gradients, strict=True):
+    for name, kind, gradient in zip(row.names, prop.list_gradients(), gradients, strict=False):
         if kind is GradientKind.COMPUTES:
             np.testing.assert_allclose(
                 gradient, theirs.gradients[name], rtol=1e-4, atol=1e-5, err_msg=name

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from operator_harness import Memory, execute, spec_of
-from operator_rows import ROWS, Row
+from operator_row import Row
+from operator_rows import ROWS
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PartialShape, TensorSpec

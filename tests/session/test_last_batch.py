@@ -30,7 +30,7 @@ def last_batch(built: session.Built) -> Batch:
     iterator.reset(2)
     places = {name: np.zeros(spec.shape, spec.dtype) for name, spec in built.model.inputs.items()}
     rows: list[int] = []
-    for _ in range(len(iterator)):
+    for _ in range(iterator.batches(2)):
         batch = iterator.next_into(places)
         assert batch is not None
         rows += batch.indices[: batch.valid].tolist()

@@ -52,18 +52,21 @@ class Watched(DataIterator):
         self.provide_label = iterator.provide_label
         self.requests = 0
 
-    def __len__(self) -> int:
-        return len(self._iterator)
+    def batches(self, epoch: int) -> int:
+        return self._iterator.batches(epoch)
 
-    def reset(self, epoch: int) -> None:
-        self._iterator.reset(epoch)
+    def reset(self, epoch: int, batch: int = 0) -> None:
+        self._iterator.reset(epoch, batch)
+
+    def close(self) -> None:
+        self._iterator.close()
 
     def next_into(self, slots: Slots) -> Batch | None:
         self.requests += 1
         if self.requests == 3:
             self._start()
         batch = self._iterator.next_into(slots)
-        if self.requests == len(self) + 1:
+        if self.requests == self.batches(1) + 1:
             self._stop()
         return batch
 

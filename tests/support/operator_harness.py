@@ -22,11 +22,14 @@ from mxrun.operator.kernel import (
     OpReqType,
 )
 from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.operator.property import GradientKind
+from mxrun.operator.property import GradientKind, ResourceKind, ResourceRequest
 from mxrun.operator.register import AnyProperty, Implementation, create, implementations
 
 Array = npt.NDArray[Any]
 SENTINEL = 3.0
+# The key and the step that random numbers are drawn under, and the node's own stream.
+RANDOM = (1234567890123456789, 42)
+STREAM = 987654321
 
 library.load()
 
@@ -171,11 +174,22 @@ def forward(
     requests: Sequence[OpReqType] | None = None,
     inplace: Mapping[int, int] | None = None,
     threads: int = 1,
+    is_train: bool = True,
 ) -> ForwardRun | None:
-    """One training-mode forward call onto `outputs`' content; None when it is declined."""
+    """One forward call onto `outputs`' content; None when it is declined.
+
+    inputs: arguments and auxiliary states; random numbers are those of RANDOM and STREAM.
+    """
     requests = requests or [OpReqType.WRITE] * len(outputs)
+    if any(request.kind is ResourceKind.RANDOM for request in resources(prop, inputs)):
+        inputs = [*inputs, np.array(RANDOM, np.int64)]
     request = ForwardRequest(
-        tuple(map(spec_of, inputs)), tuple(map(spec_of, outputs)), tuple(requests), True, threads
+        tuple(map(spec_of, inputs)),
+        tuple(map(spec_of, outputs)),
+        tuple(requests),
+        is_train,
+        threads,
+        STREAM,
     )
     kernel = implementation.prepare_forward(prop, request)
     if kernel is None:
@@ -185,6 +199,11 @@ def forward(
     extra = [Memory(spec) for spec in kernel.extra_outputs]
     execute(kernel, memories, targets, extra)
     return ForwardRun(kernel, [target.load() for target in targets], extra)
+
+
+def resources(prop: AnyProperty, inputs: Sequence[Array]) -> list[ResourceRequest]:
+    """What forward requests beside its tensors."""
+    return prop.forward_resource([spec_of(x) for x in inputs[: len(prop.list_arguments())]])
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ class UpdateRule:
     parameters: Mapping[str, object]
 
 
-# The argument of the update operators, and the name of its tensor.
+# The argument of the update operators, and the name of its tensor: the step's learning rate and
+# the two bias corrections of Adam and its kind.
 _SCHEDULE_ARGUMENT = "schedule"
 SCHEDULE = "optimizer:schedule"
 
@@ -56,7 +57,7 @@ def _append(
         elif argument == "grad":
             inputs.append(grad)
         elif argument == _SCHEDULE_ARGUMENT:
-            inputs.append(builder.source(SCHEDULE, TensorSpec((1,)), MemoryClass.IO))
+            inputs.append(builder.source(SCHEDULE, TensorSpec((3,)), MemoryClass.IO))
         else:
             inputs.append(builder.source(f"{name}:{argument}", spec, MemoryClass.OPTIMIZER))
     mutated = prop.list_mutated_inputs()

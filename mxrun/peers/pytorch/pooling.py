@@ -1,0 +1,91 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def pooled_size(convention: str, size: int, kernel: int, stride: int, pad: int) -> int:
+    """Windows along one axis: `valid` rounds down, `full` up.
+
+    `same` starts a window every `stride` elements, the first one at the first element.
+    """
+    if convention == "same":
+        return math.ceil(size / stride)
+    round_to = math.floor if convention == "valid" else math.ceil
+    return int(round_to((size + 2 * pad - kernel) / stride)) + 1
+
+
+def _padded(data: Tensor, pads: list[tuple[int, int]], value: float) -> Tensor:
+    """Constant padding of the spatial axes; a negative amount crops."""
+    flat = [amount for pair in reversed(pads) for amount in pair]
+    return functional.pad(data, flat, value=value)
+
+
+def _windows(data: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
+    """(batch, channel, *windows, elements of one window)."""
+    for axis, (extent, step) in enumerate(zip(kernel, stride, strict=True)):
+        data = data.unfold(2 + axis, extent, step)
+    return data.flatten(2 + len(kernel))
+
+
+def pooling(parameters: Parameters, data: Tensor) -> Tensor:
+    """Maximum, mean, sum or p-norm over windows.
+
+    MXNet's `lp` takes no absolute value: (sum of x^p)^(1/p), a plain sum at p = 1.
+    """
+    sizes = tuple(data.shape[2:])
+    ones, zeros = (1,) * len(sizes), (0,) * len(sizes)
+    everything = parameters.flag("global_pool", False)
+    kernel = sizes if everything else parameters.shape("kernel", ones)
+    stride = ones if everything else parameters.shape("stride", ones)
+    pad = zeros if everything else parameters.shape("pad", zeros)
+    convention = parameters.text("pooling_convention", "valid")
+    if convention == "same":
+        if len(sizes) > 1 or any(pad):
+            raise ValueError("pooling_convention same is for one spatial axis without pad")
+        pad = zeros  # MXNet wants three zeros for the one axis.
+    # Right padding that makes the last window end at the border, whatever the convention.
+    pads = [
+        (p, (pooled_size(convention, x, k, s, p) - 1) * s + k - x - p)
+        for x, k, s, p in zip(sizes, kernel, stride, pad, strict=True)
+    ]
+    kind = parameters.text("pool_type", "max")
+    if kind == "max":
+        pool = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}
+        return pool[len(sizes)](_padded(data, pads, torch.finfo(data.dtype).min), kernel, stride)
+    windows = _windows(_padded(data, pads, 0.0), kernel, stride)
+    if kind == "lp" and parameters.number("p_value", math.nan) == 2:
+        return torch.linalg.vector_norm(windows, 2, dim=-1)
+    if kind == "lp" and parameters.number("p_value", math.nan) != 1:
+        raise ValueError("lp pooling is known for p_value 1 and 2")
+    total = windows.sum(-1)
+    if kind != "avg":
+        return total
+    counted = _counted(data, pads, pad, parameters.flag("count_include_pad", True))
+    return total / _windows(counted, kernel, stride).sum(-1).clamp(min=1)
+
+
+def _counted(
+    data: Tensor, pads: list[tuple[int, int]], pad: tuple[int, ...], include: bool
+) -> Tensor:
+    """1 where an element counts for the mean, 0 elsewhere, over the padded sizes.
+
+    Padding asked for may count; what the `full` convention reads beyond it never does.
+    """
+    ones = data.new_ones((1, 1, *data.shape[2:]))
+    if include:
+        asked = [(p, min(p, right)) for p, (_, right) in zip(pad, pads, strict=True)]
+        ones = _padded(ones, asked, 1.0)
+        pads = [(0, right - done) for (_, right), (_, done) in zip(pads, asked, strict=True)]
+    return _padded(ones, pads, 0.0)
+
+
+OPERATORS: Operators = {
+    "Pooling": pooling,
+}

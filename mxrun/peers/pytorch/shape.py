@@ -1,0 +1,16 @@
+"""Operators that only move elements."""
+
+from __future__ import annotations
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def flatten(parameters: Parameters, data: Tensor) -> Tensor:
+    """All axes but the first become one."""
+    del parameters
+    return data.flatten(1)
+
+
+OPERATORS: Operators = {
+    "Flatten": flatten,
+}

@@ -1,0 +1,116 @@
+"""One case of an operator: its parameters, the shapes of its arguments and the values in them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from operator_harness import filled
+
+from mxrun.operator.property import GradientKind, Inferred, PartialShapes
+from mxrun.operator.register import AnyProperty, create
+from mxrun.operator.shape import known
+
+Array = npt.NDArray[Any]
+# (parameters, inputs) -> outputs, by a formula of its own.
+Reference = Callable[[Any, list[Array]], list[Array]]
+# (row, inputs, outputs, out_grad) -> the scalar whose gradient backward gives.
+Objective = Callable[["Row", list[Array], list[Array], list[Array]], float]
+# (random, shape, dtype) -> the values of one argument.
+Values = Callable[[np.random.Generator, tuple[int, ...], str], Array]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator under one parameter set on one shape of its first argument.
+
+    shapes: of further arguments that do not follow from the first. values: of arguments that are
+    not normally distributed. labels: class ids are drawn from [low, high); "probabilities" for
+    labels of data's shape. is_train: whether forward runs in training mode. differentiable: whether
+    backward gives the derivative of the objective. peers: who can be asked: nobody about parameters
+    that only mxrun has.
+    """
+
+    operator: str
+    parameters: Mapping[str, object]
+    shape: tuple[int, ...]
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, Values] = field(default_factory=dict)
+    labels: tuple[int, int] | str = (0, 3)
+    label_dtype: str = "int32"
+    is_train: bool = True
+    differentiable: bool = True
+    peers: tuple[str, ...] = ("MXNet", "PyTorch")
+
+    def __str__(self) -> str:
+        words = [f"{name}={value}".replace(" ", "") for name, value in self.parameters.items()]
+        words += ["x".join(map(str, shape)) for shape in self.shapes.values()]
+        words += [] if self.is_train else ["evaluated"]
+        return "-".join([self.operator, "x".join(map(str, self.shape)), *words])
+
+    def create(self) -> AnyProperty:
+        """The property."""
+        return create(self.operator, self.parameters)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Arguments, then auxiliary states."""
+        prop = self.create()
+        return (*prop.list_arguments(), *prop.list_auxiliary_states())
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether backward computes anything."""
+        return GradientKind.COMPUTES in self.create().list_gradients()
+
+    def infer(self) -> Inferred:
+        """All shapes from the first argument's and those the row gives."""
+        prop = self.create()
+        names = prop.list_arguments()
+        inputs: PartialShapes = [self.shapes.get(name) for name in names]
+        inputs[0] = self.shape
+        if self.labels == "probabilities":
+            inputs[names.index("label")] = self.shape
+        return prop.infer_shape(inputs, [None] * len(prop.list_outputs()))
+
+    def inputs(self, dtype: str, seed: int = 0) -> list[Array]:
+        """Values for every argument and auxiliary state, the same for every dtype."""
+        random = np.random.default_rng([zlib.crc32(str(self).encode()), seed])
+        inferred = self.infer()
+        shapes = map(known, [*inferred.inputs, *inferred.auxiliary])
+        return [
+            self._value(random, name, shape, dtype)
+            for name, shape in zip(self.names, shapes, strict=True)
+        ]
+
+    def _value(
+        self, random: np.random.Generator, name: str, shape: tuple[int, ...], dtype: str
+    ) -> Array:
+        if name in self.values:
+            return self.values[name](random, shape, dtype)
+        if name == "label" and isinstance(self.labels, str):
+            values = random.random(shape)
+            return (values / values.sum(axis=1, keepdims=True)).astype(dtype)
+        if name == "label":
+            assert isinstance(self.labels, tuple)
+            return random.integers(*self.labels, shape).astype(self.label_dtype)
+        if name == "sample_weight":
+            return np.resize([1.0, 0.0, 0.5], shape).astype("float32")
+        if name == "schedule":
+            return np.resize([0.75, 0.25, 0.125], shape).astype("float32")
+        return random.standard_normal(shape).astype(dtype)
+
+    def blank_outputs(self, dtype: str, value: float = np.nan) -> list[Array]:
+        """Arrays to write the outputs into."""
+        return filled([known(shape) for shape in self.infer().outputs], value, dtype)
+
+
+def rows(
+    operator: str, *cases: tuple[dict[str, object], tuple[int, ...]], **more: Any
+) -> list[Row]:
+    """Rows of one operator with what they have in common."""
+    return [Row(operator, parameters, shape, **more) for parameters, shape in cases]
