@@ -17,7 +17,7 @@ def main() -> int:
     """
     try:
         _open_closed_streams()
-        from mxrun.cli import run
+        from mxrun.cli.main import run
 
         return run()
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mxrun.base.errors import UserError
-from mxrun.cli import process_start
+from mxrun.cli.clock import process_start
 from mxrun.config.bundled import bundled_configs, find_config
 
 
@@ -56,7 +56,7 @@ def test_a_folder_is_no_config(tmp_path: Path) -> None:
 
 
 def test_the_process_start_lies_before_the_program() -> None:
-    script = "from mxrun.cli import process_start; print(process_start())"
+    script = "from mxrun.cli.clock import process_start; print(process_start())"
     before = time.monotonic()
     output = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
@@ -74,7 +74,7 @@ def test_the_process_start_does_not_move() -> None:
 
 def test_the_command_line_is_light() -> None:
     heavy = ("rich", "numpy", "pydantic", "yaml", "mxrun.session", "mxrun.config")
-    script = f"import sys, mxrun.cli; print([m for m in {heavy} if m in sys.modules])"
+    script = f"import sys, mxrun.cli.main; print([m for m in {heavy} if m in sys.modules])"
     output = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout

@@ -147,5 +147,5 @@ def test_cli_does_not_import(name: str) -> None:
     import subprocess
     import sys
 
-    script = f"import sys, mxrun.cli; sys.exit({name!r} in sys.modules)"
+    script = f"import sys, mxrun.cli.main; sys.exit({name!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,30 @@
+"""`mxrun check`."""
+
+from __future__ import annotations
+
+from mxrun.cli.arguments import Config, Json, Overrides
+
+
+def check(config: Config, overrides: Overrides = None, json: Json = False) -> None:
+    """Check a config and show its layers.
+
+    Needs no data. All that is wrong is reported at once, each with its line and column; all that is
+    right as a table of shapes, parameters and FLOPs.
+
+    \b
+    Examples:
+      mxrun check digits_lenet
+      mxrun check net.yaml data.batch_size=256
+      mxrun check net.yaml --json
+    """
+    from mxrun import session
+    from mxrun.config.bundled import find_config
+    from mxrun.report.result import write_json, write_tables
+
+    report = session.check(find_config(config), overrides or ()).to_json()
+    if json:
+        write_json(report)
+    else:
+        from mxrun.report.tables import layer_table
+
+        write_tables([layer_table(report)])

@@ -1,0 +1,50 @@
+"""`mxrun inspect-memory`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mxrun.cli.arguments import Config, Json, Overrides, PhaseName
+
+
+def inspect_memory(
+    config: Config,
+    overrides: Overrides = None,
+    phase: Annotated[
+        PhaseName, typer.Option(help="What is planned: training with evaluation, or inference.")
+    ] = PhaseName.TRAIN,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Samples per step.", show_default="config"),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Compute team.", show_default="config")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show to the byte what memory a run takes.
+
+    Needs no data: what a run touches is what is planned here.
+
+    \b
+    Examples:
+      mxrun inspect-memory digits_lenet
+      mxrun inspect-memory net.yaml --phase infer --batch 1
+      mxrun inspect-memory net.yaml --json
+    """
+    from mxrun import session
+    from mxrun.config.bundled import find_config
+    from mxrun.report.notes import write_notes
+    from mxrun.report.result import write_json, write_tables
+
+    path = find_config(config)
+    write_notes(session.notes())
+    report = session.inspect_memory(path, overrides or (), phase.value, batch, threads).to_json()
+    if json:
+        write_json(report)
+    else:
+        from mxrun.report.tables import memory_tables
+
+        write_tables(memory_tables(report))

@@ -1,0 +1,74 @@
+"""The program: its commands, its options, its exit codes.
+
+Each command imports what it needs when it runs, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mxrun import __version__
+from mxrun.base.errors import MxrunError
+from mxrun.cli.check import check
+from mxrun.cli.inspect_memory import inspect_memory
+from mxrun.cli.schema import schema
+from mxrun.cli.train import train
+
+app = typer.Typer(
+    name="mxrun",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # rich's help would double the time that `--help` takes.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run() -> int:
+    """Run the command that the process's arguments name; its exit code.
+
+    What cannot be written to a standard stream is the user's to know, as every UserError is.
+    """
+    try:
+        try:
+            app()
+        except OSError as error:
+            from mxrun.report.result import output_failed
+
+            output_failed(error)
+    except MxrunError as error:
+        from mxrun.report.console import print_error
+
+        print_error(error)
+        return error.exit_code
+    return 0
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mxrun {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _mxrun(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Train, run, measure and inspect neural networks from a YAML file.
+
+    Everything is known before the first step: every shape, kernel, byte and address.
+
+    Begin with: mxrun train digits_lenet
+    """
+
+
+for _command in (train, check, inspect_memory, schema):
+    app.command()(_command)

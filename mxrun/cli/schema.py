@@ -1,0 +1,18 @@
+"""`mxrun schema`."""
+
+from __future__ import annotations
+
+
+def schema() -> None:
+    """Print the JSON Schema of config files, for editors.
+
+    \b
+    Example:
+      mxrun schema > mxrun.schema.json
+
+    Then begin a config with # yaml-language-server: $schema=mxrun.schema.json
+    """
+    from mxrun import session
+    from mxrun.report.result import write_json
+
+    write_json(session.schema())

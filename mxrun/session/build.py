@@ -1,0 +1,79 @@
+"""Config → model → plan, for every command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mxrun import library
+from mxrun.backend.onednn.library import reason as why_no_onednn
+from mxrun.backend.team import available_cores, largest_team
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.build import Built, build
+from mxrun.config import parse
+from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
+from mxrun.graph.plan import Plan
+from mxrun.runtime.storage import memory_limit
+
+
+def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = None) -> Built:
+    """Read and build a config; raises UserError with everything that is wrong."""
+    library.load()
+    return build(parse(path, overrides), batch)
+
+
+def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:
+    """The plan of a training run (with its evaluation) or of inference alone."""
+    phases = [TRAIN] if training else []
+    if not training or built.config.data.eval is not None:
+        phases.append(EVALUATE)
+    request = CompileRequest(
+        inputs=built.model.inputs,
+        shapes=built.model.shapes,
+        rules=built.training.rules if training else {},
+        phases=tuple(phases),
+        threads=team_size(built, threads),
+        backward=built.config.backward,
+    )
+    return compile_plan(built.model.symbol, request)
+
+
+def check_fits(plan: Plan) -> None:
+    """Raise UserError, before anything is allocated, for an arena beyond the memory there is."""
+    limit = memory_limit()
+    if plan.planned_bytes > limit:
+        raise UserError(
+            Diagnostic(
+                "the run does not fit into the memory that this process may use",
+                expected=f"at most {limit:,} bytes",
+                got=f"{plan.planned_bytes:,} bytes planned",
+                hint="lower data.batch_size; `mxrun inspect-memory` says what needs how much",
+            )
+        )
+
+
+def team_size(built: Built, threads: int | None = None) -> int:
+    """The compute team of a run: `threads`, else the config's, else the cores.
+
+    Raises UserError for a larger team than the OpenMP runtime gives: kernels prepared for it would
+    wait for threads that never come.
+    """
+    wanted = threads or built.config.threads
+    if wanted is None:
+        return min(available_cores(), largest_team())
+    if wanted > largest_team():
+        raise UserError(
+            Diagnostic(
+                f"a compute team of {wanted} threads cannot be had",
+                place=None if threads else built.config.place("threads"),
+                expected=f"at most {largest_team()}, what OMP_THREAD_LIMIT or libgomp allows",
+                got=str(wanted),
+            )
+        )
+    return wanted
+
+
+def notes() -> tuple[str, ...]:
+    """What whoever runs something should know of this machine; empty where nothing is missing."""
+    why = why_no_onednn()
+    return (f"{why}; the layers run on NumPy, which is slower",) if why else ()

@@ -1,0 +1,76 @@
+"""`check`: a valid config's layers and totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mxrun.base.tensor import Shape
+from mxrun.build import Built
+from mxrun.graph.node import NodeEntry
+from mxrun.session.build import load
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One line of the layer table; FLOPs are those of a whole batch, forward."""
+
+    name: str
+    operator: str
+    output_shapes: tuple[Shape, ...]
+    parameters: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """A valid config's layers and totals."""
+
+    name: str
+    batch_size: int
+    rows: tuple[LayerRow, ...]
+    parameters: int
+    flops: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The report for machines."""
+        return asdict(self)
+
+
+def check(path: str | Path, overrides: Sequence[str] = ()) -> CheckReport:
+    """Validate config and shapes without data; raises UserError."""
+    built = load(path, overrides)
+    rows = tuple(_layer_rows(built))
+    return CheckReport(
+        name=built.config.name,
+        batch_size=built.config.data.batch_size,
+        rows=rows,
+        parameters=sum(row.parameters for row in rows),
+        flops=sum(row.flops for row in rows),
+    )
+
+
+def _layer_rows(built: Built) -> Iterator[LayerRow]:
+    """One row per operator; a shared parameter counts where it is read first."""
+    model = built.model
+    specs = model.parameters
+    counted: set[str] = set()
+    for node in model.symbol.nodes:
+        if node.prop is None:
+            continue
+        own = [entry.name for entry in node.inputs if entry.name in specs]
+        parameters = sum(specs[name].elements for name in own if name not in counted)
+        counted.update(own)
+        arguments = [model.inference.spec(entry).shape for entry in node.argument_entries()]
+        outputs = [
+            model.inference.spec(NodeEntry(node, index)).shape for index in range(node.num_outputs)
+        ]
+        yield LayerRow(
+            name=node.name,
+            operator=node.operator,
+            output_shapes=tuple(outputs[: node.prop.num_visible_outputs]),
+            parameters=parameters,
+            flops=node.prop.flops(arguments, outputs),
+        )

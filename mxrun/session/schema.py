@@ -1,0 +1,27 @@
+"""`schema`: the JSON Schema of config files, from the registries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxrun import library
+from mxrun.config import json_schema
+from mxrun.io.dataset import DATASETS
+from mxrun.operator.register import OPERATORS
+from mxrun.train.initializer import INITIALIZERS
+from mxrun.train.metric import METRICS
+from mxrun.train.optimizer import OPTIMIZERS
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of config files, operators, data sets and optimisers included."""
+    library.load()
+    return json_schema(
+        operators={
+            name: OPERATORS.get(name).parameter_type.model_json_schema() for name in OPERATORS
+        },
+        datasets={name: DATASETS.get(name).options.model_json_schema() for name in DATASETS},
+        optimizers={name: OPTIMIZERS.get(name).model_json_schema() for name in OPTIMIZERS},
+        initializers={name: INITIALIZERS.get(name).model_json_schema() for name in INITIALIZERS},
+        metrics=tuple(METRICS),
+    )
