@@ -9,19 +9,23 @@ from dataclasses import dataclass, field
 from mxrun.base import flags
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.gradient import gradient
-from mxrun.graph.graph import Graph
+from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.infer import Inference, infer
 from mxrun.graph.passes.inplace import inplace
 from mxrun.graph.passes.lower import lower
 from mxrun.graph.passes.place import place, place_pinned
+from mxrun.graph.passes.prune import prune
 from mxrun.graph.passes.select import AUTO, select
-from mxrun.graph.passes.updates import UpdateRule, updates
+from mxrun.graph.passes.statistics import statistics
+from mxrun.graph.passes.updates import Clipping, UpdateRule, accumulate, averaged, eager, updates
 from mxrun.graph.plan import Plan
 from mxrun.graph.reverse import reverse
 from mxrun.graph.symbol import Symbol
 from mxrun.graph.verify import verify_graph, verify_plan
 
 TRAIN = "train"
+# A batch whose gradients are only added to the running sums; TRAIN is the last of several.
+ACCUMULATE = "accumulate"
 EVALUATE = "evaluate"
 
 BACKWARDS = {"explicit_graph": gradient, "reverse": reverse}
@@ -34,12 +38,17 @@ class CompileRequest:
     inputs: specs of the io slots, batch axis included. shapes: further known shapes by name.
     rules: the update of each trained parameter; empty for a plan without training. gradients:
         parameters whose gradients are wanted as results although nothing updates them.
+    clipping: of all gradients together. average: the momentum of the moving average of every
+        trained parameter, which evaluation then reads in its place.
+    phases: those wanted; with ACCUMULATE, TRAIN adds to the running sums as well.
     in_place, reuse: sharing that can be turned off to show that it changes no bit.
     """
 
     inputs: Mapping[str, TensorSpec]
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     rules: Mapping[str, UpdateRule] = field(default_factory=dict)
+    clipping: Clipping | None = None
+    average: float | None = None
     gradients: tuple[str, ...] = ()
     phases: tuple[str, ...] = (TRAIN, EVALUATE)
     threads: int = 1
@@ -88,17 +97,27 @@ def infer_request(symbol: Symbol, request: CompileRequest) -> Inference:
 def _phase_graph(
     symbol: Symbol, request: CompileRequest, inference: Inference, phase: str
 ) -> Graph:
-    graph = lower(symbol, inference, request.inputs.keys(), is_train=phase == TRAIN)
-    _verify(graph, "lower")
+    if phase == EVALUATE:
+        averages = {name: averaged(name) for name in request.rules}
+        stand_ins = {} if request.average is None else averages
+        graph = lower(symbol, inference, request.inputs.keys(), False, stand_ins)
+        return _verify(prune(_verify(graph, "lower")), "prune")
+    graph = _verify(lower(symbol, inference, request.inputs.keys(), is_train=True), "lower")
     wanted = dict.fromkeys((*request.rules, *request.gradients))
-    if phase != TRAIN or not wanted:
-        return graph
-    differentiated = BACKWARDS[request.backward](graph, wanted)
-    graph = _verify(differentiated.graph, request.backward)
-    trained = {name: differentiated.gradients[name] for name in request.rules}
-    graph = _verify(updates(graph, trained, request.rules), "updates")
-    results = {f"{name}_grad": differentiated.gradients[name] for name in request.gradients}
-    return graph.with_results(results)
+    gradients: Mapping[str, ValueId] = {}
+    if wanted:
+        differentiated = BACKWARDS[request.backward](graph, wanted)
+        graph = _verify(differentiated.graph, request.backward)
+        gradients = differentiated.gradients
+        results = {f"{name}_grad": gradients[name] for name in request.gradients}
+        graph = graph.with_results(results)
+    graph = statistics(graph)
+    trained = {name: gradients[name] for name in request.rules}
+    if ACCUMULATE in request.phases:
+        graph, trained = accumulate(graph, trained)
+    if phase == TRAIN:
+        graph = updates(graph, trained, request.rules, request.clipping, request.average)
+    return _verify(prune(_verify(eager(graph), "updates")), "prune")
 
 
 def _verify(graph: Graph, after: str) -> Graph:

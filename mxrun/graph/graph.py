@@ -32,16 +32,6 @@ class MemoryClass(Enum):
     IO = "io"
 
 
-PINNED = frozenset(
-    {
-        MemoryClass.PARAMETERS,
-        MemoryClass.OPTIMIZER,
-        MemoryClass.AUXILIARY,
-        MemoryClass.IO,
-    }
-)
-
-
 class StepKind(Enum):
     """What a step does."""
 

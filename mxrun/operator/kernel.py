@@ -14,6 +14,12 @@ from enum import IntEnum
 
 from mxrun.backend.call import NativeCall
 from mxrun.base.tensor import TensorSpec
+from mxrun.runtime import random
+
+
+def stream_of(name: str) -> int:
+    """The key of the random stream of the node `name`."""
+    return random.key_of(name)
 
 
 class OpReqType(IntEnum):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mxrun.graph.graph import PINNED, Graph, Step, ValueId
+from mxrun.graph.graph import Graph, Step, ValueId
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class _Sharing:
         self.graph = graph
         self.parent = list(range(len(graph.values)))
         self.producers = graph.producer()
+        self.given = set(graph.sources.values())
         self.targets: set[ValueId] = set()
         self.last_read: dict[ValueId, int] = {}
         for position, step in enumerate(graph.steps):
@@ -110,7 +111,7 @@ class _Sharing:
         root = self.find(source)
         if target in self.targets:
             return "the output shares other memory already"
-        if values[root].memory_class in PINNED:
+        if root in self.given:
             return f"{values[root].name} is given from outside"
         if root in self.kept or source in self.kept:
             return f"{values[source].name} is a result"

@@ -5,22 +5,35 @@ Needs: complete inference. Provides: a forward graph whose sources are the varia
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
 from mxrun.graph.infer import Inference
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
+from mxrun.operator.property import ResourceKind
 
 
-def lower(symbol: Symbol, inference: Inference, inputs: Collection[str], is_train: bool) -> Graph:
+# The tensor of the run's key and the step's number, which every random operator reads.
+RANDOM_STATE = "random:state"
+
+
+def lower(
+    symbol: Symbol,
+    inference: Inference,
+    inputs: Collection[str],
+    is_train: bool,
+    stand_ins: Mapping[str, str] | None = None,
+) -> Graph:
     """The forward graph of `symbol`; variables named in `inputs` are io slots, others parameters.
 
     Every head is a result under its name, and so are output and loss of every operator that has a
-    loss.
+    loss. `stand_ins` names optimizer states that are read in place of parameters.
     Raises UserError when a shape is not known or two nodes share a name.
     """
+    stand_ins = stand_ins or {}
     _check_names(symbol)
     _check_complete(inference)
     builder = GraphBuilder(Graph(is_train=is_train))
@@ -34,7 +47,10 @@ def lower(symbol: Symbol, inference: Inference, inputs: Collection[str], is_trai
                 kind = MemoryClass.IO
             elif node.name in auxiliary:
                 kind = MemoryClass.AUXILIARY
-            entries[entry] = builder.source(node.name, inference.spec(entry), kind)
+            elif node.name in stand_ins:
+                kind = MemoryClass.OPTIMIZER
+            name = stand_ins.get(node.name, node.name)
+            entries[entry] = builder.source(name, inference.spec(entry), kind)
             continue
         outputs = []
         for index in range(node.num_outputs):
@@ -43,12 +59,17 @@ def lower(symbol: Symbol, inference: Inference, inputs: Collection[str], is_trai
                 entry.name, inference.spec(entry), MemoryClass.ACTIVATIONS
             )
             outputs.append(entries[entry])
+        reads = [entries[entry] for entry in node.inputs]
+        arguments = [builder.values[entries[entry]].spec for entry in node.argument_entries()]
+        if any(r.kind is ResourceKind.RANDOM for r in node.prop.forward_resource(arguments)):
+            spec = TensorSpec((2,), "int64")
+            reads.append(builder.source(RANDOM_STATE, spec, MemoryClass.IO))
         builder.step(
             Step(
                 name=node.name,
                 kind=StepKind.FORWARD,
                 prop=node.prop,
-                inputs=tuple(entries[entry] for entry in node.inputs),
+                inputs=tuple(reads),
                 outputs=tuple(outputs),
                 requests=writes(outputs),
                 implementation=node.implementation,

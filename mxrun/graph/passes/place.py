@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mxrun.base.tensor import align
-from mxrun.graph.graph import PINNED, Graph, MemoryClass, ValueId
+from mxrun.graph.graph import Graph, MemoryClass, ValueId
 from mxrun.graph.memory import allocate
 from mxrun.graph.passes.inplace import Storage
 from mxrun.graph.plan import Block, PhasePlan
@@ -17,6 +17,7 @@ from mxrun.graph.plan import Block, PhasePlan
 # The order of the pinned region; io slots stand last.
 _PINNED_ORDER = (
     MemoryClass.PARAMETERS,
+    MemoryClass.GRADIENTS,
     MemoryClass.OPTIMIZER,
     MemoryClass.AUXILIARY,
     MemoryClass.IO,
@@ -97,6 +98,7 @@ def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
     last: dict[ValueId, int] = {}
     members: dict[ValueId, list[str]] = {}
     sizes: dict[ValueId, int] = {}
+    given = set(graph.sources.values())
     for position, step in enumerate(graph.steps):
         for value in step.writes():
             root = storage.root[value]
@@ -118,7 +120,7 @@ def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
             tuple(members[root]),
         )
         for root in first
-        if graph.values[root].memory_class not in PINNED and sizes[root]
+        if root not in given and sizes[root]
     ]
 
 

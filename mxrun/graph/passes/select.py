@@ -22,7 +22,7 @@ from mxrun.graph.graph import (
     ValueId,
     writes,
 )
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, stream_of
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import Implementation, create, implementations
 
@@ -118,6 +118,7 @@ class _Selection:
             requests=step.requests,
             is_train=self.graph.is_train,
             threads=self.threads,
+            stream=stream_of(step.name),
         )
         for candidate in self._candidates(step):
             kernel = candidate.prepare_forward(step.prop, request)
