@@ -66,6 +66,12 @@ class UserError(MxrunError):
         super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
 
 
+class Stopped(MxrunError):
+    """A signal asked the run to stop; everything is saved and it can be resumed."""
+
+    exit_code = 75
+
+
 class InternalError(MxrunError):
     """A promise of mxrun's own code is broken; never the user's fault."""
 

@@ -39,6 +39,10 @@ class Registry(Generic[T]):
             raise UserError(self.unknown(name))
         return entry
 
+    def aliases(self, name: str) -> tuple[str, ...]:
+        """The other names of the entry registered as `name`, sorted."""
+        return tuple(sorted(alias for alias, entry in self._aliases.items() if entry == name))
+
     def unknown(self, name: str) -> Diagnostic:
         """The diagnostic for a name that is not registered."""
         names = [*self._entries, *self._aliases]

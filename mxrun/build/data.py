@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.build.choice import chosen
 from mxrun.config import Data, Dataset, Marked, Parsed
 from mxrun.io.dataset import DatasetRequest, request_dataset
+from mxrun.io.record import TRANSFORMS
+from mxrun.io.transform import NO_TRANSFORMS, Pipeline, pipeline
 
 
 def data_requests(
@@ -17,6 +21,7 @@ def data_requests(
     A section with a value that the user has yet to give is left out: the config says so itself.
     """
     requests = {}
+    pipelines = _pipelines(data, problems)
     for role, section in (("train", data.train), ("eval", data.eval)):
         if section is None:
             continue
@@ -30,10 +35,40 @@ def data_requests(
             split = section.split.of if whole else section.split.model_dump()
         places = _places(parsed, role, options)
         try:
-            requests[role] = request_dataset(section.dataset, plain, split, places)
+            request = request_dataset(section.dataset, plain, split, places)
         except UserError as error:
             problems += error.diagnostics
+        else:
+            requests[role] = replace(request, pipeline=pipelines[role])
     return requests
+
+
+def evaluation_pipeline(data: Data) -> Pipeline:
+    """What evaluation does to records, with or without a data set; `data` has been found right."""
+    return _pipelines(data, [])["eval"]
+
+
+def _pipelines(data: Data, problems: list[Diagnostic]) -> dict[str, Pipeline]:
+    """The transforms of both sections; without its own, eval has train's without the random."""
+    train = _pipeline(data.train, problems)
+    evaluation = train
+    if data.eval is not None and data.eval.transforms is not None:
+        evaluation = _pipeline(data.eval, problems)
+    return {"train": train, "eval": evaluation.evaluation()}
+
+
+def _pipeline(section: Dataset, problems: list[Diagnostic]) -> Pipeline:
+    """The transforms of a section; what is wrong with them joins `problems`."""
+    before = len(problems)
+    choices = section.transforms or ()
+    transforms = [(chosen(choice, TRANSFORMS, problems), choice.place) for choice in choices]
+    if len(problems) > before:
+        return NO_TRANSFORMS
+    try:
+        return pipeline(transforms)
+    except UserError as error:
+        problems += error.diagnostics
+        return NO_TRANSFORMS
 
 
 def _options(data: Data, section: Dataset) -> dict[str, Marked]:

@@ -15,7 +15,7 @@ from mxrun.graph.infer import Inference, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.train.loop import LossTensors
+from mxrun.train.measure import LossTensors
 
 # Far beyond any machine's memory, and their bytes still far below 2^63.
 _MOST_ELEMENTS = 1 << 48
@@ -150,18 +150,15 @@ def is_loss(node: Node) -> bool:
 def _loss(node: Node, inference: Inference) -> LossTensors:
     assert node.prop is not None
     assert node.prop.loss_output is not None
+    tensors = (node.name, node.entry_name(0), node.entry_name(node.prop.loss_output))
+    if not node.prop.label_arguments:
+        return LossTensors(*tensors, label="", classification=None)
     data, label = (
         node.inputs[node.prop.list_arguments().index(argument)]
         for argument in ("data", node.prop.label_arguments[0])
     )
     shapes = inference.spec(data).shape, inference.spec(label).shape
-    return LossTensors(
-        name=node.name,
-        output=node.entry_name(0),
-        loss=node.entry_name(node.prop.loss_output),
-        label=label.name,
-        classification=node.prop.classification(*shapes),
-    )
+    return LossTensors(*tensors, label.name, node.prop.classification(*shapes))
 
 
 def _too_large(symbol: Symbol, inference: Inference) -> list[Diagnostic]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from mxrun.base.errors import Diagnostic, Place, nearest
@@ -16,6 +17,11 @@ from mxrun.operator.register import OPERATORS, AnyProperty
 # Operators that weigh the rows of a batch have this parameter; padded rows then count for nothing.
 _WEIGHTED = "use_sample_weight"
 _OURS = (SAMPLE_WEIGHT, _WEIGHTED)
+# Operators with any number of arguments, arg0, arg1, ..., have this parameter, which counts them.
+_COUNT = "num_args"
+_NUMBERED = re.compile(r"arg([0-9]{1,4})")
+# Outputs that a diagnostic names one by one.
+_FEW = 8
 
 
 def wire(parsed: Parsed, problems: list[Diagnostic]) -> Symbol | None:
@@ -117,6 +123,8 @@ class _Wiring:
         }
         if _WEIGHTED in fields:
             values[_WEIGHTED] = True
+        if _COUNT in fields:
+            values[_COUNT] = self._count(layer)
         parameters, wrong = check(property_class.parameter_type, values)
         for problem in wrong:
             place = layer.place
@@ -125,13 +133,34 @@ class _Wiring:
             text = f"{layer.operator} {layer.name!r}: {problem.problem}"
             self._problem(layer, text, place, problem.expected, problem.got, problem.hint)
         if parameters is None:
-            known = (*fields, *_arguments_of_any(property_class))
+            known = (*fields, *_arguments_of_any(property_class), *_numbered(layer))
             self._unknown_keys(layer, known, known)
             return None
         prop = property_class(parameters)
         arguments = (*prop.list_arguments(), *prop.list_auxiliary_states())
         self._unknown_keys(layer, (*fields, *arguments), (*fields, *arguments))
         return prop
+
+    def _count(self, layer: LayerConfig) -> int:
+        """How many arguments are wired, by position and by name; says what is wrong with them."""
+        wired: set[int] = {*range(len(layer.inputs)), *_numbered(layer).values()}
+        given = layer.parameters.get(_COUNT)
+        title = f"{layer.operator} {layer.name!r}"
+        if not wired and given is None:
+            hint = "its inputs: [a, b, ...] say which tensors it takes, and how many"
+            self._problem(layer, f"{title} needs its inputs", layer.place, hint=hint)
+        wired.add(0)  # which is the layer before where it is not given
+        count = max(wired) + 1
+        missing = [f"arg{index}" for index in range(count) if index not in wired]
+        if missing:
+            text = f"{title} has an argument arg{count - 1}, but no {', '.join(missing)}"
+            self._problem(layer, text, layer.place, hint="number the arguments from 0 on")
+        if given is not None and given.plain() != count:
+            text = f"{title} has {count} input{'s' if count > 1 else ''}, but {_COUNT} says another"
+            hint = "leave it out: it follows from the inputs"
+            got = repr(given.plain())
+            self._problem(layer, text, given.place, f"{_COUNT}: {count}", got, hint)
+        return count
 
     def _unknown_keys(
         self, layer: LayerConfig, known: Sequence[str], offered: Sequence[str]
@@ -283,6 +312,10 @@ class _Wiring:
         before = {found for loss in losses for found in topological(loss.inputs)}
         for loss in losses:
             assert loss.prop is not None
+            assert loss.prop.loss_output is not None
+            if loss.prop.loss_output < loss.prop.num_visible_outputs:
+                # Its output is the loss itself, whose gradient is 1 where nothing gives another.
+                continue
             gradients = [f"gradient {index}" for index in range(loss.num_outputs)]
             outputs = [f"output {index}" for index in range(loss.num_outputs)]
             tensors = [f"input {index}" for index in range(len(loss.inputs))]
@@ -329,12 +362,8 @@ class _Wiring:
             self.problems.append(self._dangling(reference, place, chain, layer))
             return None
         node, index = self.nodes[found[0]], found[1]
-        visible = 1 if node.prop is None else node.prop.num_visible_outputs
-        if index >= visible:
-            got = f"output {index}"
-            expected = f"{visible} output{'s' if visible > 1 else ''}, counted from 0"
-            text = f"{found[0]!r} has no output {index}"
-            self.problems.append(Diagnostic(text, place, expected, got, chain=chain))
+        if index >= (1 if node.prop is None else node.prop.num_visible_outputs):
+            self.problems.append(_no_such_output(node, index, place, chain))
             return None
         return NodeEntry(node, index)
 
@@ -388,6 +417,27 @@ class _Wiring:
 
 def _described(node: Node) -> str:
     return f"{'variable' if node.is_variable else node.operator} {node.name!r} at {node.place}"
+
+
+def _no_such_output(
+    node: Node, index: int, place: Place | None, chain: tuple[str, ...]
+) -> Diagnostic:
+    """Why output `index` of a node cannot be wired."""
+    visible = 1 if node.prop is None else node.prop.num_visible_outputs
+    names = [f"{node.name}[{position}]" for position in range(min(visible, _FEW))]
+    if visible > _FEW:
+        names[1:] = ["...", f"{node.name}[{visible - 1}]"]
+    text = f"{node.name!r} has no output {index}"
+    if node.prop is not None and index < node.num_outputs:
+        text = f"output {index} of {node.name!r}, {node.prop.list_outputs()[index]!r}, is hidden"
+    expected = f"{visible} output{'s' if visible > 1 else ''}: {', '.join(names)}"
+    return Diagnostic(text, place, expected, f"output {index}", chain=chain)
+
+
+def _numbered(layer: LayerConfig) -> dict[str, int]:
+    """The arguments given as arg0, arg1, ..., each with its number."""
+    matches = map(_NUMBERED.fullmatch, layer.parameters)
+    return {match[0]: int(match[1]) for match in matches if match}
 
 
 def _arguments_of_any(property_class: type[AnyProperty]) -> tuple[str, ...]:

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.params import LARGEST_FLOAT32, check
-from mxrun.base.registry import Registry
+from mxrun.base.errors import Diagnostic, nearest
+from mxrun.base.params import LARGEST_FLOAT32
+from mxrun.build.choice import chosen
 from mxrun.build.model import Model
-from mxrun.config import Choice, Parsed, Train
-from mxrun.graph.passes.updates import UpdateRule
+from mxrun.config import Parsed, Train
+from mxrun.graph.passes.updates import Clipping, UpdateRule
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
+from mxrun.train.keeper import Interval, Policy
 from mxrun.train.metric import METRICS
 from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Optimizer, update_rules
+from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
+from mxrun.train.watch import EarlyStopping, Watch
 
 
 @dataclass(frozen=True)
 class Training:
     """How a model is trained.
 
-    rules: the update of each parameter that is not frozen. initializers: of every parameter.
+    rules: the update of each parameter that is not frozen. clipping: of all gradients together.
+    initializers: of every parameter. accumulate: batches summed in one update. average: momentum
+    of the weights' moving average. watch: what evaluations decide.
     """
 
     optimizer: Optimizer
+    schedule: Schedule
     rules: Mapping[str, UpdateRule]
+    clipping: Clipping | None
     initializers: Mapping[str, Initializer]
     metrics: tuple[str, ...]
     epochs: int
+    accumulate: int
+    average: float | None
+    watch: Watch
+    policy: Policy
 
 
 def build_training(
@@ -38,19 +48,19 @@ def build_training(
     `problems`. Without a model only the section itself is checked.
     """
     before = len(problems)
-    optimizer = _chosen(train.optimizer, OPTIMIZERS, problems)
-    default = _chosen(train.initializer, INITIALIZERS, problems)
-    for position, name in enumerate(train.metrics):
-        if name not in METRICS:
-            place = parsed.place("train", "metrics", position)
-            problems.append(replace(METRICS.unknown(name), place=place))
+    optimizer = chosen(train.optimizer, OPTIMIZERS, problems)
+    schedule = chosen(train.schedule, SCHEDULES, problems)
+    default = chosen(train.initializer, INITIALIZERS, problems)
+    for choice in train.metrics:
+        if choice.kind not in METRICS:
+            problems.append(replace(METRICS.unknown(choice.kind), place=choice.place))
     initializers: dict[str, Initializer] = {}
     variables = {} if model is None else model.variables
     for name, variable in variables.items():
-        explicit = None if variable.init is None else _chosen(variable.init, INITIALIZERS, problems)
+        explicit = None if variable.init is None else chosen(variable.init, INITIALIZERS, problems)
         if default is not None:
             initializers[name] = initializer_for(name, default, explicit)
-    if model is None or optimizer is None or len(problems) > before:
+    if model is None or optimizer is None or schedule is None or len(problems) > before:
         return None
     multipliers = {
         name: Multipliers(variable.lr_mult, variable.wd_mult)
@@ -64,10 +74,71 @@ def build_training(
     problems += _unmeasured(parsed, train, model)
     problems += _unfit(parsed, model, initializers)
     problems += _beyond_float32(parsed, optimizer, multipliers)
+    watch = _watch(parsed, train, model, schedule, problems)
     if len(problems) > before:
         return None
-    rules = update_rules(optimizer, multipliers, batch_size)
-    return Training(optimizer, rules, initializers, train.metrics, train.epochs)
+    together = batch_size * train.accumulate
+    return Training(
+        optimizer=optimizer,
+        schedule=schedule,
+        rules=update_rules(optimizer, multipliers, together),
+        clipping=_clipping(optimizer, together),
+        initializers=initializers,
+        metrics=tuple(choice.kind for choice in train.metrics),
+        epochs=train.epochs,
+        accumulate=train.accumulate,
+        average=train.average,
+        watch=watch,
+        policy=Policy(
+            Interval(train.checkpoint.every.count, train.checkpoint.every.unit),
+            train.checkpoint.keep,
+            train.checkpoint.best,
+        ),
+    )
+
+
+def _clipping(optimizer: Optimizer, samples: int) -> Clipping | None:
+    if optimizer.clip_global_norm is None:
+        return None
+    rescale = 1 / samples if optimizer.rescale_grad is None else optimizer.rescale_grad
+    return Clipping(optimizer.clip_global_norm, rescale)
+
+
+def _watch(
+    parsed: Parsed, train: Train, model: Model, schedule: Schedule, problems: list[Diagnostic]
+) -> Watch:
+    """What evaluations decide; metrics that nobody measures join `problems`."""
+    several = len(model.losses) > 1
+    known = {
+        f"{loss.name}.{choice.kind}" if several else choice.kind: METRICS.get(choice.kind)
+        for loss in model.losses
+        for choice in train.metrics
+    }
+    early, best = train.early_stopping, train.checkpoint.best
+    plateau = schedule if isinstance(schedule, Plateau) else None
+    wanted = {
+        ("checkpoint", "best"): best,
+        ("early_stopping", "metric"): early and early.metric,
+        ("schedule",): plateau and plateau.metric,
+    }
+    for path, metric in wanted.items():
+        if metric is not None and metric != "loss" and metric not in known:
+            names = ["loss", *known]
+            problems.append(
+                Diagnostic(
+                    f"train.{'.'.join(path)}: nothing measures {metric!r}",
+                    place=parsed.place("train", *path),
+                    expected=f"one of {', '.join(names)}",
+                    got=metric,
+                    hint=nearest(metric, names) or "add it to train.metrics",
+                )
+            )
+    return Watch(
+        best=best,
+        early=early and EarlyStopping(early.metric, early.patience, early.min_delta),
+        plateau=plateau,
+        higher=frozenset(name for name, metric in known.items() if metric.higher_is_better),
+    )
 
 
 def _untrainable(
@@ -101,7 +172,7 @@ def _unmeasured(parsed: Parsed, train: Train, model: Model) -> list[Diagnostic]:
             "for each prediction",
             place=places[loss.name],
             expected="one label per row; with preserve_shape or multi_output, one per position",
-            got=f"label {list(model.inputs[loss.label].shape)}",
+            got=f"label {list(model.inputs[loss.label].shape)}" if loss.label else "no label",
             hint="train.metrics: [] measures the loss alone",
         )
         for loss in model.losses
@@ -146,29 +217,3 @@ def _beyond_float32(
             if product > LARGEST_FLOAT32
         ]
     return found
-
-
-def _chosen(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:
-    """The registered model that a `{kind: {parameter: value}}` names, or None."""
-    try:
-        model = registry.get(choice.kind)
-    except UserError as error:
-        problems += (replace(found, place=choice.place) for found in error.diagnostics)
-        return None
-    values = {key: marked.plain() for key, marked in choice.parameters.items()}
-    instance, wrong = check(model, values)
-    for problem in wrong:
-        place = choice.place
-        if problem.path and problem.path[0] in choice.parameters:
-            marked = choice.parameters[str(problem.path[0])]
-            place = marked.find(*problem.path[1:]).place
-        problems.append(
-            Diagnostic(
-                f"{choice.kind}: {problem.problem}",
-                place,
-                problem.expected,
-                problem.got,
-                problem.hint,
-            )
-        )
-    return instance

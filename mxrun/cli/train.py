@@ -17,16 +17,29 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run of the same name.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run of the same name, bit for bit.")
+    ] = False,
+    allow_changes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changes",
+            help="With --resume: go on although config, data, team or library are not the same; "
+            "the result is another run's.",
+        ),
+    ] = False,
 ) -> None:
     """Train a network into runs/NAME.
 
-    The folder gets the resolved config, metrics, a checkpoint and a summary.
+    The folder gets the resolved config, metrics, checkpoints and a summary. SIGINT, SIGTERM and
+    SIGUSR1 save after the step in hand and exit with 75; a second SIGINT leaves at once.
 
     \b
     Examples:
       mxrun train digits_lenet
       mxrun train net.yaml train.epochs=3 name=short
       mxrun train net.yaml --json --overwrite > summary.json
+      mxrun train net.yaml --resume
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
@@ -35,10 +48,15 @@ def train(
     from mxrun.report.result import write_json, write_tables
 
     started_at = process_start()
+    if (allow_changes and not resume) or (resume and overwrite):
+        raise typer.BadParameter("--allow-changes goes with --resume, --overwrite without it")
     path = find_config(config)
+    request = session.TrainRequest(
+        "resume" if resume else "overwrite" if overwrite else "refuse", allow_changes, started_at
+    )
     write_notes(session.notes())
     with watching() as observer:
-        summary = session.train(path, overrides or (), observer, overwrite, started_at).to_json()
+        summary = session.train(path, overrides or (), observer, request).to_json()
     if json:
         write_json(summary)
     else:

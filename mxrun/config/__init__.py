@@ -6,7 +6,8 @@ from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import Marked
 from mxrun.config.names import Names
 from mxrun.config.parse import Parsed, RunConfig, load_config, parse
-from mxrun.config.schema import Data, Dataset, Network, Train, Variable
+from mxrun.config.schema import Data, Dataset, Network, Variable
+from mxrun.config.training import StartFrom, Train
 
 __all__ = [
     "Choice",
@@ -18,6 +19,7 @@ __all__ = [
     "Network",
     "Parsed",
     "RunConfig",
+    "StartFrom",
     "Train",
     "Variable",
     "json_schema",

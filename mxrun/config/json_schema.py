@@ -48,6 +48,7 @@ def json_schema(
     optimizers: Kinds,
     initializers: Kinds,
     metrics: Sequence[str],
+    transforms: Kinds,
 ) -> Schema:
     """The schema of a config file.
 
@@ -59,12 +60,18 @@ def json_schema(
     definitions["Train"]["properties"]["metrics"]["items"] = {"enum": list(metrics)}
     for model in set(sections_in(Settings)):
         definitions[model.__name__] = _section(definitions[model.__name__])
+    definitions["Dataset"]["properties"]["transforms"] = {
+        "type": "array",
+        "description": Dataset.model_fields["transforms"].description,
+        "items": {"$ref": "#/$defs/Transform"},
+    }
     for section, key, kind in _PARTS_BUILT_ELSEWHERE:
         description = definitions[section]["properties"][key]["description"]
         part = {"$ref": f"#/$defs/{kind}", "description": description}
         definitions[section]["properties"][key] = part
     definitions["Optimizer"] = _choice("How gradients change parameters.", optimizers)
     definitions["Initializer"] = _choice("How parameters get first values.", initializers)
+    definitions["Transform"] = _choice("What is done to a record.", transforms)
     definitions["Dataset"] = _dataset(definitions["Dataset"], datasets)
     definitions |= _layer_definitions(operators)
     properties = {**_file_keys(), **schema["properties"]}

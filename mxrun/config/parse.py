@@ -18,12 +18,15 @@ from mxrun.config.expand import Expanded, expand
 from mxrun.config.layers import LayerConfig, read_layers
 from mxrun.config.marked import REQUIRED, Marked, dotted
 from mxrun.config.marked import Path as KeyPath
-from mxrun.config.schema import Data, Dataset, Network, Settings, Train
+from mxrun.config.schema import Data, Dataset, Network, Settings
 from mxrun.config.section import Section
 from mxrun.config.sources import COMMAND_LINE, read_sources
+from mxrun.config.training import Train
 from mxrun.config.translate import translate
 
 S = TypeVar("S", bound=Section)
+
+_TRAIN_CHOICES = ("optimizer", "schedule", "initializer", "metrics")
 
 
 class RunConfig(Settings):
@@ -199,7 +202,7 @@ def _inputs(tree: Marked, layers: tuple[LayerConfig, ...]) -> dict[str, Any]:
     variables = network.get("variables") if isinstance(network, dict) else None
     for name, variable in variables.items() if isinstance(variables, dict) else ():
         _keep_marked(variable, tree.find("network", "variables", name), ("init",))
-    _keep_marked(inputs.get("train"), tree.find("train"), ("optimizer", "initializer"))
+    _keep_marked(inputs.get("train"), tree.find("train"), _TRAIN_CHOICES)
     if isinstance(data, dict):
         for part in ("train", "eval"):
             if isinstance(data.get(part), dict):
@@ -211,12 +214,16 @@ def _keep_marked(plain: Any, marked: Marked, keys: Sequence[str]) -> None:
     """Put the marked values of `keys` in place of the plain ones."""
     for key in keys:
         if isinstance(plain, dict) and isinstance(marked.value, Mapping) and key in plain:
-            plain[key] = marked.value[key]
+            part = marked.value[key]
+            plain[key] = part.value if isinstance(part.value, tuple) else part
 
 
 def _dataset(marked: Marked, plain: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(marked.value, Mapping)
     known = {key: plain[key] for key in plain if key in Dataset.OWN_KEYS}
+    transforms = marked.find("transforms").value
+    if "transforms" in known and isinstance(transforms, tuple):
+        known["transforms"] = transforms
     free = {key: part for key, part in marked.value.items() if key not in Dataset.OWN_KEYS}
     return {**known, "options": free}
 

@@ -5,36 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    InstanceOf,
-    StringConstraints,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from mxrun.base.errors import Place
 from mxrun.base.params import NotNegative
-from mxrun.config.choice import Choice, read_choice
-from mxrun.config.layers import LayerConfig
-from mxrun.config.marked import Marked
-from mxrun.config.names import LONGEST_NAME, REFERENCE, WORD
+from mxrun.config.fields import AnyChoice, AnyLayer, AnyOption, Reference, Shape, Size, Word
 from mxrun.config.section import Section
-
-Word = Annotated[str, StringConstraints(pattern=rf"^{WORD}$", max_length=LONGEST_NAME)]
-Reference = Annotated[str, StringConstraints(pattern=rf"^{REFERENCE}$", max_length=LONGEST_NAME)]
-Size = Annotated[int, Field(ge=1, lt=1 << 31)]
-AnyLayer = Annotated[InstanceOf[LayerConfig], WithJsonSchema({"type": "object"})]
-AnyOption = Annotated[InstanceOf[Marked], WithJsonSchema({})]
-AnyChoice = Annotated[
-    InstanceOf[Choice], BeforeValidator(read_choice), WithJsonSchema({"type": "object"})
-]
-Shape = tuple[Size, ...]
-
-XAVIER = Choice("xavier", {}, Place("<default>", 1, 1))
+from mxrun.config.training import Train
 
 
 class Variable(Section):
@@ -94,11 +71,16 @@ class Split(Section):
 class Dataset(Section):
     """A data set and how it is read; other keys are options of the data set itself."""
 
-    OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle"})
+    OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle", "transforms"})
 
     dataset: str = Field(min_length=1, description="The data set's name, such as digits.")
     split: Split | None = Field(default=None, description="Which part of it; default: all of it.")
     shuffle: bool = Field(default=False, description="Whether every epoch has an order of its own.")
+    transforms: tuple[AnyChoice, ...] | None = Field(
+        default=None,
+        description="What is done to each record, in order; default of eval: what train does, "
+        "without anything random.",
+    )
     options: Mapping[str, AnyOption] = Field(default={}, description="The data set's own options.")
 
 
@@ -110,23 +92,18 @@ class Data(Section):
     batch_size: Size = Field(description="Samples per step.")
     train: Dataset = Field(description="The data trained on.")
     eval: Dataset | None = Field(default=None, description="The data evaluated on; default: none.")
-
-
-class Train(Section):
-    """How long and by what rule the network is trained."""
-
-    stand_ins: ClassVar[Mapping[str, object]] = {"epochs": 1}
-    not_yet: ClassVar[frozenset[str]] = frozenset({"schedule", "checkpoint"})
-
-    epochs: Size = Field(description="How often the training data is gone through.")
-    optimizer: AnyChoice = Field(description="How gradients change parameters.")
-    initializer: AnyChoice = Field(
-        default=XAVIER,
-        description="How parameters get their first values; default: xavier.",
+    last_batch: Literal["pad", "discard", "roll_over"] | None = Field(
+        default=None,
+        description="What becomes of records that do not fill a batch: it is padded with rows that "
+        "count for nothing, left out, or they begin the next epoch; default: pad.",
     )
-    metrics: tuple[Word, ...] = Field(
-        default=("accuracy", "cross_entropy"),
-        description="What is measured in training and evaluation.",
+    workers: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=1,
+        description="Threads that read and transform records; results do not depend on it.",
+    )
+    prefetch: Annotated[int, Field(ge=1, le=16)] = Field(
+        default=2,
+        description="Batches made ahead where records are read from files or transformed.",
     )
 
 

@@ -40,6 +40,7 @@ class CompileRequest:
         parameters whose gradients are wanted as results although nothing updates them.
     clipping: of all gradients together. average: the momentum of the moving average of every
         trained parameter, which evaluation then reads in its place.
+    staged: batches made ahead, which lie beside the io slots.
     phases: those wanted; with ACCUMULATE, TRAIN adds to the running sums as well.
     in_place, reuse: sharing that can be turned off to show that it changes no bit.
     """
@@ -50,6 +51,7 @@ class CompileRequest:
     clipping: Clipping | None = None
     average: float | None = None
     gradients: tuple[str, ...] = ()
+    staged: Mapping[str, TensorSpec] = field(default_factory=dict)
     phases: tuple[str, ...] = (TRAIN, EVALUATE)
     threads: int = 1
     backward: str = "explicit_graph"
@@ -68,7 +70,7 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         )
         for phase in request.phases
     }
-    pinned = place_pinned(list(graphs.values()))
+    pinned = place_pinned(list(graphs.values()), request.staged)
     phases = {
         phase: place(phase, graph, inplace(graph, request.in_place), pinned, request.reuse)
         for phase, graph in graphs.items()
@@ -77,7 +79,7 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         name: graph.spec(value)
         for graph in graphs.values()
         for name, value in graph.sources.items()
-    }
+    } | dict(request.staged)
     planning_ms = (time.perf_counter() - started) * 1e3
     plan = Plan(phases, pinned, specs, request.threads, planning_ms)
     if flags.debug():

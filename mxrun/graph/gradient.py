@@ -161,10 +161,15 @@ def no_gradient(graph: Graph, name: str) -> Diagnostic:
 
 
 def _depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
-    """Every value that a target influences through operators that may have a gradient."""
+    """Every value that a target influences, but through inputs whose gradient is zero anyway."""
     reaching = set(targets)
     for step in graph.steps:
-        if reaching.intersection(step.reads()):
+        assert step.prop is not None
+        kinds = step.prop.list_gradients()
+        if any(
+            value in reaching and kind is not GradientKind.ZERO
+            for value, kind in zip(step.inputs, kinds, strict=False)
+        ):
             reaching.update(step.writes())
     return reaching
 

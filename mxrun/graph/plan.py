@@ -18,8 +18,9 @@ from mxrun.graph.passes.inplace import Hint
 class Block:
     """Consecutive bytes of the arena with one owner at a time.
 
-    values: names of the tensors that lie in it (more than one where they share storage), or the
-        step's name for a scratchpad. first, last: steps during which it is alive, half-open.
+    values: the tensors that lie in it, by their numbers in the phase's graph (more than one where
+        they share storage); none in a scratchpad and in a pinned block, which all phases share.
+    first, last: steps during which it is alive, half-open.
     """
 
     name: str
@@ -28,7 +29,7 @@ class Block:
     nbytes: int
     first: int
     last: int
-    values: tuple[str, ...]
+    values: tuple[ValueId, ...]
 
     @property
     def end(self) -> int:
@@ -105,6 +106,11 @@ class Plan:
         """Parameters, optimizer and auxiliary states, and io slots."""
         return sum(block.nbytes for block in self.pinned)
 
+    @property
+    def largest_phase(self) -> PhasePlan:
+        """The phase that needs most."""
+        return max(self.phases.values(), key=lambda phase: phase.reusable_bytes)
+
     def _largest(self, figure: str) -> int:
         sizes = (getattr(phase, figure) for phase in self.phases.values())
         return self.pinned_bytes + max(sizes, default=0)
@@ -140,7 +146,7 @@ class Plan:
 
     def classes(self) -> dict[str, ClassBytes]:
         """Bytes by memory class, of the phase that needs most."""
-        phase = max(self.phases.values(), key=lambda phase: phase.reusable_bytes)
+        phase = self.largest_phase
         peak = phase.peak_step()
         figures = {}
         for kind in MemoryClass:

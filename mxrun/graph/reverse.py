@@ -42,6 +42,8 @@ def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
             else None
             for index, value in enumerate(step.inputs[: len(kinds)])
         )
+        if all(value is None for value in in_grad):
+            continue
         builder.step(backward_step(step, backward_inputs(step, out_grad), in_grad))
     gradients = {}
     for name in wanted:

@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-from mxrun.base.errors import MxrunError, UserError
+from mxrun.base.errors import MxrunError, Stopped, UserError
 from mxrun.report.streams import silence
 
 # Files and pipes have no width: wide enough that no table is cut.
@@ -51,4 +51,6 @@ def problems(error: MxrunError) -> list[str]:
     """The texts of an error: its diagnostics, or its one line."""
     if isinstance(error, UserError):
         return [str(diagnostic) for diagnostic in error.diagnostics]
+    if isinstance(error, Stopped):
+        return [f"mxrun: {error}"]
     return [f"mxrun: internal error: {error}"]

@@ -43,6 +43,7 @@ class EpochLines:
         self._write = write
         self._run: RunStarted | None = None
         self._started = 0.0
+        self._epochs = 0
 
     def run_started(self, event: RunStarted) -> None:
         """Say what runs."""
@@ -52,6 +53,12 @@ class EpochLines:
             f"arena {bytes_text(event.planned_bytes)}, {event.epochs} epochs of "
             f"{event.steps_per_epoch} steps, batch {event.batch_size}"
         )
+        if event.resumed_from is not None:
+            self._write(f"going on after step {event.resumed_from}")
+
+    def note(self, text: str) -> None:
+        """Say it."""
+        self._write(f"mxrun: {text}")
 
     def step_done(self, event: StepDone) -> None:
         """Nothing: lines cannot be taken back."""
@@ -69,8 +76,9 @@ class EpochLines:
             parts.append(f"eval {metrics_text(event.evaluation)}")
         parts.append(f"{_rate(event)} samples/s")
         if event.epoch < run.epochs:
+            self._epochs += 1
             elapsed = time.monotonic() - self._started
-            left = elapsed / event.epoch * (run.epochs - event.epoch)
+            left = elapsed / self._epochs * (run.epochs - event.epoch)
             parts.append(f"{duration_text(left)} left")
         self._write("  ".join(parts))
 
@@ -106,10 +114,18 @@ class LiveLine:
         self._task = self._progress.add_task(
             "train",
             total=event.epochs * event.steps_per_epoch,
+            completed=event.resumed_from or 0,
             epoch=f"1/{event.epochs}",
             rate="-",
             metrics="",
         )
+
+    def note(self, text: str) -> None:
+        """Put it above the bar, or where the bar will be."""
+        if self._progress is None:
+            _write_plain(f"mxrun: {text}")
+        else:
+            self._lines.note(text)
 
     def step_done(self, event: StepDone) -> None:
         """Move the bar."""

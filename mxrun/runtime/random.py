@@ -1,9 +1,9 @@
 """Random numbers: every stream is a function of a seed and a name, nothing else.
 
 On the host a stream is NumPy's Philox4x64-10 (Salmon et al., "Parallel Random Numbers: As Easy as
-1, 2, 3", 2011) with its counter at zero and the key taken from SHA-256. Only the raw 64-bit words are read:
-NumPy promises to keep those, while the streams of its `Generator` methods may change between
-versions. Operators draw from `Stream`, which every device can compute.
+1, 2, 3", 2011) with its counter at zero and the key taken from SHA-256. Only the raw 64-bit words
+are read: NumPy promises to keep those, while the streams of its `Generator` methods may change
+between versions. Operators draw from `Stream`, which every device can compute.
 """
 
 from __future__ import annotations

@@ -1,18 +1,29 @@
 """The composition root: config → model → plan → executor → run, one file a command."""
 
+from mxrun.session.bench import BenchReport, BenchRequest, bench
 from mxrun.session.build import load, notes, plan_for
 from mxrun.session.check import check
 from mxrun.session.memory import inspect_memory
+from mxrun.session.operators import operator, operators
+from mxrun.session.plot import plot
+from mxrun.session.run import Run
 from mxrun.session.schema import schema
-from mxrun.session.train import Run, prepare, train
+from mxrun.session.train import TrainRequest, prepare, train
 
 __all__ = [
+    "BenchReport",
+    "BenchRequest",
     "Run",
+    "TrainRequest",
+    "bench",
     "check",
     "inspect_memory",
     "load",
     "notes",
+    "operator",
+    "operators",
     "plan_for",
+    "plot",
     "prepare",
     "schema",
     "train",

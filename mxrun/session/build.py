@@ -9,10 +9,13 @@ from mxrun import library
 from mxrun.backend.onednn.library import reason as why_no_onednn
 from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import TensorSpec
 from mxrun.build import Built, build
 from mxrun.config import parse
-from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
+from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN, CompileRequest, compile_plan
 from mxrun.graph.plan import Plan
+from mxrun.io.order import LastBatch
+from mxrun.io.prefetch import staging_specs
 from mxrun.runtime.storage import memory_limit
 
 
@@ -24,18 +27,52 @@ def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = No
 
 def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:
     """The plan of a training run (with its evaluation) or of inference alone."""
+    settings = built.training
     phases = [TRAIN] if training else []
+    if training and settings.accumulate > 1:
+        phases.append(ACCUMULATE)
     if not training or built.config.data.eval is not None:
         phases.append(EVALUATE)
     request = CompileRequest(
         inputs=built.model.inputs,
         shapes=built.model.shapes,
-        rules=built.training.rules if training else {},
+        rules=settings.rules if training else {},
+        clipping=settings.clipping if training else None,
+        average=settings.average if training else None,
+        staged={
+            staged_name(name, index): spec
+            for index in range(built.config.data.prefetch if training else 0)
+            for name, spec in staged_specs(built).items()
+        },
         phases=tuple(phases),
         threads=team_size(built, threads),
         backward=built.config.backward,
     )
     return compile_plan(built.model.symbol, request)
+
+
+def staged_specs(built: Built) -> dict[str, TensorSpec]:
+    """The arrays of one batch made ahead by loader threads; none where data come from memory."""
+    if not any(request.prefetched for request in built.data.values()):
+        return {}
+    return staging_specs(built.model.records, built.model.batch_size)
+
+
+def staged_name(name: str, index: int) -> str:
+    """The tensor of input `name` in staged batch `index`."""
+    return f"{name}:staged{index}"
+
+
+def last_batch(built: Built, role: str) -> LastBatch:
+    """What becomes of records that do not fill a batch.
+
+    Evaluation sees every record once. Training leaves them out where rows of a batch depend on each
+    other (batch normalisation), because padding would change the others' results.
+    """
+    if role == "eval":
+        return "pad"
+    coupled = any(node.prop and node.prop.list_state_updates() for node in built.model.symbol.nodes)
+    return built.config.data.last_batch or ("discard" if coupled else "pad")
 
 
 def check_fits(plan: Plan) -> None:

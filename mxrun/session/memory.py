@@ -1,28 +1,45 @@
-"""`inspect-memory`: a plan without data."""
+"""`inspect-memory`: a plan without data, why its peak is as high, and what lies outside of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mxrun.backend.jit import HostLoop
+from mxrun.executor.bind import bind
+from mxrun.graph.explain import live_tensors
 from mxrun.graph.plan import Plan
+from mxrun.operator.native_kernel import add_loop
+from mxrun.runtime.resident import resident_bytes
 from mxrun.session.build import load, plan_for
+
+# Bound kernels only carry their addresses along, so any will do: nothing runs and nothing lies
+# here.
+_NOWHERE = 1 << 40
 
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What a run's arena would hold; every figure in bytes counts the whole arena."""
+    """What a run's arena would hold; every figure in bytes counts the whole arena.
+
+    outside: resident bytes of a process that is ready to run the plan but has no arena, by what
+        they are; empty where the system does not tell.
+    """
 
     name: str
     phase: str
     plan: Plan
+    outside: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         """The report for machines."""
         plan = self.plan
         return {
+            "name": self.name,
+            "phase": self.phase,
             "planned_bytes": plan.planned_bytes,
             "lower_bound_bytes": plan.lower_bound_bytes,
             "naive_bytes": plan.naive_bytes,
@@ -31,6 +48,43 @@ class MemoryReport:
             "classes": {name: asdict(figures) for name, figures in plan.classes().items()},
             "hints": [asdict(hint) for phase in plan.phases.values() for hint in phase.hints],
             "planning_ms": plan.planning_ms,
+            "peak": self._peak(),
+            "timeline": self._timeline(),
+            "outside": self.outside,
+        }
+
+    def _peak(self) -> dict[str, Any]:
+        """The step at which most is alive, and what is; first and last are steps, both included."""
+        phase = self.plan.largest_phase
+        position = phase.peak_step()
+        step = phase.steps[position]
+        return {
+            "phase": phase.name,
+            "step": position,
+            "operator": step.name,
+            "op": None if step.prop is None else step.prop.type_string,
+            "bytes": self.plan.pinned_bytes + phase.live_bytes()[position],
+            "live": [
+                {
+                    "tensor": live.tensor,
+                    "bytes": live.nbytes,
+                    "offset": live.offset,
+                    "first": live.first,
+                    "last": live.last,
+                    "reason": live.reason,
+                }
+                for live in live_tensors(phase, self.plan.pinned, position)
+            ],
+        }
+
+    def _timeline(self) -> dict[str, Any]:
+        """By phase: the steps' names, and the bytes of the arena that are alive at each."""
+        return {
+            name: {
+                "operators": [step.name for step in phase.steps],
+                "bytes": [self.plan.pinned_bytes + live for live in phase.live_bytes()],
+            }
+            for name, phase in self.plan.phases.items()
         }
 
 
@@ -44,4 +98,33 @@ def inspect_memory(
     """Plan a run without data; `phase` is train (which evaluates too) or infer."""
     built = load(path, overrides, batch)
     plan = plan_for(built, training=phase == "train", threads=threads)
-    return MemoryReport(built.config.name, phase, plan)
+    return MemoryReport(built.config.name, phase, plan, outside_bytes(plan))
+
+
+def outside_bytes(plan: Plan) -> dict[str, Any]:
+    """Bind the plan's kernels without an arena, start the team, and measure this process.
+
+    What a run has besides are the records of its data, and what Python allocates while it runs.
+    """
+    tapes = [bind(phase, _NOWHERE, plan.threads) for phase in plan.phases.values()]
+    # Nothing is added; but the team's threads start, with their stacks and heaps.
+    start_team = HostLoop(add_loop, (0, 0, 0), plan.threads)
+    # Measuring takes memory as well, the first time.
+    resident_bytes()
+    before = resident_bytes()
+    start_team()
+    after = resident_bytes()
+    del tapes
+    if before is None or after is None:
+        return {}
+    return {
+        "libraries_bytes": sum(before.libraries.values()),
+        "libraries": dict(sorted(before.libraries.items(), key=lambda item: (-item[1], item[0]))),
+        "compiled_bytes": before.compiled,
+        "heap_bytes": before.heap,
+        "stack_bytes": before.stack,
+        "team_bytes": after.total - before.total,
+        "total_bytes": after.total,
+        # Its memory is never given back, and later processes find its results kept.
+        "compiler_ran": "numba" in sys.modules,
+    }

@@ -7,7 +7,9 @@ from typing import Any
 from mxrun import library
 from mxrun.config import json_schema
 from mxrun.io.dataset import DATASETS
+from mxrun.io.record import TRANSFORMS
 from mxrun.operator.register import OPERATORS
+from mxrun.session.operators import operator_names
 from mxrun.train.initializer import INITIALIZERS
 from mxrun.train.metric import METRICS
 from mxrun.train.optimizer import OPTIMIZERS
@@ -18,10 +20,12 @@ def schema() -> dict[str, Any]:
     library.load()
     return json_schema(
         operators={
-            name: OPERATORS.get(name).parameter_type.model_json_schema() for name in OPERATORS
+            name: OPERATORS.get(name).parameter_type.model_json_schema()
+            for name in operator_names()
         },
         datasets={name: DATASETS.get(name).options.model_json_schema() for name in DATASETS},
         optimizers={name: OPTIMIZERS.get(name).model_json_schema() for name in OPTIMIZERS},
         initializers={name: INITIALIZERS.get(name).model_json_schema() for name in INITIALIZERS},
         metrics=tuple(METRICS),
+        transforms={name: TRANSFORMS.get(name).model_json_schema() for name in TRANSFORMS},
     )

@@ -4,38 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from mxrun.backend.onednn.library import version as library_version
 from mxrun.base.errors import UserError
 from mxrun.build import Built, check_labels
-from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
-from mxrun.graph.graph import MemoryClass
-from mxrun.graph.passes.updates import SCHEDULE
-from mxrun.graph.plan import Plan
-from mxrun.io.dataset import Dataset, open_datasets
-from mxrun.io.iterator import ArrayIterator
+from mxrun.io.dataset import open_datasets
 from mxrun.runtime.storage import peak_resident_bytes
-from mxrun.session.build import check_fits, load, plan_for, team_size
-from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
-from mxrun.train.initializer import initial_value
-from mxrun.train.loop import Phase, TrainingLoop, percentiles, slots
+from mxrun.session.build import check_fits, load, plan_for
+from mxrun.session.resume import Resumed, resume
+from mxrun.session.run import Run
+from mxrun.train.checkpoint import Checkpoint
+from mxrun.train.interruption import Interruption
+from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
+from mxrun.train.loop import Diverged, TrainingLoop, percentiles
 from mxrun.train.observer import Observer, RunStarted
+from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
 from mxrun.train.run_directory import RunDirectory
+from mxrun.train.saver import RunSaver
+
+Existing = Literal["refuse", "overwrite", "resume"]
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """How to run: what to do with a run of that name that is there, and whether it may differ.
+
+    `started_at` is the process's start on the monotonic clock.
+    """
+
+    existing: Existing = "refuse"
+    allow_changes: bool = False
+    started_at: float = 0.0
 
 
 @dataclass(frozen=True)
 class TrainSummary:
-    """What a training run came to."""
+    """What a training run came to; times are of the steps taken by this process."""
 
     steps: int
-    eval: Mapping[str, float]
+    eval: Mapping[str, float | None]
     step_ms: Mapping[str, float]
     first_step_s: float
     memory: Mapping[str, int]
     run_dir: str
+    epochs: int
+    stopped_early: bool
+    resumed_from: int | None
+    best: Mapping[str, Any] | None
+    started_from: Mapping[str, Any] | None
+    data_wait_share: float
 
     def to_json(self) -> dict[str, Any]:
         """The summary for machines."""
@@ -43,20 +62,22 @@ class TrainSummary:
 
 
 def train(
-    path: str | Path,
-    overrides: Sequence[str],
-    observer: Observer,
-    overwrite: bool,
-    started_at: float,
+    path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
 ) -> TrainSummary:
-    """Train as the config says; `started_at` is the process's start on the monotonic clock.
+    """Train as the config says.
 
-    Raises UserError for what is wrong with config, data or run folder, before the first step.
+    Raises UserError for what is wrong with config, data or run folder, before the first step, and
+    Stopped when a signal asked for an end and everything is saved.
     """
-    built = load(path, overrides)
-    if built.config.missing:
-        raise UserError(built.config.missing)
-    return prepare(built).train(observer, overwrite, started_at)
+    with Interruption() as interruption:
+        built = load(path, overrides)
+        if built.config.missing:
+            raise UserError(built.config.missing)
+        run = prepare(built)
+        try:
+            return _Training(run, observer, request, interruption).run()
+        finally:
+            run.close()
 
 
 def prepare(built: Built) -> Run:
@@ -68,111 +89,93 @@ def prepare(built: Built) -> Run:
     return Run(built, plan, datasets)
 
 
-class Run:
-    """A training run: plan, arena and data, ready to step."""
+class _Training:
+    """One run of the training command."""
 
-    def __init__(self, built: Built, plan: Plan, datasets: Mapping[str, Dataset]) -> None:
-        self.built = built
-        self.plan = plan
-        self.executor = Executor(plan)
-        self.iterators = {
-            role: ArrayIterator(
-                dataset,
-                built.model.batch_size,
-                shuffle=getattr(built.config.data, role).shuffle,
-                seed=built.config.seed,
-                threads=team_size(built),
-            )
-            for role, dataset in datasets.items()
-        }
-        self.initialise()
+    def __init__(
+        self, run: Run, observer: Observer, request: TrainRequest, interruption: Interruption
+    ) -> None:
+        self._run, self._observer = run, observer
+        self._request, self._interruption = request, interruption
 
-    def initialise(self) -> None:
-        """Give every parameter its first value and every other pinned tensor zero."""
-        for block in self.plan.pinned:
-            self.executor.array(block.name)[...] = 0
-        for name, spec in self.built.model.parameters.items():
-            initializer = self.built.training.initializers[name]
-            value = initial_value(initializer, name, spec.shape, self.built.config.seed)
-            self.executor.array(name)[...] = value
-        self.executor.array(SCHEDULE)[0] = self.built.training.optimizer.lr
-
-    def train(self, observer: Observer, overwrite: bool, started_at: float) -> TrainSummary:
-        """Run all epochs, then save the checkpoint and the summary."""
-        config, training = self.built.config, self.built.training
-        directory = RunDirectory.create(config.name, config.resolved(), overwrite)
-        loop = TrainingLoop(
-            executor=self.executor,
-            losses=self.built.model.losses,
-            train=self.phase(TRAIN, "train"),
-            evaluation=self.phase(EVALUATE, "eval") if "eval" in self.iterators else None,
-            observer=observer,
-        )
-        observer.run_started(
+    def run(self) -> TrainSummary:
+        """Train to the end, then write the summary."""
+        run, training = self._run, self._run.built.training
+        opened = self._open()
+        for note in opened.notes:
+            self._observer.note(note)
+        directory, checkpoint = opened.directory, opened.checkpoint
+        loop = run.loop(self._observer)
+        run.restore(checkpoint, loop)
+        if checkpoint is not None:
+            directory.go_back(checkpoint.manifest.progress.step)
+        keeper = CheckpointKeeper(directory.path, training.policy)
+        saver = RunSaver(directory, keeper, partial(run.snapshot, loop=loop))
+        resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
+        self._observer.run_started(
             RunStarted(
-                name=config.name,
+                name=run.built.config.name,
                 epochs=training.epochs,
-                steps_per_epoch=self.iterators["train"].batches(1),
-                batch_size=self.built.model.batch_size,
-                parameters=sum(spec.elements for spec in self.built.model.parameters.values()),
-                planned_bytes=self.plan.planned_bytes,
+                steps_per_epoch=loop.steps_of(1),
+                batch_size=run.built.model.batch_size,
+                parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
+                planned_bytes=run.plan.planned_bytes,
+                resumed_from=resumed_from,
             )
         )
-        result = loop.run(training.epochs, directory.record)
-        self._save(directory, result.steps)
+        saver.after_step(loop.progress, self._interrupted())
+        try:
+            result = loop.run(saver, self._interrupted)
+        except Diverged:
+            raise self._explanation(directory) from None
+        progress = result.progress
         rss_peak_bytes = peak_resident_bytes()
+        waited = run.iterators["train"].waited_seconds
         summary = TrainSummary(
-            steps=result.steps,
-            eval=result.evaluation,
+            steps=progress.step,
+            eval=progress.evaluation,
             step_ms=percentiles(result.step_ms),
-            first_step_s=result.first_step_at - started_at,
+            first_step_s=result.first_step_at - self._request.started_at,
             memory={
-                "planned_bytes": self.plan.planned_bytes,
-                "touched_bytes": self.executor.touched_bytes(self.exercise),
-                "lower_bound_bytes": self.plan.lower_bound_bytes,
+                "planned_bytes": run.plan.planned_bytes,
+                "touched_bytes": run.executor.touched_bytes(run.exercise),
+                "lower_bound_bytes": run.plan.lower_bound_bytes,
                 "rss_peak_bytes": rss_peak_bytes,
             },
             run_dir=str(directory.path),
+            epochs=progress.epoch - 1,
+            stopped_early=result.stopped_early,
+            resumed_from=resumed_from,
+            best=None if progress.best is None else progress.best.model_dump(),
+            started_from=run.starting_point.to_json(),
+            data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
         )
         directory.write_summary(summary.to_json())
         return summary
 
-    def exercise(self) -> None:
-        """Everything a run does to the arena, once: first values, a batch, and every phase."""
-        self.initialise()
-        for phase, role in ((TRAIN, "train"), (EVALUATE, "eval")):
-            if role in self.iterators:
-                iterator = self.iterators[role]
-                iterator.reset(0)
-                iterator.next_into(slots(self.executor, iterator))
-                self.executor.run(phase)
+    def _interrupted(self) -> bool:
+        return self._interruption.signal is not None
 
-    def phase(self, name: str, role: str) -> Phase:
-        """One phase with its iterator and metrics."""
-        return Phase(name, self.iterators[role], self.built.training.metrics)
+    def _open(self) -> Resumed:
+        """The run's folder, and where to go on from."""
+        if self._request.existing == "resume":
+            return resume(self._run, self._request.allow_changes)
+        config = self._run.built.config
+        overwrite = self._request.existing == "overwrite"
+        created = RunDirectory.create(config.name, config.resolved(), overwrite)
+        return Resumed(created, None, ())
 
-    def _save(self, directory: RunDirectory, step: int) -> None:
-        config = self.built.config
-        arrays = {
-            kind: {
-                block.name: self.executor.array(block.name)
-                for block in self.plan.pinned
-                if block.memory_class is kind
-            }
-            for kind in (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER)
-        }
-        phase = self.plan.phases[TRAIN]
-        state = RunState(
-            step=step,
-            epoch=self.built.training.epochs,
-            seed=config.seed,
-            plan=PlanRecord(
-                threads=self.plan.threads,
-                library=library_version(),
-                implementations=phase.implementations(),
-            ),
-            config_sha256=config.sha256(),
-        )
-        save_checkpoint(
-            directory.path, state, arrays[MemoryClass.PARAMETERS], arrays[MemoryClass.OPTIMIZER]
-        )
+    def _explanation(self, directory: RunDirectory) -> UserError:
+        """Take the steps since the last checkpoint again, in checked mode."""
+        self._observer.note("numbers are no longer finite: looking for the first that was not")
+        found = newest_checkpoint(directory.path)
+        loop = self._run.loop(Silent(), CheckedLoop)
+        self._replay_from(found.checkpoint, loop)
+        try:
+            loop.run(NoSaver(), self._interrupted)
+        except Located as located:
+            return UserError(located.diagnostic)
+        return UserError("training has diverged: a number was not finite, but not when repeated")
+
+    def _replay_from(self, checkpoint: Checkpoint | None, loop: TrainingLoop) -> None:
+        self._run.restore(checkpoint, loop)

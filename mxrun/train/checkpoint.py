@@ -1,7 +1,9 @@
 """Checkpoints: a folder of plain arrays and a manifest, written whole or not at all.
 
-`checkpoint-<step>/` holds `parameters.safetensors`, `optimizer.safetensors` where the optimiser has
-states, and `manifest.json` with the size and SHA-256 of each. The same state gives the same bytes.
+`checkpoint-<step>/` holds `parameters.safetensors`, `optimizer.safetensors` and
+`auxiliary.safetensors` where there are such states, `measured.safetensors` with the sums of an
+epoch's metrics, and `manifest.json` with the size and SHA-256 of each, how far the run was and what
+it was a run of. The same state gives the same bytes.
 
 The format of a `.safetensors` file (https://github.com/huggingface/safetensors): the length of the
 header as 64 bits, little endian; the header in JSON, padded with spaces to a multiple of 8; the
@@ -28,13 +30,18 @@ from pydantic import Field
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, check
 from mxrun.train.files import canonical_json, sync_folder, writing
+from mxrun.train.progress import Count, Progress
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 PARAMETERS_FILE = "parameters.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+AUXILIARY_FILE = "auxiliary.safetensors"
+MEASURED_FILE = "measured.safetensors"
 MANIFEST_FILE = "manifest.json"
-FILES = (PARAMETERS_FILE, OPTIMIZER_FILE, MANIFEST_FILE)
+ARRAY_FILES = (PARAMETERS_FILE, OPTIMIZER_FILE, AUXILIARY_FILE, MEASURED_FILE)
+FILES = (*ARRAY_FILES, MANIFEST_FILE)
+FORMAT_VERSION = 2
 
 _LARGEST_MANIFEST = 1 << 26
 _CHUNK = 1 << 20
@@ -48,7 +55,6 @@ _TYPES = {
     "uint8": "U8",
 }
 
-Count = Annotated[int, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
 
 
@@ -68,19 +74,20 @@ class PlanRecord(Parameters):
 
 
 class RunState(Parameters):
-    """Where a run stands."""
+    """Where a run stands, and what it is a run of."""
 
-    step: Count = Field(description="Training steps taken.")
-    epoch: Count = Field(description="Epochs finished.")
+    progress: Progress = Field(description="How far it is.")
+    due: bool = Field(description="Whether the policy asked for it, or an interruption.")
     seed: Count = Field(description="The seed of every random number.")
     plan: PlanRecord = Field(description="The plan the arrays were computed by.")
     config_sha256: Sha256 = Field(description="The SHA-256 of the resolved config.")
+    data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
 
 
 class Manifest(RunState):
     """The content of `manifest.json`."""
 
-    format_version: Literal[1] = Field(description="The version of this format.")
+    format_version: Literal[2] = Field(description="The version of this format.")
     files: dict[str, FileRecord] = Field(description="The files beside the manifest.")
 
 
@@ -88,9 +95,12 @@ class Manifest(RunState):
 class Checkpoint:
     """A verified checkpoint."""
 
+    folder: Path
     manifest: Manifest
     parameters: Arrays
     optimizer: Arrays
+    auxiliary: Arrays
+    measured: Arrays
 
 
 def checkpoint_folder(run_folder: Path, step: int) -> Path:
@@ -98,22 +108,22 @@ def checkpoint_folder(run_folder: Path, step: int) -> Path:
     return run_folder / f"checkpoint-{step}"
 
 
-def save_checkpoint(
-    run_folder: Path, state: RunState, parameters: Arrays, optimizer: Arrays
-) -> Path:
-    """Write a checkpoint and return its folder.
+def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> Path:
+    """Write a checkpoint and return its folder; `groups` are the arrays of each file.
 
     Everything is written and synced under another name, the manifest last, and then renamed, so
     that a folder called `checkpoint-...` is always complete. Raises UserError, naming the file,
     when the disk is full or the like.
     """
-    folder = checkpoint_folder(run_folder, state.step)
+    step = state.progress.step
+    folder = checkpoint_folder(run_folder, step)
     partial = folder.with_name(f".{folder.name}.partial")
     with writing(folder):
         shutil.rmtree(partial, ignore_errors=True)
         try:
             partial.mkdir()
-            _write_all(partial, state, {PARAMETERS_FILE: parameters, OPTIMIZER_FILE: optimizer})
+            _write_all(partial, state, groups)
+            discard_checkpoint(run_folder, step)
             partial.rename(folder)
         finally:
             # Once renamed it is not there any more.
@@ -122,11 +132,24 @@ def save_checkpoint(
     return folder
 
 
+def discard_checkpoint(run_folder: Path, step: int) -> None:
+    """Remove a checkpoint, if it is there; half removed it has another name."""
+    folder = checkpoint_folder(run_folder, step)
+    removed = folder.with_name(f".{folder.name}.removed")
+    with writing(folder):
+        shutil.rmtree(removed, ignore_errors=True)
+        try:
+            folder.rename(removed)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(removed)
+
+
 def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> None:
     files = {
         name: _write_arrays(folder / name, arrays) for name, arrays in groups.items() if arrays
     }
-    manifest = Manifest(format_version=1, files=files, **dict(state))
+    manifest = Manifest(format_version=FORMAT_VERSION, files=files, **dict(state))
     with (folder / MANIFEST_FILE).open("wb") as file:
         file.write(canonical_json(manifest.model_dump()).encode("ascii"))
         file.flush()
@@ -174,17 +197,18 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
     Raises UserError, naming the file, for whatever is missing, damaged or of another version.
     """
-    manifest = _read_manifest(folder / MANIFEST_FILE)
+    manifest = read_manifest(folder)
     for name, record in manifest.files.items():
         _verify(folder / name, record)
     groups = {
-        name: _read_arrays(folder / name) if name in manifest.files else {}
-        for name in (PARAMETERS_FILE, OPTIMIZER_FILE)
+        name: _read_arrays(folder / name) if name in manifest.files else {} for name in ARRAY_FILES
     }
-    return Checkpoint(manifest, groups[PARAMETERS_FILE], groups[OPTIMIZER_FILE])
+    return Checkpoint(folder, manifest, *groups.values())
 
 
-def _read_manifest(path: Path) -> Manifest:
+def read_manifest(folder: Path) -> Manifest:
+    """A checkpoint's manifest; the other files are not looked at. Raises UserError."""
+    path = folder / MANIFEST_FILE
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST_MANIFEST + 1)
@@ -195,15 +219,17 @@ def _read_manifest(path: Path) -> Manifest:
         raise _unusable(path, "it is not JSON") from error
     if not isinstance(content, dict):
         raise _unusable(path, "it is not a manifest")
-    if (version := content.get("format_version")) != 1:
-        raise _unusable(path, "this mxrun reads format_version 1", got=repr(version)[:40])
+    if (version := content.get("format_version")) != FORMAT_VERSION:
+        raise _unusable(
+            path, f"this mxrun reads format_version {FORMAT_VERSION}", got=repr(version)[:40]
+        )
     manifest, problems = check(Manifest, content)
     if manifest is None:
         first = problems[0]
         raise _unusable(path, first.problem[:200], first.expected, first.got[:80])
-    unknown = [name for name in manifest.files if name not in (PARAMETERS_FILE, OPTIMIZER_FILE)]
+    unknown = [name for name in manifest.files if name not in ARRAY_FILES]
     if unknown or PARAMETERS_FILE not in manifest.files:
-        expected = f"{PARAMETERS_FILE} and perhaps {OPTIMIZER_FILE}"
+        expected = f"{PARAMETERS_FILE} and perhaps {', '.join(ARRAY_FILES[1:])}"
         got = ", ".join(manifest.files)[:80] or "none"
         raise _unusable(path, "it names other files than a checkpoint's", expected, got)
     return manifest

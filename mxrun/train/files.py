@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from mxrun.base.errors import Diagnostic, UserError
 
 
-def canonical_json(value: Mapping[str, Any]) -> str:
+def canonical_json(value: Mapping[str, Any] | Sequence[Any]) -> str:
     """JSON of one spelling: keys sorted, no spaces, ASCII, one line.
 
     Numbers that JSON cannot write (a loss that became NaN or infinite) are null.

@@ -4,134 +4,67 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.classification import Classification
-from mxrun.base.errors import UserError
-from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
-from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.passes.lower import RANDOM_STATE
+from mxrun.graph.passes.updates import SCHEDULE, accumulated
+from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator
-from mxrun.train.metric import Metric, create_metric
+from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.observer import EpochDone, Observer, StepDone
+from mxrun.train.optimizer import Optimizer
+from mxrun.train.progress import Progress
+from mxrun.train.rates import Rates
+from mxrun.train.schedule import Schedule
+from mxrun.train.watch import Watch
 
 _REPORT_INTERVAL_S = 0.1
+# Steps between two looks at all parameters and states: a number that is none stays none, so that a
+# later look finds it as well, and one look costs a pass over them.
+_LOOK_INTERVAL = 100
+
+
+class Diverged(Exception):
+    """Something became NaN or infinite in or before the step in hand; nothing more is trained."""
+
+
+class Saver(Protocol):
+    """Writes checkpoints."""
+
+    def after_step(self, progress: Progress, interrupted: bool) -> None:
+        """Between two steps of an epoch; raises Stopped once an interruption's is written."""
+
+    def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
+        """After an epoch's evaluation; `improved` where it was the best."""
 
 
 @dataclass(frozen=True)
-class LossTensors:
-    """One loss: names of its layer, its output, its sum and its label, and how it sees them."""
+class Pace:
+    """How long and how fast: epochs, batches summed in one step, and what rates depend on."""
 
-    name: str
-    output: str
-    loss: str
-    label: str
-    classification: Classification | None
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One phase with its data and the names of the metrics measured on it."""
-
-    name: str
-    iterator: DataIterator
-    metrics: Collection[str]
+    epochs: int
+    accumulate: int
+    optimizer: Optimizer
+    schedule: Schedule
+    watch: Watch
 
 
 @dataclass(frozen=True)
 class LoopResult:
-    """What a run came to: steps taken, the last evaluation, times of all steps in ms."""
+    """What a run came to: times in ms of the steps taken here, the moment of the first."""
 
-    steps: int
-    evaluation: Mapping[str, float]
+    progress: Progress
     step_ms: npt.NDArray[np.float64]
     first_step_at: float
-
-
-class MeasuredLoss:
-    """Follows one loss through batches: its mean over what counts, and the metrics.
-
-    Ignored labels and padded rows count for nothing; nothing is allocated.
-    """
-
-    def __init__(self, executor: Executor, phase: Phase, loss: LossTensors) -> None:
-        self._loss = executor.result(phase.name, loss.loss)
-        self._weight = executor.array(SAMPLE_WEIGHT)
-        rows = len(self._weight)
-        seen = loss.classification
-        self._per_row = 1 if seen is None else seen.predictions // rows
-        self._ignored = None if seen is None or not seen.labelled else seen.ignored
-        self.metrics: dict[str, Metric] = {}
-        if seen is not None and seen.labelled:
-            # Without positions the classes lie last, where NumPy finds the largest fastest.
-            positions = () if seen.positions == 1 else (seen.positions,)
-            output = executor.result(phase.name, loss.output)
-            self._output = output.reshape(seen.samples, seen.classes, *positions)
-            self._label = executor.array(loss.label).reshape(seen.samples, *positions)
-            self._labels_by_row = self._label.reshape(rows, -1)
-            self._counted = np.zeros(self._labels_by_row.shape, np.bool_)
-            spec = TensorSpec(self._output.shape, self._output.dtype.name)
-            for name in phase.metrics:
-                self.metrics[name] = create_metric(name, spec, rows, self._ignored)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything measured."""
-        self._sum, self._count = 0.0, 0
-        for metric in self.metrics.values():
-            metric.reset()
-
-    def update(self, valid: int) -> None:
-        """Take in the batch that has just run, of which `valid` rows are records."""
-        self._sum += self._loss.item()
-        if self._ignored is None:
-            self._count += valid * self._per_row
-        else:
-            np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
-            self._count += int(np.count_nonzero(self._counted[:valid]))
-        for metric in self.metrics.values():
-            metric.update(self._label, self._output, self._weight)
-
-    def mean(self) -> float:
-        """The mean loss of what counts."""
-        return self._sum / max(1, self._count)
-
-
-class Measure:
-    """Follows one phase through its batches: the loss and the metrics of every loss.
-
-    With several losses `loss` is the sum of their means, and metrics carry their layers' names:
-    `softmax1.accuracy`.
-    """
-
-    def __init__(self, executor: Executor, phase: Phase, losses: Sequence[LossTensors]) -> None:
-        self._losses = [MeasuredLoss(executor, phase, loss) for loss in losses]
-        self._metrics = {
-            name if len(losses) == 1 else f"{loss.name}.{name}": metric
-            for loss, measured in zip(losses, self._losses, strict=True)
-            for name, metric in measured.metrics.items()
-        }
-
-    def reset(self) -> None:
-        """Forget everything measured."""
-        for loss in self._losses:
-            loss.reset()
-
-    def update(self, valid: int) -> None:
-        """Take in the batch that has just run, of which `valid` rows are records."""
-        for loss in self._losses:
-            loss.update(valid)
-
-    def values(self) -> dict[str, float]:
-        """The mean loss and every metric."""
-        loss = sum(loss.mean() for loss in self._losses)
-        return {"loss": loss} | {name: metric.value() for name, metric in self._metrics.items()}
+    stopped_early: bool
 
 
 class TrainingLoop:
@@ -143,91 +76,172 @@ class TrainingLoop:
         losses: Sequence[LossTensors],
         train: Phase,
         evaluation: Phase | None,
+        pace: Pace,
         observer: Observer,
     ) -> None:
-        self._executor = executor
-        self._observer = observer
-        self._train = train
-        self._evaluation = evaluation
+        self._executor, self._pace, self._observer = executor, pace, observer
+        self._train, self._evaluation = train, evaluation
         self._slots = slots(executor, train.iterator)
-        self._measure = Measure(executor, train, losses)
+        self.measure = Measure(executor, train, losses)
         self._evaluation_measure = (
             None if evaluation is None else Measure(executor, evaluation, losses)
         )
-        self._step, self._records, self._seconds = 0, 0, 0.0
-        self._step_ms: npt.NDArray[np.float64] = np.empty(0)
-        self._first_step_at = math.nan
+        self._rates = Rates(pace.optimizer, pace.schedule, self.total_steps(), self.steps_of(1))
+        self._schedule = executor.array(SCHEDULE)
+        named = executor.plan.specs
+        self._random = executor.array(RANDOM_STATE) if RANDOM_STATE in named else None
+        self._sums = [executor.array(name) for name in named if name.endswith(accumulated(""))]
+        self._states = list(states(executor).values())
+        self.progress = Progress()
+        self._records, self._seconds = 0, 0.0
         self._reported = 0.0
+        self._step_ms: npt.NDArray[np.float64] = np.empty(0)
+        self._taken = 0
+        self._first_step_at = math.nan
 
-    def run(self, epochs: int, record: Callable[[EpochDone], None]) -> LoopResult:
-        """Train for `epochs`; `record` gets every epoch's figures.
+    def steps_of(self, epoch: int) -> int:
+        """Training steps of an epoch."""
+        return -(-self._train.iterator.batches(epoch) // self._pace.accumulate)
 
-        Raises UserError when the loss is no longer finite.
+    def total_steps(self) -> int:
+        """Training steps of the whole run, unless it stops early."""
+        return sum(self.steps_of(epoch) for epoch in range(1, self._pace.epochs + 1))
+
+    def run(self, saver: Saver, interrupted: Callable[[], bool]) -> LoopResult:
+        """Train from `progress` to the end.
+
+        Raises Diverged for numbers that are none, and what `saver` raises.
         """
-        evaluation: Mapping[str, float] = {}
-        self._step_ms = np.zeros(epochs * len(self._train.iterator))
-        for epoch in range(1, epochs + 1):
-            records, seconds, started = self._records, self._seconds, time.perf_counter()
-            train = self._train_epoch(epoch)
-            evaluation = self._evaluate(epoch)
-            done = EpochDone(
-                epoch=epoch,
-                step=self._step,
-                train=train,
-                evaluation=evaluation,
-                records=self._records - records,
-                train_seconds=self._seconds - seconds,
-                seconds=time.perf_counter() - started,
-            )
-            record(done)
-            self._observer.epoch_done(done)
-        return LoopResult(self._step, evaluation, self._step_ms, self._first_step_at)
+        self._step_ms = np.zeros(self.total_steps() - self.progress.step)
+        while not self.progress.finished:
+            self._epoch(saver, interrupted)
+        early = self.progress.epoch <= self._pace.epochs
+        return LoopResult(self.progress, self._step_ms[: self._taken], self._first_step_at, early)
 
-    def _train_epoch(self, epoch: int) -> dict[str, float]:
-        iterator, measure, run = self._train.iterator, self._measure, self._executor.run
-        iterator.reset(epoch)
-        measure.reset()
+    def _epoch(self, saver: Saver, interrupted: Callable[[], bool]) -> None:
+        records, seconds, started = self._records, self._seconds, time.perf_counter()
+        self._train_epoch(saver, interrupted)
+        self._look()
+        train = self.measure.values()
+        evaluation = self._evaluate(saver, interrupted)
+        progress, improved = self._pace.watch.after_epoch(self.progress, train, evaluation)
+        done = EpochDone(
+            epoch=self.progress.epoch,
+            step=self.progress.step,
+            learning_rate=float(self._schedule[0]),
+            train=train,
+            evaluation=evaluation,
+            records=self._records - records,
+            train_seconds=self._seconds - seconds,
+            seconds=time.perf_counter() - started,
+        )
+        finished = progress.finished or progress.epoch > self._pace.epochs
+        self.progress = progress.with_(finished=finished)
+        self.measure.reset()
+        saver.after_epoch(done, self.progress, improved)
+        self._observer.epoch_done(done)
+        saver.after_step(self.progress, interrupted())
+
+    def _train_epoch(self, saver: Saver, interrupted: Callable[[], bool]) -> None:
+        """The rest of the epoch in hand."""
+        progress, iterator = self.progress, self._train.iterator
+        batches = iterator.batches(progress.epoch)
+        step, batch = progress.step, progress.batch
+        iterator.reset(progress.epoch, batch)
+        if batch == 0:
+            self.measure.reset()
         clock = time.perf_counter
-        while True:
+        while batch < batches:
             started = clock()
-            batch = iterator.next_into(self._slots)
-            if batch is None:
-                break
-            run(TRAIN)
-            measure.update(batch.valid)
+            together = min(self._pace.accumulate, batches - batch)
+            valid = self.step(step + 1, together)
             finished = clock()
-            self._step_ms[self._step] = (finished - started) * 1e3
+            step, batch = step + 1, batch + together
+            self._step_ms[self._taken] = (finished - started) * 1e3
+            self._taken += 1
             self._seconds += finished - started
-            self._records += batch.valid
-            self._step += 1
-            if self._step == 1:
+            self._records += valid
+            if self._taken == 1:
                 self._first_step_at = time.monotonic()
+            if step % _LOOK_INTERVAL == 0:
+                self._look()
+            self.progress = progress.with_(step=step, batch=batch)
             if finished - self._reported >= _REPORT_INTERVAL_S:
                 self._reported = finished
-                self._report(epoch)
-        values = measure.values()
-        if not math.isfinite(values["loss"]):
-            raise UserError(
-                f"the loss is {values['loss']} in epoch {epoch}: training has diverged; "
-                "nothing was saved. Lower the learning rate (train.optimizer)"
-            )
-        return values
+                self._report()
+            if batch < batches:
+                saver.after_step(self.progress, interrupted())
 
-    def _report(self, epoch: int) -> None:
-        values = self._measure.values()
-        done = StepDone(epoch, self._step, values, self._records, self._seconds)
+    def step(self, step: int, batches: int) -> int:
+        """Take step number `step` over the iterator's next `batches`; the records trained on.
+
+        Raises Diverged where a loss is no number.
+        """
+        rates = self._rates.at(step, self.progress.plateau)
+        self._schedule[0], self._schedule[1], self._schedule[2] = rates
+        for total in self._sums:
+            total.fill(0)
+        valid = 0
+        for number in range(batches):
+            batch = self.load(step, number)
+            tape = TRAIN if number == batches - 1 else ACCUMULATE
+            self._executor.run(tape)
+            self.measure.update(batch.valid, tape)
+            valid += batch.valid
+            if not self.measure.is_finite:
+                raise Diverged
+        return valid
+
+    def load(self, step: int, number: int) -> Batch:
+        """Put batch `number` of a step, and the numbers that its random operators begin from, where
+        the plan reads them.
+        """
+        if self._random is not None:
+            self._random[1] = step * self._pace.accumulate + number
+        batch = self._train.iterator.next_into(self._slots)
+        assert batch is not None
+        return batch
+
+    def _look(self) -> None:
+        """Raise Diverged where a parameter or state holds NaN or infinity."""
+        if not all(is_finite(array) for array in self._states):
+            raise Diverged
+
+    def _report(self) -> None:
+        values, progress = self.measure.values(), self.progress
+        done = StepDone(progress.epoch, progress.step, values, self._records, self._seconds)
         self._observer.step_done(done)
 
-    def _evaluate(self, epoch: int) -> Mapping[str, float]:
+    def _evaluate(self, saver: Saver, interrupted: Callable[[], bool]) -> Mapping[str, float]:
         if self._evaluation is None or self._evaluation_measure is None:
             return {}
         iterator, measure = self._evaluation.iterator, self._evaluation_measure
-        iterator.reset(epoch)
+        iterator.reset(self.progress.epoch)
         measure.reset()
         while (batch := iterator.next_into(self._slots)) is not None:
             self._executor.run(EVALUATE)
             measure.update(batch.valid)
+            if interrupted():
+                saver.after_step(self.progress, True)
         return measure.values()
+
+
+def states(executor: Executor) -> dict[str, npt.NDArray[Any]]:
+    """Parameters, optimizer and auxiliary states by name: what a run learns."""
+    kinds = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
+    return {
+        block.name: executor.array(block.name)
+        for block in executor.plan.pinned
+        if block.memory_class in kinds
+    }
+
+
+def is_finite(array: npt.NDArray[Any]) -> bool:
+    """Whether every element is a number; allocates nothing where that is so."""
+    # NaN and infinities survive a sum. A sum of numbers may still overflow: then look closely.
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.add.reduce(array, axis=None)
+    return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
 
 
 def slots(executor: Executor, iterator: DataIterator) -> dict[str, npt.NDArray[Any]]:
@@ -238,6 +252,8 @@ def slots(executor: Executor, iterator: DataIterator) -> dict[str, npt.NDArray[A
 def percentiles(step_ms: npt.NDArray[np.float64]) -> dict[str, float]:
     """median, p90, p99 and min of step times; the first step, which warms up, is left out."""
     times = step_ms[1:] if len(step_ms) > 1 else step_ms
+    if len(times) == 0:
+        return dict.fromkeys(("median", "p90", "p99", "min"), math.nan)
     return {
         "median": float(np.median(times)),
         "p90": float(np.percentile(times, 90)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,8 @@ class Metric(ABC):
 
     The output is [samples, classes, ...], labels are [samples, ...] and weights [rows]: 1 for a
     record, 0 for a padded row. A row is one sample, or has as many as every other. Predictions
-    labelled `ignored` do not count. Raises UserError for an output without a class axis.
+    labelled `ignored` do not count. `totals` is all that is remembered between batches. Raises
+    UserError for an output without a class axis.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class Metric(ABC):
         self._counted, self._factors = np.zeros(shape, np.bool_), np.zeros(shape)
         self._sums = np.zeros(2)
         self._each_sum = self._sums[0, ...], self._sums[1, ...]
-        self._totals = np.zeros(2)
+        self.totals = np.zeros(2)
+
+    higher_is_better: ClassVar[bool] = False
 
     @abstractmethod
     def _measure(self, output: Array) -> None:
@@ -73,16 +76,16 @@ class Metric(ABC):
         np.multiply(self._values, self._weights, out=self._values)
         for row, total in zip(self._rows, self._each_sum, strict=True):
             np.add.reduce(row, out=total)
-        np.add(self._totals, self._sums, out=self._totals)
+        np.add(self.totals, self._sums, out=self.totals)
 
     def value(self) -> float:
         """The mean over everything since the last reset; NaN if that is nothing."""
-        total, weight = self._totals
+        total, weight = self.totals
         return float(total / weight) if weight else float("nan")
 
     def reset(self) -> None:
         """Forget every batch."""
-        self._totals.fill(0)
+        self.totals.fill(0)
 
 
 METRICS: Registry[type[Metric]] = Registry("metric")
@@ -90,6 +93,8 @@ METRICS: Registry[type[Metric]] = Registry("metric")
 
 class Accuracy(Metric):
     """The share of predictions whose most probable class is the label; MXNet's Accuracy."""
+
+    higher_is_better = True
 
     def __init__(
         self, output: TensorSpec, rows: int | None = None, ignored: int | None = None

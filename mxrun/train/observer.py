@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class RunStarted:
-    """The run is about to take its first step."""
+    """The run is about to take its first step; `resumed_from` is the one it goes on after."""
 
     name: str
     epochs: int
@@ -17,6 +17,7 @@ class RunStarted:
     batch_size: int
     parameters: int
     planned_bytes: int
+    resumed_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class StepDone:
 
 @dataclass(frozen=True)
 class EpochDone:
-    """One epoch and its evaluation are over; epochs count from 1.
+    """One epoch and its evaluation are over; epochs count from 1, the rate is its last step's.
 
     records: those trained on in the epoch, padding not counted, in `train_seconds`; `seconds` are
     the whole epoch's.
@@ -44,6 +45,7 @@ class EpochDone:
 
     epoch: int
     step: int
+    learning_rate: float
     train: Mapping[str, float]
     evaluation: Mapping[str, float]
     records: int
@@ -56,6 +58,9 @@ class Observer(Protocol):
 
     def run_started(self, event: RunStarted) -> None:
         """Before the first step."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know, at any time."""
 
     def step_done(self, event: StepDone) -> None:
         """After a step, rate-limited by the loop."""

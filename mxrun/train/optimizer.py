@@ -1,8 +1,9 @@
 """Optimisers: a config's choice becomes one update operator per trained parameter.
 
-The updates themselves are operators of the graph (`sgd_update`, `sgd_mom_update`, ...). The step's
-learning rate is not among their parameters: it lies in the tensor `schedule`, written by the loop
-before each step; their `lr` is the parameter's multiplier, so rate = lr * schedule[0].
+The updates themselves are operators of the graph (`sgd_update`, `adam_update`, ...). What changes
+from step to step is not among their parameters: it lies in the tensor `schedule`, written by the
+loop before each step: the learning rate, then the optimizer's two corrections. The operators' `lr`
+is the parameter's multiplier, so rate = lr * schedule[0].
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mxrun.base.params import NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
@@ -21,8 +22,11 @@ from mxrun.graph.passes.updates import UpdateRule
 # Parameters whose names end so are not decayed. MXNet 1.9.1 (Optimizer.set_wd_mult) decays only
 # names that end in _weight or _gamma; here a variable of any other name is decayed, a gamma not.
 _NOT_DECAYED = ("_bias", "_gamma", "_beta")
-# MXNet's way to say that gradients are not clipped.
-_NO_CLIPPING = -1.0
+# MXNet's way to say that there is no bound.
+_NO_BOUND = -1.0
+
+# How much of something is kept.
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,23 @@ class Optimizer(Parameters):
     clip_gradient: Positive | None = Field(
         None, description="Gradients are clipped to [-x, x]; default: not at all."
     )
+    clip_global_norm: Positive | None = Field(
+        None,
+        description="Gradients are scaled down together where the norm of all of them, rescaled, "
+        "is larger; default: never.",
+    )
 
     @abstractmethod
     def operator(self) -> tuple[str, Mapping[str, object]]:
         """The update operator's name and the parameters that only this optimiser has."""
+
+    def corrections(self, step: int) -> tuple[float, float]:
+        """What update number `step`, counted from 1, divides its two moments by; 1 for none."""
+        return 1.0, 1.0
+
+    def rates(self, multiplier: float) -> Mapping[str, float]:
+        """The operator's factors of the scheduled rate, for a parameter's multiplier."""
+        return {"lr": multiplier}
 
     def rule(self, parameter_name: str, multipliers: Multipliers, batch_size: int) -> UpdateRule:
         """The update of one parameter."""
@@ -59,26 +76,25 @@ class Optimizer(Parameters):
         if decay is None:
             decay = 0.0 if parameter_name.endswith(_NOT_DECAYED) else 1.0
         rescale = 1 / batch_size if self.rescale_grad is None else self.rescale_grad
-        clip = _NO_CLIPPING if self.clip_gradient is None else self.clip_gradient
         common = {
-            "lr": multipliers.learning_rate,
+            **self.rates(multipliers.learning_rate),
             "wd": self.wd * decay,
             "rescale_grad": rescale,
-            "clip_gradient": clip,
+            "clip_gradient": _bound(self.clip_gradient),
             "scheduled": True,
+            "scaled": self.clip_global_norm is not None,
         }
         return UpdateRule(operator, {**common, **own})
 
 
-OPTIMIZERS: Registry[type[Optimizer]] = Registry("optimizer")
+def _bound(limit: float | None) -> float:
+    return _NO_BOUND if limit is None else limit
 
 
 class Sgd(Optimizer):
     """Stochastic gradient descent; with momentum, the last step is kept in a state `mom`."""
 
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="How much of the last step is kept."
-    )
+    momentum: Fraction = Field(0.0, description="How much of the last step is kept.")
 
     def operator(self) -> tuple[str, Mapping[str, object]]:
         """`sgd_mom_update`, or without momentum `sgd_update`, which needs no state."""
@@ -87,7 +103,159 @@ class Sgd(Optimizer):
         return "sgd_mom_update", {"momentum": self.momentum}
 
 
+class Nag(Sgd):
+    """Nesterov's accelerated gradient; without momentum it is stochastic gradient descent."""
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """`nag_mom_update`, or without momentum `sgd_update`, which needs no state."""
+        name, own = super().operator()
+        return ("nag_mom_update" if own else name), own
+
+
+class Signum(Optimizer):
+    """Steps by the sign of the averaged gradient; without momentum, of the gradient itself."""
+
+    momentum: Fraction = Field(0.9, description="How much of the average is kept.")
+    wd_lh: NotNegative = Field(
+        0.0, description="Decay of every weight itself, beside the sign; needs momentum."
+    )
+
+    @model_validator(mode="after")
+    def _decay_needs_momentum(self) -> Signum:
+        if self.wd_lh and not self.momentum:
+            raise ValueError("wd_lh needs momentum; without momentum, wd does the same")
+        return self
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """`signum_update`, or without momentum `signsgd_update`, which needs no state."""
+        if self.momentum == 0:
+            return "signsgd_update", {}
+        return "signum_update", {"momentum": self.momentum, "wd_lh": self.wd_lh}
+
+
+class Adam(Optimizer):
+    """Steps by averages of the gradient and of its square (Kingma and Ba, arXiv 1412.6980).
+
+    As in MXNet, decay joins the gradient and epsilon is added before the bias is corrected.
+    """
+
+    lr: NotNegative = Field(0.001, description="The learning rate.")
+    beta1: Fraction = Field(0.9, description="How much of the gradient's average is kept.")
+    beta2: Fraction = Field(0.999, description="How much of the square's average is kept.")
+    epsilon: Positive = Field(1e-8, description="Added to the root of the square's average.")
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """`adam_update`."""
+        return "adam_update", self._moments()
+
+    def corrections(self, step: int) -> tuple[float, float]:
+        """1 - beta1^step and 1 - beta2^step."""
+        return 1 - self.beta1**step, 1 - self.beta2**step
+
+    def _moments(self) -> Mapping[str, object]:
+        return {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
+
+
+class AdamW(Adam):
+    """Adam whose decay acts on the weight itself: every step takes rate * wd * weight off it.
+
+    The decay follows the schedule and the parameter's learning-rate multiplier (Loshchilov and
+    Hutter, arXiv 1711.05101, with the rate as the schedule's multiplier; PyTorch's AdamW).
+    """
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """`adamw_update`."""
+        return "adamw_update", self._moments()
+
+    def rates(self, multiplier: float) -> Mapping[str, float]:
+        """`eta`, which decay follows, has the multiplier."""
+        return {"lr": 1.0, "eta": multiplier}
+
+
+class Lamb(Adam):
+    """Adam whose steps are as long as the weight's norm says (You et al., arXiv 1904.00962)."""
+
+    epsilon: Positive = Field(1e-6, description="Added to the root of the square's average.")
+    lower_bound: Positive | None = Field(
+        None, description="A smaller norm of a weight counts as this; default: none."
+    )
+    upper_bound: Positive | None = Field(
+        None, description="A larger norm of a weight counts as this; default: none."
+    )
+    bias_correction: bool = Field(True, description="Whether the averages' start is corrected.")
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """`lamb_update`."""
+        bounds = {
+            "lower_bound": _bound(self.lower_bound),
+            "upper_bound": _bound(self.upper_bound),
+        }
+        return "lamb_update", {**self._moments(), **bounds}
+
+    def corrections(self, step: int) -> tuple[float, float]:
+        """Adam's, unless there is no bias correction."""
+        return super().corrections(step) if self.bias_correction else (1.0, 1.0)
+
+
+class AdaGrad(Optimizer):
+    """Steps divided by the root of all squared gradients' sum (Duchi, Hazan and Singer, 2011)."""
+
+    epsilon: Positive = Field(1e-7, description="Added to the sum of squares, under the root.")
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """`adagrad_update`."""
+        return "adagrad_update", {"epsilon": self.epsilon}
+
+
+class RMSProp(Optimizer):
+    """Steps divided by the root of the squared gradients' average (Tieleman and Hinton, 2012).
+
+    Centered, the squared average is taken off and there is momentum (Graves, arXiv 1308.0850).
+    """
+
+    lr: NotNegative = Field(0.001, description="The learning rate.")
+    gamma1: Fraction = Field(0.9, description="How much of the averages is kept.")
+    gamma2: Fraction = Field(0.9, description="How much of the last step is kept, if centered.")
+    epsilon: Positive = Field(1e-8, description="Added to the average of squares, under the root.")
+    centered: bool = Field(False, description="Whether Graves's form is used.")
+    clip_weights: Positive | None = Field(
+        None, description="Weights are clipped to [-x, x]; default: not at all."
+    )
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """`rmsprop_update`, or `rmspropalex_update` where centered."""
+        own = {
+            "gamma1": self.gamma1,
+            "epsilon": self.epsilon,
+            "clip_weights": _bound(self.clip_weights),
+        }
+        if self.centered:
+            return "rmspropalex_update", {**own, "gamma2": self.gamma2}
+        return "rmsprop_update", own
+
+
+class Ftrl(Optimizer):
+    """Follow the regularised leader; makes sparse weights (McMahan et al., KDD 2013)."""
+
+    lr: NotNegative = Field(0.1, description="The learning rate.")
+    lamda1: NotNegative = Field(0.01, description="Strength of the L1 regularisation.")
+    beta: NotNegative = Field(1.0, description="Added to the root of the sum of squares.")
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """`ftrl_update`."""
+        return "ftrl_update", {"lamda1": self.lamda1, "beta": self.beta}
+
+
+OPTIMIZERS: Registry[type[Optimizer]] = Registry("optimizer")
 OPTIMIZERS.add("sgd", Sgd)
+OPTIMIZERS.add("nag", Nag)
+OPTIMIZERS.add("signum", Signum)
+OPTIMIZERS.add("adam", Adam)
+OPTIMIZERS.add("adamw", AdamW)
+OPTIMIZERS.add("lamb", Lamb)
+OPTIMIZERS.add("adagrad", AdaGrad)
+OPTIMIZERS.add("rmsprop", RMSProp)
+OPTIMIZERS.add("ftrl", Ftrl)
 
 
 def update_rules(

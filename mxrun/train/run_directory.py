@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -23,13 +24,15 @@ _OWN_FILES = (_CONFIG, _METRICS, _TIMING, _SUMMARY)
 _OWN_FILE = re.compile(
     "|".join([re.escape(name) for name in _OWN_FILES] + [rf"\.{re.escape(_SUMMARY)}\.partial"])
 )
-_CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.partial")
+_CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|removed)")
+_LARGEST_CONFIG = 1 << 24
 
 
 class RunDirectory:
     """`runs/<name>/`: config.yaml, metrics.jsonl (no times), timing.jsonl, summary.json.
 
-    Make one with `create`. Every method raises UserError, naming the path, when it cannot write.
+    Make one with `create` or `reopen`. Every method raises UserError, naming the path, when it
+    cannot write.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,10 +62,51 @@ class RunDirectory:
                 raise _occupied(path) from None
         return cls(path)
 
+    @classmethod
+    def reopen(cls, name: str, root: Path = ROOT) -> RunDirectory | None:
+        """The folder of the run `name`, where there is one."""
+        path = root / name
+        return cls(path) if (path / _CONFIG).is_file() else None
+
+    def config_text(self) -> str:
+        """The resolved config of the run; raises UserError where it cannot be read."""
+        path = self.path / _CONFIG
+        try:
+            with path.open("rb") as file:
+                return file.read(_LARGEST_CONFIG).decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+
+    def replace_config(self, text: str) -> None:
+        """Make it the folder of a run with another config."""
+        with writing(self.path / _CONFIG):
+            write_durably(self.path / _CONFIG, text.encode("utf-8"))
+
+    def go_back(self, step: int) -> None:
+        """Forget what was recorded after `step`, and a line that a killed process left torn."""
+        for name in (_METRICS, _TIMING):
+            path = self.path / name
+            with writing(path):
+                lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+                kept = b"".join(line for line in lines if _recorded_by(line, step))
+                write_durably(path, kept)
+
+    def summary(self) -> Mapping[str, Any] | None:
+        """summary.json of a finished run; None where there is none or it cannot be read."""
+        try:
+            content = json.loads((self.path / _SUMMARY).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
     def record(self, done: EpochDone) -> None:
         """Append an epoch to metrics.jsonl, and its time to timing.jsonl."""
         position = {"epoch": done.epoch, "step": done.step}
-        measured = {"train": done.train, "eval": done.evaluation}
+        measured = {
+            "learning_rate": done.learning_rate,
+            "train": done.train,
+            "eval": done.evaluation,
+        }
         _append(self.path / _METRICS, {**position, **measured})
         _append(self.path / _TIMING, {**position, "seconds": done.seconds})
 
@@ -82,9 +126,21 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
             written = file.write(line)
             while written < len(line):
                 written += file.write(line[written:])
+            # Durable before any checkpoint that counts on it.
+            os.fsync(file.fileno())
         except OSError:
             os.truncate(path, before)
             raise
+
+
+def _recorded_by(line: bytes, step: int) -> bool:
+    """Whether a line is whole and of an epoch that ended at `step` or before."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return False
+    recorded = record.get("step") if isinstance(record, dict) else None
+    return line.endswith(b"\n") and isinstance(recorded, int) and recorded <= step
 
 
 def _of_a_run(path: Path) -> Iterator[Path]:
@@ -124,6 +180,6 @@ def _occupied(path: Path) -> UserError:
     return UserError(
         Diagnostic(
             f"{path} holds {what}",
-            hint="--overwrite replaces it; name=OTHER starts a run beside it",
+            hint="--resume goes on with it, --overwrite replaces it, name=OTHER starts another",
         )
     )

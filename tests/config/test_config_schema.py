@@ -8,6 +8,7 @@ import pytest
 
 from mxrun.base.errors import Place, UserError
 from mxrun.config import Choice, Marked, json_schema, load_config, parse
+from mxrun.config.training import Interval
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 GOOD = """\
@@ -40,7 +41,9 @@ def test_defaults(good: Path) -> None:
     assert config.train.initializer == Choice("xavier", {}, Place("", 0, 0))
     assert config.train.optimizer == Choice("sgd", {}, Place("", 0, 0))
     assert config.train.optimizer.place == Place(str(good), 8, 31)
-    assert config.train.metrics == ("accuracy", "cross_entropy")
+    assert [metric.kind for metric in config.train.metrics] == ["accuracy", "cross_entropy"]
+    assert (config.train.schedule.kind, config.train.accumulate) == ("constant", 1)
+    assert config.train.checkpoint.every == Interval(1, "epochs")
     assert (config.data.eval, config.data.train.split, config.data.train.shuffle) == (
         None,
         None,
@@ -204,8 +207,6 @@ def test_unknown_keys_are_answered_with_the_nearest(
         "engine=threaded",
         "precision=bfloat16",
         "context=gpu:0",
-        "train.schedule={cosine: {}}",
-        "train.checkpoint={keep: 3}",
         "network.layers[0].A.fused=true",
         "network.layers[0].A.outputs=[x]",
         "network.layers[0].A.precision=bfloat16",
@@ -350,7 +351,10 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     datasets = {"mnist": {"description": "Digits.", "properties": {"path": text}}}
     sgd = {"description": "Descent.", "properties": {"lr": {"type": "number", **described}}}
     constant = {"description": "C.", "properties": {"value": integer}, "required": ["value"]}
-    schema = json_schema(operators, datasets, {"sgd": sgd}, {"constant": constant}, ("accuracy",))
+    flip = {"description": "Mirror.", "properties": {"probability": integer}}
+    schema = json_schema(
+        operators, datasets, {"sgd": sgd}, {"constant": constant}, ("accuracy",), {"flip": flip}
+    )
     assert json.loads(json.dumps(schema)) == schema
     assert schemas_without_description(schema, "") == []
     for name, definition in schema["$defs"].items():
@@ -371,5 +375,10 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     metrics = schema["$defs"]["Train"]["properties"]["metrics"]["anyOf"][0]["items"]["anyOf"]
     assert metrics[0] == {"enum": ["accuracy"]}
     (digits,) = schema["$defs"]["Dataset"]["anyOf"]
-    assert set(digits["properties"]) == {"dataset", "split", "shuffle", "path"}
+    assert set(digits["properties"]) == {"dataset", "split", "shuffle", "transforms", "path"}
+    assert digits["properties"]["transforms"]["items"] == {"$ref": "#/$defs/Transform"}
+    assert (
+        "probability"
+        in schema["$defs"]["Transform"]["anyOf"][1]["properties"]["flip"]["properties"]
+    )
     assert set(schema["properties"]) >= {"name", "extends", "blocks", "network", "data", "train"}

@@ -16,15 +16,31 @@ import pytest
 import safetensors.numpy
 
 from mxrun.base.errors import UserError
-from mxrun.train.checkpoint import PlanRecord, RunState, load_checkpoint, save_checkpoint
+from mxrun.train.checkpoint import (
+    OPTIMIZER_FILE,
+    PARAMETERS_FILE,
+    Arrays,
+    PlanRecord,
+    RunState,
+    load_checkpoint,
+    save_checkpoint,
+)
+from mxrun.train.progress import Progress
 
 STATE = RunState(
-    step=12,
-    epoch=2,
+    progress=Progress(step=12, epoch=2, batch=3),
+    due=True,
     seed=5,
     plan=PlanRecord(threads=2, library="oneDNN 3.2", implementations={"conv1": "brgconv"}),
     config_sha256="0" * 64,
+    data={"train": "1" * 64},
 )
+
+
+def groups(
+    parameters: dict[str, np.ndarray], optimizer: dict[str, np.ndarray] | None = None
+) -> dict[str, Arrays]:
+    return {PARAMETERS_FILE: parameters, OPTIMIZER_FILE: optimizer or {}}
 
 
 def arrays(seed: int = 0) -> dict[str, np.ndarray]:
@@ -42,7 +58,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path, STATE, arrays(), {"fc1_weight_mom": np.ones((5, 3), "f4")})
+    folder = save_checkpoint(tmp_path, STATE, groups(arrays(), {"fc1_weight_mom": np.ones((5, 3), "f4")}))
     assert folder == tmp_path / "checkpoint-12"
     checkpoint = load_checkpoint(folder)
     for name, array in arrays().items():
@@ -50,17 +66,17 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         assert checkpoint.parameters[name].dtype == array.dtype
     assert checkpoint.optimizer["fc1_weight_mom"].tolist() == [[1.0] * 3] * 5
     assert checkpoint.manifest.plan == STATE.plan
-    assert (checkpoint.manifest.step, checkpoint.manifest.seed) == (12, 5)
+    assert (checkpoint.manifest.progress, checkpoint.manifest.seed) == (STATE.progress, 5)
 
 
 def test_without_states_there_is_no_optimizer_file(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path, STATE, arrays(), {})
+    folder = save_checkpoint(tmp_path, STATE, groups(arrays()))
     assert {path.name for path in folder.iterdir()} == {"parameters.safetensors", "manifest.json"}
     assert load_checkpoint(folder).optimizer == {}
 
 
 def test_files_are_the_packages_own_bytes(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path, STATE, arrays(), {})
+    folder = save_checkpoint(tmp_path, STATE, groups(arrays()))
     own = (folder / "parameters.safetensors").read_bytes()
     assert own == safetensors.numpy.save(arrays())
 
@@ -68,14 +84,14 @@ def test_files_are_the_packages_own_bytes(tmp_path: Path) -> None:
 def test_memory_order_and_dict_order_do_not_show(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    first = save_checkpoint(tmp_path / "a", STATE, arrays(), {})
+    first = save_checkpoint(tmp_path / "a", STATE, groups(arrays()))
     turned = {name: np.array(array, order="F") for name, array in reversed(list(arrays().items()))}
-    second = save_checkpoint(tmp_path / "b", STATE, turned, {})
+    second = save_checkpoint(tmp_path / "b", STATE, groups(turned))
     assert digests(first) == digests(second)
 
 
 def test_the_manifest_says_what_the_files_are(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path, STATE, arrays(), {"fc1_weight_mom": np.ones(3, "f4")})
+    folder = save_checkpoint(tmp_path, STATE, groups(arrays(), {"fc1_weight_mom": np.ones(3, "f4")}))
     text = (folder / "manifest.json").read_text()
     manifest = json.loads(text)
     found = digests(folder)
@@ -83,7 +99,7 @@ def test_the_manifest_says_what_the_files_are(tmp_path: Path) -> None:
         size = (folder / name).stat().st_size
         assert manifest["files"][name] == {"bytes": size, "sha256": found[name]}
     assert text == json.dumps(manifest, sort_keys=True, separators=(",", ":")) + "\n"
-    assert manifest["format_version"] == 1
+    assert manifest["format_version"] == 2
 
 
 def test_a_failed_write_names_the_file_and_leaves_nothing(
@@ -94,7 +110,7 @@ def test_a_failed_write_names_the_file_and_leaves_nothing(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"cannot write .*checkpoint-12.*no space left"):
-        save_checkpoint(tmp_path, STATE, arrays(), {})
+        save_checkpoint(tmp_path, STATE, groups(arrays()))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,24 +136,24 @@ save_checkpoint(Path({str(tmp_path)!r}), state, {{"w": np.ones(4, "f4")}}, {{}})
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
     assert not (tmp_path / "checkpoint-3").exists()
     assert [path.name for path in tmp_path.iterdir()] == [".checkpoint-3.partial"]
-    state = STATE.model_copy(update={"step": 3})
-    folder = save_checkpoint(tmp_path, state, arrays(), {})
-    assert load_checkpoint(folder).manifest.step == 3
+    state = STATE.model_copy(update={"progress": Progress(step=3)})
+    folder = save_checkpoint(tmp_path, state, groups(arrays()))
+    assert load_checkpoint(folder).manifest.progress.step == 3
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
 
 
 def test_a_complete_checkpoint_is_never_replaced(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path, STATE, arrays(), {})
+    folder = save_checkpoint(tmp_path, STATE, groups(arrays()))
     before = digests(folder)
     with pytest.raises(UserError, match="checkpoint-12"):
-        save_checkpoint(tmp_path, STATE, arrays(1), {})
+        save_checkpoint(tmp_path, STATE, groups(arrays(1)))
     assert digests(folder) == before
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-12"]
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    return save_checkpoint(tmp_path, STATE, arrays(), {"fc1_weight_mom": np.ones(3, "f4")})
+    return save_checkpoint(tmp_path, STATE, groups(arrays(), {"fc1_weight_mom": np.ones(3, "f4")}))
 
 
 @pytest.mark.parametrize("name", ["parameters.safetensors", "optimizer.safetensors"])
@@ -167,7 +183,7 @@ def rewrite(saved: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format_version": 2},
+        {"format_version": 1},
         {"step": -1},
         {"step": "12"},
         {"files": {}},
@@ -220,7 +236,7 @@ def test_saving_needs_no_second_copy_in_memory(tmp_path: Path) -> None:
     large = {"w": np.ones((1 << 22,), np.float32)}
     tracemalloc.start()
     try:
-        save_checkpoint(tmp_path, STATE, large, {})
+        save_checkpoint(tmp_path, STATE, groups(large))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

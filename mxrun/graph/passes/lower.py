@@ -15,7 +15,6 @@ from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.property import ResourceKind
 
-
 # The tensor of the run's key and the step's number, which every random operator reads.
 RANDOM_STATE = "random:state"
 

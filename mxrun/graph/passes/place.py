@@ -5,10 +5,10 @@ Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mxrun.base.tensor import align
+from mxrun.base.tensor import TensorSpec, align
 from mxrun.graph.graph import Graph, MemoryClass, ValueId
 from mxrun.graph.memory import allocate
 from mxrun.graph.passes.inplace import Storage
@@ -24,19 +24,26 @@ _PINNED_ORDER = (
 )
 
 
-def place_pinned(graphs: Sequence[Graph]) -> tuple[Block, ...]:
-    """One block per source of any phase, packed from offset 0 by class, then in graph order."""
+def place_pinned(
+    graphs: Sequence[Graph], staged: Mapping[str, TensorSpec] | None = None
+) -> tuple[Block, ...]:
+    """One block per source of any phase, packed from offset 0 by class, then in graph order.
+
+    `staged` io tensors, which no graph reads, come last.
+    """
     kinds: dict[str, MemoryClass] = {}
     sizes: dict[str, int] = {}
     for graph in graphs:
         for name, value in graph.sources.items():
             kinds.setdefault(name, graph.values[value].memory_class)
             sizes[name] = align(graph.spec(value).nbytes)
+    for name, spec in (staged or {}).items():
+        kinds[name], sizes[name] = MemoryClass.IO, align(spec.nbytes)
     blocks = []
     offset = 0
     for kind in _PINNED_ORDER:
         for name in (name for name in kinds if kinds[name] is kind):
-            blocks.append(Block(name, kind, offset, sizes[name], 0, 0, (name,)))
+            blocks.append(Block(name, kind, offset, sizes[name], 0, 0, ()))
             offset += sizes[name]
     return tuple(blocks)
 
@@ -51,7 +58,7 @@ class _Need:
     nbytes: int
     first: int
     last: int
-    values: tuple[str, ...]
+    values: tuple[ValueId, ...]
 
 
 def place(
@@ -96,14 +103,14 @@ def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
     """One need per storage that is not pinned, alive from its first write to its last use."""
     first: dict[ValueId, int] = {}
     last: dict[ValueId, int] = {}
-    members: dict[ValueId, list[str]] = {}
+    members: dict[ValueId, list[ValueId]] = {}
     sizes: dict[ValueId, int] = {}
     given = set(graph.sources.values())
     for position, step in enumerate(graph.steps):
         for value in step.writes():
             root = storage.root[value]
             first.setdefault(root, position)
-            members.setdefault(root, []).append(graph.values[value].name)
+            members.setdefault(root, []).append(value)
             sizes[root] = max(sizes.get(root, 0), align(graph.spec(value).nbytes))
         for value in (*step.reads(), *step.writes()):
             last[storage.root[value]] = position + 1
@@ -133,7 +140,7 @@ def _scratch_needs(graph: Graph) -> list[_Need]:
             align(step.kernel.workspace_bytes),
             position,
             position + 1,
-            (step.name,),
+            (),
         )
         for position, step in enumerate(graph.steps)
         if step.kernel is not None and step.kernel.workspace_bytes

@@ -1,0 +1,66 @@
+"""The checked mode: the same calls one by one, with a look at all that each step has written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mxrun.base.tensor import PLAIN
+from mxrun.executor.executor import Executor
+from mxrun.executor.tape import TapeEntry
+from mxrun.graph.graph import Step, ValueId
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """The first element that is no number: the step that wrote it, its tensor and place in it.
+
+    `index` is None where the tensor lies in a layout of its kernel's own.
+    """
+
+    step: str
+    operator: str
+    tensor: str
+    index: tuple[int, ...] | None
+    value: float
+
+
+def first_non_finite(executor: Executor, phase: str) -> NonFinite | None:
+    """Run one phase and find the first NaN or infinity among what its steps write, in order."""
+    planned = executor.plan.phases[phase]
+    steps = {step.name: step for step in planned.steps}
+    tape = executor.tapes[phase]
+    last_entry = {entry.name: index for index, entry in enumerate(tape.entries)}
+    found: list[NonFinite] = []
+
+    def look(index: int, entry: TapeEntry) -> None:
+        if found or last_entry[entry.name] != index:
+            return
+        step = steps[entry.name]
+        assert step.kernel is not None
+        for value, spec in zip(step.outputs, step.kernel.outputs, strict=False):
+            if value is not None and spec is not None and not found:
+                found.extend(_found(executor, phase, step, value))
+
+    tape.run_in_python(look)
+    return found[0] if found else None
+
+
+def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[NonFinite]:
+    planned = executor.plan.phases[phase]
+    spec = planned.graph.spec(value)
+    if not spec.dtype.startswith("float") or not spec.nbytes:
+        return []
+    count = spec.nbytes // np.dtype(spec.dtype).itemsize
+    flat = executor.arena.array(planned.offsets[value], (count,), spec.dtype)
+    bad = np.flatnonzero(~np.isfinite(flat))
+    if bad.size == 0:
+        return []
+    first = int(bad[0])
+    index = None
+    if spec.layout == PLAIN:
+        index = tuple(int(i) for i in np.unravel_index(first, spec.shape)) if spec.shape else ()
+    operator = "" if step.prop is None else step.prop.type_string
+    name = planned.graph.values[value].name
+    return [NonFinite(step.name, operator, name, index, float(flat[first]))]

@@ -1,0 +1,105 @@
+"""Why each byte of the arena is alive at a step: its tensor, and who still reads that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mxrun.graph.graph import MemoryClass, Step, StepKind, ValueId
+from mxrun.graph.plan import Block, PhasePlan
+
+_PINNED_REASONS = {
+    MemoryClass.PARAMETERS: "parameter",
+    MemoryClass.GRADIENTS: "gradient summed over batches",
+    MemoryClass.OPTIMIZER: "optimizer state",
+    MemoryClass.AUXILIARY: "auxiliary state",
+    MemoryClass.IO: "written by the loop before each step",
+}
+
+
+@dataclass(frozen=True)
+class LiveTensor:
+    """One block that is alive at a step.
+
+    tensor: of those that share the block the one for which it is kept. first, last: positions of
+        the steps that write it and that read it last; `reason` is why it must live until then.
+    """
+
+    tensor: str
+    nbytes: int
+    offset: int
+    first: int
+    last: int
+    reason: str
+
+
+def live_tensors(
+    phase: PhasePlan, pinned: Sequence[Block], position: int
+) -> tuple[LiveTensor, ...]:
+    """What lies in the arena while the step at `position` runs, the largest first.
+
+    Their bytes add up to `phase.live_bytes()[position]` and the pinned blocks.
+    """
+    end = max(0, len(phase.steps) - 1)
+    reads = _Reads(phase)
+    live = [
+        LiveTensor(block.name, block.nbytes, block.offset, 0, end, _PINNED_REASONS[kind])
+        for block in pinned
+        for kind in (block.memory_class,)
+    ]
+    live += (
+        reads.explain(block, position)
+        for block in phase.blocks
+        if block.first <= position < block.last
+    )
+    return tuple(sorted(live, key=lambda tensor: (-tensor.nbytes, tensor.offset)))
+
+
+class _Reads:
+    """Who writes and who last reads every value of a phase."""
+
+    def __init__(self, phase: PhasePlan) -> None:
+        self._phase = phase
+        self._written: dict[ValueId, int] = {}
+        self._last: dict[ValueId, tuple[int, str]] = {}
+        for position, step in enumerate(phase.steps):
+            for value in step.writes():
+                self._written[value] = position
+            for index, source in enumerate(step.inputs):
+                if source is not None:
+                    self._last[source] = (position, _read(step, index))
+        # Whoever reads a view reads the tensor that it is a view of.
+        for step in reversed(phase.steps):
+            if step.kernel is not None and step.kernel.is_view:
+                source, view = step.reads()[0], step.writes()[0]
+                self._last[source] = max(self._last[source], self._last.get(view, (-1, "")))
+        end = len(phase.steps) - 1
+        for name, value in phase.graph.results.items():
+            same = name == phase.graph.values[value].name
+            self._last[value] = (end, "result" if same else f"result {name}")
+
+    def explain(self, block: Block, position: int) -> LiveTensor:
+        """Why a block lives at `position`."""
+        if not block.values:
+            step = self._phase.steps[position].name
+            reason = f"workspace of {step}"
+            return LiveTensor(block.name, block.nbytes, block.offset, position, position, reason)
+        held = [value for value in block.values if self._written[value] <= position]
+        value = max(held, key=lambda value: (self._last_read(value)[0], self._written[value]))
+        last, reason = self._last_read(value)
+        name, first = self._phase.graph.values[value].name, self._written[value]
+        return LiveTensor(name, block.nbytes, block.offset, first, last, reason)
+
+    def _last_read(self, value: ValueId) -> tuple[int, str]:
+        written = self._written[value]
+        return self._last.get(value, (written, f"{self._phase.steps[written].name} writes it"))
+
+
+def _read(step: Step, index: int) -> str:
+    """What input `index` is to a step, as its operator declares it."""
+    if step.kind is not StepKind.BACKWARD or step.forward is None or step.prop is None:
+        return f"{step.name} reads it"
+    outputs, arguments = step.prop.list_outputs(), step.prop.list_arguments()
+    names = (*(f"gradient of {name}" for name in outputs), *arguments, *outputs)
+    what = names[index] if index < len(names) else "kept by its forward kernel"
+    return f"backward of {step.forward} reads it ({what})"

@@ -1,0 +1,301 @@
+"""`ops`: what the registry knows of the operators.
+
+What an operator reads and gives depends on its parameters, so each is described under example
+parameters: the first of `examples` of every field that has some, over the defaults.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mxrun import library
+from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.params import describe_field
+from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.config.dump import dump
+from mxrun.config.load import load_text
+from mxrun.config.marked import Marked
+from mxrun.config.sources import COMMAND_LINE
+from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.operator.property import GradientKind, PartialShapes, ResourceRequest
+from mxrun.operator.register import OPERATORS, AnyProperty, create, implementations
+from mxrun.operator.shape import ShapeContradiction, is_known, known
+from mxrun.train.optimizer import OPTIMIZERS
+
+_BATCH = 4
+# Samples of an input, tried in turn until all shapes follow; square ones fit products too.
+_SAMPLES: tuple[Shape, ...] = ((4,), (4, 4), (3, 8, 8), (3, 8, 8, 8), ())
+# What MXNet calls the arguments that training changes; a layer makes variables of them.
+_LEARNED = frozenset({"weight", "bias", "gamma", "beta"})
+# Parameters by which an optimizer chooses among its updates.
+_DECIDING: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"momentum": 0.9},
+    {"momentum": 0.0},
+    {"centered": True},
+)
+_NOWHERE = Place("<example>", 1, 1)
+
+Description = dict[str, Any]
+
+
+def operators() -> list[Description]:
+    """Every operator a network may name, in alphabetical order: what it is called and does."""
+    library.load()
+    return [_summary(example(name)) for name in operator_names()]
+
+
+def operator_names() -> list[str]:
+    """The operators that are not internal."""
+    return [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
+
+
+def operator(name: str, settings: Sequence[str] = ()) -> Description:
+    """Everything about one operator, by name or alias, under `KEY=VALUE` parameters.
+
+    Raises UserError for an unknown operator, with the nearest names, and for wrong parameters.
+    """
+    library.load()
+    prop = example(name, settings)
+    arguments, outputs = prop.list_arguments(), prop.list_outputs()
+    shapes = _example_shapes(prop)
+    return {
+        **_summary(prop),
+        "doc": _doc(prop),
+        "example": {key: _plain(getattr(prop.parameters, key)) for key in _given(prop)},
+        "arguments": [
+            {"name": argument, "gradient": kind.value}
+            for argument, kind in zip(arguments, prop.list_gradients(), strict=True)
+        ],
+        "outputs": [
+            {"name": output, "visible": index < prop.num_visible_outputs}
+            for index, output in enumerate(outputs)
+        ],
+        "auxiliary_states": list(prop.list_auxiliary_states()),
+        "state_updates": [
+            {"state": update.state, "output": update.output, "momentum": update.momentum}
+            for update in prop.list_state_updates()
+        ],
+        "overwrites": {
+            arguments[source]: outputs[target]
+            for source, target in prop.list_mutated_inputs().items()
+        },
+        "parameters": _parameters(prop),
+        "inplace": _inplace(prop),
+        "backward_reads": _backward_reads(prop),
+        "resources": {} if shapes is None else _resources(prop, shapes),
+        "yaml": _yaml(prop, shapes),
+    }
+
+
+def _read_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """The parameters of `KEY=VALUE` arguments; values are YAML."""
+    values: dict[str, Any] = {}
+    problems: list[Diagnostic] = []
+    for number, text in enumerate(settings, 1):
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            place = Place(COMMAND_LINE, number, 1)
+            problems.append(Diagnostic("not a parameter", place, "KEY=VALUE", repr(text)))
+            continue
+        start = Place(COMMAND_LINE, number, len(key) + 2)
+        values[key] = load_text(value, start, problems).plain()
+    if problems:
+        raise UserError(problems)
+    return values
+
+
+def example(name: str, settings: Sequence[str] = ()) -> AnyProperty:
+    """The operator under its example parameters, with `KEY=VALUE` settings in place of some.
+
+    Raises UserError for an unknown operator and for wrong parameters.
+    """
+    fields = OPERATORS.get(name).parameter_type.model_fields
+    examples = {key: field.examples[0] for key, field in fields.items() if field.examples}
+    return create(name, {**examples, **_read_settings(settings)})
+
+
+def _summary(prop: AnyProperty) -> Description:
+    name = prop.type_string
+    return {
+        "name": name,
+        "aliases": list(OPERATORS.aliases(name)),
+        "summary": _first_sentence(_doc(prop)),
+        "backends": [*implementations(name), "numpy"],
+        "differentiable": GradientKind.COMPUTES in prop.list_gradients(),
+    }
+
+
+def _doc(prop: AnyProperty) -> str:
+    """The docstring of the operator itself, not one that it inherits."""
+    return inspect.cleandoc(type(prop).__doc__ or "")
+
+
+def _first_sentence(doc: str) -> str:
+    """Up to the first full stop that a capital follows, on one line."""
+    text = " ".join(doc.partition("\n\n")[0].split())
+    return re.split(r"\.\s+(?=[A-Z])", text)[0].rstrip(".")
+
+
+def _given(prop: AnyProperty) -> list[str]:
+    """The parameters that are set, in the order of declaration."""
+    given = prop.parameters.model_fields_set
+    return [key for key in prop.parameter_type.model_fields if key in given]
+
+
+def _parameters(prop: AnyProperty) -> list[Description]:
+    return [
+        {
+            "name": name,
+            "accepts": describe_field(field),
+            "required": field.is_required(),
+            "default": None if field.is_required() else _plain(field.get_default()),
+            "doc": field.description or "",
+        }
+        for name, field in prop.parameter_type.model_fields.items()
+    ]
+
+
+def _tensor_names(prop: AnyProperty) -> tuple[list[str], list[str], list[str], list[str]]:
+    """What hints and dependencies speak of: out_grad, in_data, out_data, in_grad."""
+    arguments, outputs = prop.list_arguments(), prop.list_outputs()
+    return (
+        [f"gradient of {name}" for name in outputs],
+        list(arguments),
+        list(outputs),
+        [f"gradient of {name}" for name in arguments],
+    )
+
+
+def _is_differentiable(prop: AnyProperty) -> bool:
+    return GradientKind.COMPUTES in prop.list_gradients()
+
+
+def _backward_reads(prop: AnyProperty) -> list[str]:
+    if not _is_differentiable(prop):
+        return []
+    return prop.declare_backward_dependency(*_tensor_names(prop)[:3])
+
+
+def _inplace(prop: AnyProperty) -> dict[str, list[list[str]]]:
+    """The pairs [from, to] that may share memory."""
+    out_grad, in_data, out_data, in_grad = _tensor_names(prop)
+    forward = prop.forward_inplace_option(in_data, out_data)
+    backward = []
+    if _is_differentiable(prop):
+        backward = prop.backward_inplace_option(out_grad, in_data, out_data, in_grad)
+    return {"forward": [list(pair) for pair in forward], "backward": [list(p) for p in backward]}
+
+
+Shapes = dict[str, Shape]
+
+
+def _example_shapes(prop: AnyProperty) -> Shapes | None:
+    """Shapes of all arguments that follow from one of the samples; None where none does.
+
+    Only what a network wires gets the sample's shape: all of it, else the first argument alone.
+    """
+    names = prop.list_arguments()
+    wired = [name for name in names if name not in _LEARNED and name not in prop.label_arguments]
+    for sample in _SAMPLES:
+        for chosen in (wired[:1], wired):
+            given = dict.fromkeys(chosen, (_BATCH, *sample))
+            shapes = _infer(prop, [given.get(name) for name in names])
+            if all(is_known(shape) for shape in shapes):
+                return {name: known(shape) for name, shape in zip(names, shapes, strict=True)}
+    return None
+
+
+def _infer(prop: AnyProperty, inputs: PartialShapes) -> list[PartialShape]:
+    """The arguments' shapes; none where they contradict or the outputs stay unknown."""
+    outputs: PartialShapes = [None] * len(prop.list_outputs())
+    try:
+        for _ in prop.list_arguments():
+            inferred = prop.infer_shape(inputs, outputs)
+            inputs, outputs = inferred.inputs, inferred.outputs
+    except ShapeContradiction:
+        return [None]
+    return inputs if all(is_known(shape) for shape in outputs) else [None]
+
+
+def _resources(prop: AnyProperty, shapes: Shapes) -> Description:
+    """What forward and backward request, under example shapes."""
+    unknown_outputs: list[str | None] = [None] * len(prop.list_outputs())
+    types, _ = prop.infer_type([None] * len(shapes), unknown_outputs)
+    specs = [
+        TensorSpec(shape, dtype or "float32")
+        for shape, dtype in zip(shapes.values(), types, strict=True)
+    ]
+    backward = prop.backward_resource(specs) if _is_differentiable(prop) else []
+    return {
+        "shapes": {name: list(shape) for name, shape in shapes.items()},
+        "forward": [_request(request) for request in prop.forward_resource(specs)],
+        "backward": [_request(request) for request in backward],
+    }
+
+
+def _request(request: ResourceRequest) -> Description:
+    return {"kind": request.kind.value, "bytes": request.nbytes}
+
+
+def _yaml(prop: AnyProperty, shapes: Shapes | None) -> str:
+    """The lines of a config that use the operator; empty where a config cannot."""
+    if prop.list_mutated_inputs():
+        return _optimizer_yaml(prop.type_string)
+    return "" if shapes is None else _network_yaml(prop, shapes)
+
+
+def _network_yaml(prop: AnyProperty, shapes: Shapes) -> str:
+    """Inputs and the layer; an argument without the batch axis stays a variable of the layer."""
+    body: Description = {
+        key: _plain(getattr(prop.parameters, key))
+        for key in _given(prop)
+        if key != f"use_{SAMPLE_WEIGHT}"
+    }
+    wired = [
+        name
+        for name, shape in shapes.items()
+        if name not in _LEARNED and name != SAMPLE_WEIGHT and shape[:1] == (_BATCH,)
+    ]
+    inputs = {name: list(shapes[name][1:]) for name in wired}
+    arguments = list(shapes)
+    if len(wired) > 1 and wired == arguments[: len(wired)] and not prop.label_arguments:
+        body["inputs"] = wired
+    else:
+        body.update((name, name) for name in wired[1:])
+    layers = [{prop.type_string: body} if body else prop.type_string]
+    return (
+        dump(_marked({"network": {"inputs": inputs}}))
+        + "  layers:\n"
+        + textwrap.indent(dump(_marked(layers)), " " * 4)
+    )
+
+
+def _optimizer_yaml(update: str) -> str:
+    """The optimizer that makes the update, of several the one it is named after."""
+    for name in sorted(OPTIMIZERS, key=lambda name: (not update.startswith(name), name)):
+        kind = OPTIMIZERS.get(name)
+        for deciding in _DECIDING:
+            parameters = {"lr": 0.1, **deciding}
+            if parameters.keys() <= kind.model_fields.keys() and (
+                kind(**parameters).operator()[0] == update
+            ):
+                return dump(_marked({"train": {"optimizer": {name: parameters}}}))
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, as YAML and JSON have them."""
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _marked(value: Any) -> Marked:
+    if isinstance(value, Mapping):
+        return Marked({key: _marked(part) for key, part in value.items()}, _NOWHERE)
+    if isinstance(value, list):
+        return Marked(tuple(map(_marked, value)), _NOWHERE)
+    return Marked(value, _NOWHERE)

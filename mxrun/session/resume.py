@@ -1,0 +1,92 @@
+"""Going on with a run: from which checkpoint, and whether it is still the same run."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.session.run import Run
+from mxrun.train.checkpoint import Checkpoint, Manifest, RunState
+from mxrun.train.keeper import clean_up, newest_checkpoint
+from mxrun.train.progress import Progress
+from mxrun.train.run_directory import RunDirectory
+
+# Where data lie is no part of what they are: the fingerprints say that.
+_PLACES = re.compile(r"(\bpath: )(\"[^\"]*\"|[^,}\s]+)")
+_MOST_STEPS = 8
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The folder of a run, the checkpoint to go on from, and what the user should know."""
+
+    directory: RunDirectory
+    checkpoint: Checkpoint | None
+    notes: tuple[str, ...]
+
+
+def resume(run: Run, allow_changes: bool) -> Resumed:
+    """Find the newest usable checkpoint of the run's folder.
+
+    Raises UserError where config, data or plan are not those of the run, with every difference;
+    with `allow_changes` that is only said.
+    """
+    config = run.built.config
+    directory = RunDirectory.reopen(config.name)
+    if directory is None:
+        created = RunDirectory.create(config.name, config.resolved(), overwrite=False)
+        return Resumed(created, None, (f"nothing is saved in {created.path}: starting afresh",))
+    clean_up(directory.path)
+    found = newest_checkpoint(directory.path)
+    notes = [f"{problem}; an older checkpoint is used" for problem in found.damaged]
+    differences = _config_differences(directory.config_text(), config.resolved())
+    if found.checkpoint is not None:
+        state = run.state(Progress(), due=True)
+        differences += state_differences(found.checkpoint.manifest, state)
+    if differences and not allow_changes:
+        raise UserError(
+            Diagnostic(
+                f"{directory.path} holds a run of something else, so going on would give another "
+                "result",
+                expected="the config, data, team size and library that the run began with",
+                got="\n    ".join(["", *differences]).rstrip(),
+                hint="undo the change, or say --allow-changes: the result is then another run's",
+            )
+        )
+    if differences:
+        notes.append("this is another run than the one that was saved: " + "; ".join(differences))
+        directory.replace_config(config.resolved())
+    if found.checkpoint is None:
+        notes.append(f"nothing is saved in {directory.path}: starting afresh")
+    return Resumed(directory, found.checkpoint, tuple(notes))
+
+
+def _config_differences(saved: str, now: str) -> list[str]:
+    """The lines in which two configs differ, wherever their data lie."""
+    before, after = (_PLACES.sub(r"\1...", text).splitlines() for text in (saved, now))
+    lines = difflib.unified_diff(before, after, lineterm="", n=0)
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def state_differences(saved: Manifest, now: RunState) -> list[str]:
+    """What decides a run's bits and differs, one line each."""
+    pairs = {
+        "seed": (saved.seed, now.seed),
+        "threads": (saved.plan.threads, now.plan.threads),
+        "kernel library": (saved.plan.library, now.plan.library),
+    }
+    found = [f"{name}: {a} then, {b} now" for name, (a, b) in pairs.items() if a != b]
+    for role in sorted({*saved.data, *now.data}):
+        if saved.data.get(role) != now.data.get(role):
+            found.append(f"data.{role}: its records are not the same")
+    before, after = saved.plan.implementations, now.plan.implementations
+    steps = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    found += [
+        f"{name}: {before.get(name, 'absent')} then, {after.get(name, 'absent')} now"
+        for name in steps[:_MOST_STEPS]
+    ]
+    if len(steps) > _MOST_STEPS:
+        found.append(f"and {len(steps) - _MOST_STEPS} more steps")
+    return found

@@ -1,0 +1,202 @@
+"""A training run: plan, arena and data, ready to step; its state in and out of checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mxrun.backend.onednn.library import version as library_version
+from mxrun.base.errors import UserError
+from mxrun.build import Built
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.passes.lower import RANDOM_STATE
+from mxrun.graph.passes.updates import SCHEDULE, averaged
+from mxrun.graph.plan import Plan
+from mxrun.io.dataset import Dataset
+from mxrun.io.fingerprint import fingerprint
+from mxrun.io.iterator import DataIterator, Slots
+from mxrun.io.prefetch import Staging, open_iterator
+from mxrun.runtime.random import key_of
+from mxrun.session.build import last_batch, staged_name, staged_specs, team_size
+from mxrun.session.start import StartingPoint
+from mxrun.train.checkpoint import (
+    AUXILIARY_FILE,
+    MEASURED_FILE,
+    OPTIMIZER_FILE,
+    PARAMETERS_FILE,
+    Arrays,
+    Checkpoint,
+    PlanRecord,
+    RunState,
+)
+from mxrun.train.initializer import initial_value
+from mxrun.train.loop import Pace, TrainingLoop, slots
+from mxrun.train.measure import Phase
+from mxrun.train.observer import Observer
+from mxrun.train.progress import Progress
+
+_FILE_OF = {
+    MemoryClass.PARAMETERS: PARAMETERS_FILE,
+    MemoryClass.OPTIMIZER: OPTIMIZER_FILE,
+    MemoryClass.AUXILIARY: AUXILIARY_FILE,
+}
+
+
+class Run:
+    """One plan with its arena and its data."""
+
+    def __init__(self, built: Built, plan: Plan, datasets: Mapping[str, Dataset]) -> None:
+        self.built = built
+        self.plan = plan
+        self.datasets = datasets
+        self.executor = Executor(plan)
+        self.starting_point = StartingPoint.read(built)
+        self._staging = Staging(self._staged())
+        self.iterators = {role: self._iterator(role) for role in datasets}
+        self._fingerprints: dict[str, str] = {}
+        self.initialise()
+
+    def _iterator(self, role: str) -> DataIterator:
+        config = self.built.config
+        return open_iterator(
+            self.datasets[role],
+            self.built.model.batch_size,
+            shuffle=getattr(config.data, role).shuffle,
+            seed=config.seed,
+            last_batch=last_batch(self.built, role),
+            threads=team_size(self.built),
+            workers=config.data.workers,
+            staging=self._staging,
+        )
+
+    def _staged(self) -> Sequence[Slots]:
+        """The arrays of each staged batch, where the plan has any."""
+        specs = staged_specs(self.built)
+        count = self.built.config.data.prefetch if specs else 0
+        return [
+            {name: self.executor.array(staged_name(name, index)) for name in specs}
+            for index in range(count)
+        ]
+
+    def initialise(self) -> None:
+        """Give every parameter its first value and every other pinned tensor zero."""
+        for block in self.plan.pinned:
+            self.executor.array(block.name)[...] = 0
+        seed = self.built.config.seed
+        for name, spec in self.built.model.parameters.items():
+            initializer = self.built.training.initializers[name]
+            self.executor.array(name)[...] = initial_value(initializer, name, spec.shape, seed)
+        for name, value in self.starting_point.arrays.items():
+            self.executor.array(name)[...] = value
+        for name in self.built.training.rules:
+            if averaged(name) in self.plan.specs:
+                self.executor.array(averaged(name))[...] = self.executor.array(name)
+        if RANDOM_STATE in self.plan.specs:
+            self.executor.array(RANDOM_STATE)[0] = key_of(f"{seed}")
+        self.executor.array(SCHEDULE)[...] = (self.built.training.optimizer.lr, 1, 1)
+
+    def loop(self, observer: Observer, kind: type[TrainingLoop] = TrainingLoop) -> TrainingLoop:
+        """A training loop over this run, at its beginning."""
+        training = self.built.training
+        pace = Pace(
+            training.epochs,
+            training.accumulate,
+            training.optimizer,
+            training.schedule,
+            training.watch,
+        )
+        evaluation = self.phase(EVALUATE, "eval") if "eval" in self.iterators else None
+        train = self.phase(TRAIN, "train", (ACCUMULATE,))
+        return kind(self.executor, self.built.model.losses, train, evaluation, pace, observer)
+
+    def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:
+        """One phase with its iterator and metrics."""
+        return Phase(name, self.iterators[role], self.built.training.metrics, partial)
+
+    def exercise(self) -> None:
+        """Everything a run does to the arena, once: first values, a batch, and every phase."""
+        self.initialise()
+        for phase, role in ((ACCUMULATE, "train"), (TRAIN, "train"), (EVALUATE, "eval")):
+            if role in self.iterators and phase in self.plan.phases:
+                iterator = self.iterators[role]
+                iterator.reset(1)
+                iterator.next_into(slots(self.executor, iterator))
+                self.executor.run(phase)
+
+    def close(self) -> None:
+        """Stop the loaders."""
+        for iterator in self.iterators.values():
+            iterator.close()
+
+    def state(self, progress: Progress, due: bool) -> RunState:
+        """What a checkpoint says of the run at this moment."""
+        config = self.built.config
+        return RunState(
+            progress=progress,
+            due=due,
+            seed=config.seed,
+            plan=PlanRecord(
+                threads=self.plan.threads,
+                library=library_version(),
+                implementations=self.plan.phases[TRAIN].implementations(),
+            ),
+            config_sha256=config.sha256(),
+            data=self.fingerprints(),
+        )
+
+    def fingerprints(self) -> dict[str, str]:
+        """The SHA-256 of each data set, computed once."""
+        if not self._fingerprints:
+            self._fingerprints = {role: fingerprint(data) for role, data in self.datasets.items()}
+        return self._fingerprints
+
+    def snapshot(
+        self, progress: Progress, due: bool, loop: TrainingLoop
+    ) -> tuple[RunState, dict[str, Arrays]]:
+        """All that a checkpoint holds."""
+        groups: dict[str, Arrays] = {
+            file: {
+                block.name: self.executor.array(block.name)
+                for block in self.plan.pinned
+                if block.memory_class is kind
+            }
+            for kind, file in _FILE_OF.items()
+        }
+        groups[MEASURED_FILE] = loop.measure.state()
+        return self.state(progress, due), groups
+
+    def restore(self, checkpoint: Checkpoint | None, loop: TrainingLoop) -> None:
+        """Go to where a checkpoint stands, or to the beginning.
+
+        Raises UserError where its arrays are not this network's.
+        """
+        self.initialise()
+        loop.measure.reset()
+        loop.progress = Progress()
+        if checkpoint is None:
+            return
+        groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
+        for kind, arrays in zip(_FILE_OF, groups, strict=True):
+            targets = {
+                block.name: self.executor.array(block.name)
+                for block in self.plan.pinned
+                if block.memory_class is kind
+            }
+            _copy(checkpoint, arrays, targets)
+        _copy(checkpoint, checkpoint.measured, loop.measure.state())
+        loop.progress = checkpoint.manifest.progress
+
+
+def _copy(checkpoint: Checkpoint, arrays: Arrays, targets: Arrays) -> None:
+    for name in {*arrays, *targets}:
+        held, wanted = arrays.get(name), targets.get(name)
+        if held is None or wanted is None or held.shape != wanted.shape:
+            raise UserError(
+                f"{checkpoint.folder} is of another network: {name!r} is "
+                f"{'missing' if held is None else list(held.shape)} there and "
+                f"{'missing' if wanted is None else list(wanted.shape)} here"
+            )
+        np.copyto(wanted, held)

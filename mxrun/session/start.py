@@ -1,0 +1,118 @@
+"""Starting from another run's parameters: which names, and what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.build import Built
+from mxrun.train.checkpoint import MANIFEST_FILE, Checkpoint, load_checkpoint
+from mxrun.train.keeper import newest_checkpoint
+
+
+@dataclass(frozen=True, eq=False)
+class StartingPoint:
+    """What a run begins with, beside its initialisers.
+
+    arrays: copied from the other run. missing: asked for, but not there. misshapen: there with
+    another shape (there, here). unexpected: there, but not asked for or not in this network.
+    """
+
+    source: Path | None = None
+    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    misshapen: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, built: Built) -> StartingPoint:
+        """What `train.start_from` asks for.
+
+        Raises UserError where a checkpoint cannot be used, a pattern fits no name, or (strict)
+        something asked for is missing or misshapen: all of it at once.
+        """
+        section = built.config.train.start_from
+        if section is None:
+            return cls()
+        checkpoint = _checkpoint(built, Path(section.run))
+        held = {**checkpoint.parameters, **checkpoint.auxiliary}
+        wanted = built.model.parameters
+        problems = [
+            Diagnostic(
+                f"train.start_from.{key}: no parameter of this network matches {pattern!r}",
+                place=built.config.place("train", "start_from", key),
+                expected=f"patterns of {', '.join(wanted)}",
+                got=pattern,
+            )
+            for key, patterns in (("load", section.load), ("skip", section.skip))
+            for pattern in patterns
+            if not any(fnmatchcase(name, pattern) for name in wanted)
+        ]
+        asked = [
+            name
+            for name in wanted
+            if _matches(name, section.load) and not _matches(name, section.skip)
+        ]
+        missing = tuple(name for name in asked if name not in held)
+        misshapen = tuple(
+            f"{name} {list(held[name].shape)} there, {list(wanted[name].shape)} here"
+            for name in asked
+            if name in held and held[name].shape != wanted[name].shape
+        )
+        arrays = {
+            name: held[name]
+            for name in asked
+            if name in held and held[name].shape == wanted[name].shape
+        }
+        unexpected = tuple(name for name in held if name not in asked)
+        if section.strict and (missing or misshapen):
+            lists = {"missing": missing, "misshapen": misshapen, "unexpected": unexpected}
+            problems.append(
+                Diagnostic(
+                    f"not everything to load is in {checkpoint.folder} as it is needed",
+                    place=built.config.key_place("train", "start_from"),
+                    got="; ".join(f"{kind}: {', '.join(them)}" for kind, them in lists.items()),
+                    hint="name what is to be loaded (load, skip), or say strict: false",
+                )
+            )
+        if problems:
+            raise UserError(problems)
+        return cls(checkpoint.folder, arrays, missing, misshapen, unexpected)
+
+    def to_json(self) -> dict[str, Any] | None:
+        """The lists for machines; None where nothing was asked for."""
+        if self.source is None:
+            return None
+        return {
+            "run": str(self.source),
+            "loaded": list(self.arrays),
+            "missing": list(self.missing),
+            "misshapen": list(self.misshapen),
+            "unexpected": list(self.unexpected),
+        }
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _checkpoint(built: Built, path: Path) -> Checkpoint:
+    if (path / MANIFEST_FILE).is_file():
+        return load_checkpoint(path)
+    found = newest_checkpoint(path)
+    if found.checkpoint is None:
+        raise UserError(
+            Diagnostic(
+                f"there is no checkpoint in {path}",
+                place=built.config.place("train", "start_from", "run"),
+                expected="a run's folder, or one of its checkpoints",
+                hint="train that run first",
+            )
+        )
+    return found.checkpoint

@@ -1,0 +1,143 @@
+"""Which checkpoints a run writes, which it keeps, and which one it goes on from."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.train.checkpoint import (
+    Arrays,
+    Checkpoint,
+    RunState,
+    discard_checkpoint,
+    load_checkpoint,
+    read_manifest,
+    save_checkpoint,
+)
+from mxrun.train.files import writing
+
+Unit = Literal["steps", "epochs", "minutes"]
+
+_FOLDER = re.compile(r"checkpoint-([0-9]+)")
+_LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.(partial|removed)")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """So many steps, epochs or minutes."""
+
+    count: int
+    unit: Unit
+
+
+@dataclass(frozen=True)
+class Policy:
+    """When to save, how many to keep, and the metric whose best evaluation is kept as well."""
+
+    every: Interval
+    keep: int
+    best: str | None = None
+
+
+class CheckpointKeeper:
+    """Saves, and after each save removes what the policy no longer keeps.
+
+    Checkpoints that only an interruption asked for go once a due one is written, so that what is
+    left in the end does not depend on where the run was interrupted.
+    """
+
+    def __init__(self, folder: Path, policy: Policy) -> None:
+        self._folder = folder
+        self._policy = policy
+        self._saved_at = time.monotonic()
+
+    def due_after_step(self, step: int) -> bool:
+        """Whether the policy wants a checkpoint after this step, in the middle of an epoch."""
+        every = self._policy.every
+        if every.unit == "steps":
+            return step % every.count == 0
+        elapsed = time.monotonic() - self._saved_at
+        return every.unit == "minutes" and elapsed >= 60 * every.count
+
+    def due_after_epoch(self, epoch: int) -> bool:
+        """Whether the policy wants a checkpoint after this epoch."""
+        return self._policy.every.unit == "epochs" and epoch % self._policy.every.count == 0
+
+    def save(self, state: RunState, groups: dict[str, Arrays]) -> Path:
+        """Write a checkpoint and remove what is not kept; raises UserError when it cannot."""
+        path = save_checkpoint(self._folder, state, groups)
+        self._saved_at = time.monotonic()
+        if state.due:
+            self._remove_others(state)
+        return path
+
+    def _remove_others(self, newest: RunState) -> None:
+        step = newest.progress.step
+        due = {step}
+        for number in saved_steps(self._folder):
+            try:
+                manifest = read_manifest(self._folder / f"checkpoint-{number}")
+            except UserError:
+                # Damaged: it was passed over when the run was resumed, and is of no use.
+                continue
+            if manifest.due and number < step:
+                due.add(number)
+        kept = set(sorted(due)[-self._policy.keep :])
+        if newest.progress.best is not None:
+            kept.add(newest.progress.best.step)
+        for number in saved_steps(self._folder):
+            if number not in kept:
+                discard_checkpoint(self._folder, number)
+
+
+def saved_steps(folder: Path) -> list[int]:
+    """The steps whose checkpoints lie in a run's folder, the newest last."""
+    found = (_FOLDER.fullmatch(entry.name) for entry in _entries(folder))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def clean_up(folder: Path) -> None:
+    """Remove what a killed process left half written or half removed."""
+    import shutil
+
+    with writing(folder):
+        for entry in list(_entries(folder)):
+            if _LEFTOVER.fullmatch(entry.name):
+                shutil.rmtree(entry)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The newest usable checkpoint, and what was wrong with newer ones."""
+
+    checkpoint: Checkpoint | None
+    damaged: tuple[Diagnostic, ...]
+
+
+def newest_checkpoint(folder: Path) -> Found:
+    """The newest checkpoint that is whole.
+
+    Raises UserError where there are checkpoints and none of them can be used.
+    """
+    damaged: list[Diagnostic] = []
+    for step in reversed(saved_steps(folder)):
+        try:
+            return Found(load_checkpoint(folder / f"checkpoint-{step}"), tuple(damaged))
+        except UserError as error:
+            damaged += error.diagnostics
+    if damaged:
+        raise UserError(damaged)
+    return Found(None, ())
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    try:
+        entries: Iterable[Path] = sorted(folder.iterdir())
+    except FileNotFoundError:
+        return
+    yield from entries

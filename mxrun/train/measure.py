@@ -1,0 +1,151 @@
+"""What is measured of a phase: the mean loss and the metrics, batch by batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mxrun.base.classification import Classification
+from mxrun.base.tensor import TensorSpec
+from mxrun.executor.executor import Executor
+from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.iterator import DataIterator
+from mxrun.train.metric import Array, Metric, create_metric
+
+
+@dataclass(frozen=True)
+class LossTensors:
+    """One loss: names of its layer, its output, its sum and its label, and how it sees them."""
+
+    name: str
+    output: str
+    loss: str
+    label: str
+    classification: Classification | None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase with its data and the names of the metrics measured on it.
+
+    `partial` are further tapes that run some of its batches.
+    """
+
+    name: str
+    iterator: DataIterator
+    metrics: Collection[str]
+    partial: tuple[str, ...] = ()
+
+
+class MeasuredLoss:
+    """Follows one loss through batches: its mean over what counts, and the metrics.
+
+    Ignored labels and padded rows count for nothing; nothing is allocated.
+    """
+
+    def __init__(self, executor: Executor, phase: Phase, loss: LossTensors) -> None:
+        self._tapes = [name for name in (phase.name, *phase.partial) if name in executor.tapes]
+        self._losses = {name: executor.result(name, loss.loss) for name in self._tapes}
+        self._weight = executor.array(SAMPLE_WEIGHT)
+        rows = len(self._weight)
+        seen = loss.classification
+        self._per_row = 1 if seen is None else seen.predictions // rows
+        self._ignored = None if seen is None or not seen.labelled else seen.ignored
+        # The sum of the loss, and how many predictions it is of.
+        self._totals = np.zeros(2)
+        self.is_finite = True
+        self.metrics: dict[str, Metric] = {}
+        if seen is not None and seen.labelled:
+            # Without positions the classes lie last, where NumPy finds the largest fastest.
+            positions = () if seen.positions == 1 else (seen.positions,)
+            shape = (seen.samples, seen.classes, *positions)
+            self._outputs = {
+                name: executor.result(name, loss.output).reshape(shape) for name in self._tapes
+            }
+            self._label = executor.array(loss.label).reshape(seen.samples, *positions)
+            self._labels_by_row = self._label.reshape(rows, -1)
+            self._counted = np.zeros(self._labels_by_row.shape, np.bool_)
+            spec = TensorSpec(shape, self._outputs[phase.name].dtype.name)
+            for name in phase.metrics:
+                self.metrics[name] = create_metric(name, spec, rows, self._ignored)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything measured."""
+        self._totals.fill(0)
+        for metric in self.metrics.values():
+            metric.reset()
+
+    def update(self, valid: int, tape: str) -> None:
+        """Take in the batch that `tape` has just run, of which `valid` rows are records."""
+        loss = self._losses[tape].item()
+        self.is_finite = math.isfinite(loss)
+        self._totals[0] += loss
+        if self._ignored is None:
+            self._totals[1] += valid * self._per_row
+        else:
+            np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
+            self._totals[1] += int(np.count_nonzero(self._counted[:valid]))
+        for metric in self.metrics.values():
+            metric.update(self._label, self._outputs[tape], self._weight)
+
+    def mean(self) -> float:
+        """The mean loss of what counts."""
+        total, count = self._totals
+        return float(total / max(1, count))
+
+    def state(self) -> dict[str, Array]:
+        """Everything measured since the last reset, as arrays to be saved or written into."""
+        return {"": self._totals} | {name: metric.totals for name, metric in self.metrics.items()}
+
+
+class Measure:
+    """Follows one phase through its batches: the loss and the metrics of every loss.
+
+    With several losses `loss` is the sum of their means, and metrics carry their layers' names:
+    `softmax1.accuracy`.
+    """
+
+    def __init__(self, executor: Executor, phase: Phase, losses: Sequence[LossTensors]) -> None:
+        self._phase = phase.name
+        self._names = [loss.name for loss in losses]
+        self._losses = [MeasuredLoss(executor, phase, loss) for loss in losses]
+        self._metrics = {
+            name if len(losses) == 1 else f"{loss.name}.{name}": metric
+            for loss, measured in zip(losses, self._losses, strict=True)
+            for name, metric in measured.metrics.items()
+        }
+
+    def reset(self) -> None:
+        """Forget everything measured."""
+        for loss in self._losses:
+            loss.reset()
+
+    def update(self, valid: int, tape: str | None = None) -> None:
+        """Take in the batch that has just run, of which `valid` rows are records.
+
+        `tape` is the one that ran it where that is not the phase's own.
+        """
+        for loss in self._losses:
+            loss.update(valid, tape or self._phase)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the last batch's loss is a number."""
+        return all(loss.is_finite for loss in self._losses)
+
+    def state(self) -> dict[str, Array]:
+        """All that was measured since the last reset, by name; to be saved, or written into."""
+        return {
+            f"{name}.{part}" if part else name: array
+            for name, loss in zip(self._names, self._losses, strict=True)
+            for part, array in loss.state().items()
+        }
+
+    def values(self) -> dict[str, float]:
+        """The mean loss and every metric."""
+        loss = sum(loss.mean() for loss in self._losses)
+        return {"loss": loss} | {name: metric.value() for name, metric in self._metrics.items()}

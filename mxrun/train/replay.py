@@ -1,0 +1,106 @@
+"""Finding where a run diverged: the same steps again, bit for bit, in checked mode."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mxrun.base.errors import Diagnostic
+from mxrun.executor.checked import NonFinite, first_non_finite
+from mxrun.graph.compile import ACCUMULATE, TRAIN
+from mxrun.io.batch import Batch
+from mxrun.train.loop import Diverged, TrainingLoop, is_finite
+from mxrun.train.observer import EpochDone, RunStarted, StepDone
+from mxrun.train.progress import Progress
+
+_MOST_RECORDS = 16
+
+
+class Located(Exception):
+    """Where the first number went wrong."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(str(diagnostic))
+        self.diagnostic = diagnostic
+
+
+class CheckedLoop(TrainingLoop):
+    """A training loop that keeps a copy of all states before each step.
+
+    After a step that leaves something that is no number it takes the step again, call by call, and
+    raises Located. Everything else is as in the loop that diverged, so the bits are the same.
+    """
+
+    def step(self, step: int, batches: int) -> int:
+        """One step, and all states looked at after it."""
+        before = [array.copy() for array in self._states]
+        try:
+            valid = super().step(step, batches)
+            self._look()
+        except Diverged:
+            for array, content in zip(self._states, before, strict=True):
+                np.copyto(array, content)
+            self._train.iterator.reset(self.progress.epoch, self.progress.batch)
+            raise Located(self._locate(step, batches)) from None
+        return valid
+
+    def _locate(self, step: int, batches: int) -> Diagnostic:
+        for total in self._sums:
+            total.fill(0)
+        for number in range(batches):
+            batch = self.load(step, number)
+            for name, slot in self._slots.items():
+                if slot.dtype.kind == "f" and not is_finite(slot):
+                    row = int(np.argwhere(~np.isfinite(slot))[0][0])
+                    return self._bad_record(step, name, int(batch.indices[row]))
+            found = first_non_finite(self._executor, TRAIN if number == batches - 1 else ACCUMULATE)
+            if found is not None:
+                return self._diverged(step, batch, found)
+        return Diagnostic(f"training has diverged in step {step}: the loss is beyond float32")
+
+    def _bad_record(self, step: int, name: str, record: int) -> Diagnostic:
+        return Diagnostic(
+            f"training has diverged in step {step}: record {record} of the training data is not "
+            f"finite in {name!r}",
+            hint="repair or remove the record",
+        )
+
+    def _diverged(self, step: int, batch: Batch, found: NonFinite) -> Diagnostic:
+        where = "" if not found.index else str(list(found.index))
+        records = [int(record) for record in batch.indices[: batch.valid]]
+        listed = ", ".join(map(str, records[:_MOST_RECORDS]))
+        more = len(records) - _MOST_RECORDS
+        listed += f" and {more} more" if more > 0 else ""
+        return Diagnostic(
+            f"training has diverged in step {step}, epoch {self.progress.epoch}: "
+            f"{found.step!r} ({found.operator}) wrote {found.value} into {found.tensor!r}{where}",
+            expected="finite numbers",
+            got=f"a batch of the training records {listed}",
+            hint="nothing that is not finite was saved; lower the learning rate (train.optimizer), "
+            "clip gradients (clip_global_norm) or look at these records",
+        )
+
+
+class Silent:
+    """Tells nobody."""
+
+    def run_started(self, event: RunStarted) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def step_done(self, event: StepDone) -> None:
+        """Nothing."""
+
+    def epoch_done(self, event: EpochDone) -> None:
+        """Nothing."""
+
+
+class NoSaver:
+    """Saves nothing: a replay changes no file."""
+
+    def after_step(self, progress: Progress, interrupted: bool) -> None:
+        """Nothing."""
+
+    def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
+        """Nothing."""

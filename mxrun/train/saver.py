@@ -1,0 +1,54 @@
+"""What a run writes while it trains: metrics after each epoch, checkpoints as its policy says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mxrun.base.errors import Stopped
+from mxrun.train.checkpoint import Arrays, RunState
+from mxrun.train.keeper import CheckpointKeeper
+from mxrun.train.observer import EpochDone
+from mxrun.train.progress import Progress
+from mxrun.train.run_directory import RunDirectory
+
+# The state and the arrays of each file, at a moment of the run; whether the policy asked for it.
+Snapshot = Callable[[Progress, bool], tuple[RunState, dict[str, Arrays]]]
+
+
+class RunSaver:
+    """Writes metrics and checkpoints into a run's folder."""
+
+    def __init__(
+        self, directory: RunDirectory, keeper: CheckpointKeeper, snapshot: Snapshot
+    ) -> None:
+        self._directory, self._keeper, self._snapshot = directory, keeper, snapshot
+        self._saved: int | None = None
+
+    def after_step(self, progress: Progress, interrupted: bool) -> None:
+        """Save where the policy or an interruption asks for it.
+
+        Raises Stopped once an interruption's checkpoint is written.
+        """
+        if progress.finished:
+            return
+        if progress.batch and self._keeper.due_after_step(progress.step):
+            self._save(progress, due=True)
+        if interrupted:
+            if self._saved != progress.step:
+                self._save(progress, due=False)
+            raise Stopped(
+                f"stopped after step {progress.step} and saved in {self._directory.path}; "
+                "the same command with --resume goes on"
+            )
+
+    def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
+        """Record the epoch; save where it was the best or the last, or the policy asks for it."""
+        self._directory.record(done)
+        keeper = self._keeper
+        due = keeper.due_after_epoch(done.epoch) or keeper.due_after_step(done.step)
+        if due or improved or progress.finished:
+            self._save(progress, due=True)
+
+    def _save(self, progress: Progress, due: bool) -> None:
+        self._keeper.save(*self._snapshot(progress, due))
+        self._saved = progress.step

@@ -1,0 +1,78 @@
+"""What evaluations decide: the best checkpoint, an early end, a rate lowered on a plateau."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mxrun.train.progress import Best, Progress
+from mxrun.train.schedule import Plateau
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """End the run after `patience` evaluations in a row that are not better by `min_delta`."""
+
+    metric: str
+    patience: int
+    min_delta: float
+
+
+@dataclass(frozen=True)
+class Watch:
+    """best: the metric of the checkpoint to keep. plateau: the schedule to tell of evaluations.
+    higher: the metrics of which more is better.
+    """
+
+    best: str | None
+    early: EarlyStopping | None
+    plateau: Plateau | None
+    higher: frozenset[str]
+
+    def after_epoch(
+        self, progress: Progress, train: Mapping[str, float], evaluation: Mapping[str, float]
+    ) -> tuple[Progress, bool]:
+        """The progress at the beginning of the next epoch, and whether this one was the best.
+
+        Without evaluation data, what was measured in training counts.
+        """
+        measured = evaluation or train
+        after = progress.with_(
+            epoch=progress.epoch + 1,
+            batch=0,
+            evaluation={k: v if math.isfinite(v) else None for k, v in evaluation.items()},
+        )
+        improved = False
+        if self.best is not None:
+            improved = self._better(self.best, measured, progress.best, 0.0)
+            if improved:
+                after = after.with_(best=_best(self.best, measured, progress))
+        if self.early is not None:
+            better = self._better(
+                self.early.metric, measured, progress.watched, self.early.min_delta
+            )
+            stale = 0 if better else progress.stale + 1
+            watched = _best(self.early.metric, measured, progress) if better else progress.watched
+            over = stale >= self.early.patience
+            after = after.with_(watched=watched, stale=stale, finished=over)
+        if self.plateau is not None:
+            before = progress.plateau
+            state = self.plateau.start() if before is None else self.plateau.resume(before)
+            after = after.with_(plateau=state.observe(measured[self.plateau.metric]).values())
+        return after, improved
+
+    def _better(
+        self, metric: str, measured: Mapping[str, float], best: Best | None, least: float
+    ) -> bool:
+        value = measured[metric]
+        if math.isnan(value):
+            return False
+        if best is None:
+            return True
+        gain = value - best.value if metric in self.higher else best.value - value
+        return gain > least
+
+
+def _best(metric: str, measured: Mapping[str, float], progress: Progress) -> Best:
+    return Best(metric=metric, value=measured[metric], epoch=progress.epoch, step=progress.step)
