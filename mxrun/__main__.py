@@ -13,7 +13,8 @@ _INTERRUPTED = 130
 def main() -> int:
     """The program: runs a command and returns its exit code.
 
-    0: good; 2: the user's input; 1: mxrun itself; 130: interrupted; 141: the reader went away.
+    0: good; 2: the user's input; 1: mxrun itself; 75: a run stopped and saved; 130: interrupted;
+    141: the reader went away.
     """
     try:
         _open_closed_streams()
@@ -21,7 +22,9 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        # An interrupt inside `exec` of a text, as dataclasses use it, would make the interpreter
+        # end with the signal however it is caught.
+        os._exit(_INTERRUPTED)
 
 
 def _open_closed_streams() -> None:

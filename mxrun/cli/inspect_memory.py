@@ -26,12 +26,15 @@ def inspect_memory(
 ) -> None:
     """Show to the byte what memory a run takes.
 
-    Needs no data: what a run touches is what is planned here.
+    Needs no data: what a run touches is what is planned here. Says how much is alive at each step,
+    what at the peak and why, which memory could not be shared, and, measured, what the process
+    takes outside of the plan.
 
     \b
     Examples:
       mxrun inspect-memory digits_lenet
       mxrun inspect-memory net.yaml --phase infer --batch 1
+      mxrun inspect-memory net.yaml data.batch_size=256 --threads 4
       mxrun inspect-memory net.yaml --json
     """
     from mxrun import session
@@ -45,6 +48,6 @@ def inspect_memory(
     if json:
         write_json(report)
     else:
-        from mxrun.report.tables import memory_tables
+        from mxrun.report.memory import memory_tables
 
         write_tables(memory_tables(report))

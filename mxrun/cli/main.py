@@ -11,8 +11,11 @@ import typer
 
 from mxrun import __version__
 from mxrun.base.errors import MxrunError
+from mxrun.cli.bench import bench
 from mxrun.cli.check import check
 from mxrun.cli.inspect_memory import inspect_memory
+from mxrun.cli.ops import ops
+from mxrun.cli.plot import plot
 from mxrun.cli.schema import schema
 from mxrun.cli.train import train
 
@@ -70,5 +73,5 @@ def _mxrun(
     """
 
 
-for _command in (train, check, inspect_memory, schema):
+for _command in (train, check, inspect_memory, bench, ops, plot, schema):
     app.command()(_command)

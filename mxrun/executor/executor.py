@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.executor.bind import bind
+from mxrun.executor.profile import Profile
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.plan import Plan
 from mxrun.runtime.storage import Arena
@@ -43,6 +44,10 @@ class Executor:
     def run(self, phase: str) -> None:
         """Run one phase's tape once."""
         self.tapes[phase].run()
+
+    def profile(self, phase: str, kept_steps: int = 0) -> Profile:
+        """One phase with a clock beside every call; a trace can show the first `kept_steps`."""
+        return Profile(self.plan.phases[phase], self.tapes[phase], kept_steps, self.arena)
 
     def run_poisoned(self, phase: str) -> None:
         """Run one phase with every byte poisoned that the plan says is dead.

@@ -7,14 +7,22 @@ each time. Python-bodied operators stand between the segments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import Block, HostLoop, call_address, int64s, integer, native
+from mxrun.backend.jit import (
+    Block,
+    HostLoop,
+    NativeFunction,
+    call_address,
+    int64s,
+    integer,
+    native,
+)
 from mxrun.base.errors import InternalError
 from mxrun.operator.kernel import Call, PythonCall
 
@@ -36,7 +44,9 @@ class Tape:
 
     def __init__(self, entries: Sequence[TapeEntry]) -> None:
         self.entries = tuple(entries)
-        self._segments = tuple(_segments(self.entries))
+        self._segments = tuple(
+            _bound(self.entries[start:stop]) for start, stop in segments(self.entries)
+        )
 
     def run(self) -> None:
         """Run every entry once; raises InternalError naming the step whose call failed."""
@@ -49,25 +59,25 @@ class Tape:
             if isinstance(entry.call, PythonCall):
                 entry.call.function()
             else:
-                _NativeSegment([entry])()
+                NativeSegment([entry])()
             after_entry(index, entry)
 
 
-def _segments(entries: tuple[TapeEntry, ...]) -> list[Callable[[], None]]:
-    segments: list[Callable[[], None]] = []
+def segments(entries: Sequence[TapeEntry]) -> Iterator[tuple[int, int]]:
+    """Cut the entries into runs of native calls and single Python calls: [start, stop) of each."""
     start = 0
     while start < len(entries):
-        call = entries[start].call
-        if isinstance(call, PythonCall):
-            segments.append(call.function)
-            start += 1
-            continue
-        stop = start
-        while stop < len(entries) and isinstance(entries[stop].call, NativeCall):
-            stop += 1
-        segments.append(_NativeSegment(entries[start:stop]))
+        stop = start + 1
+        if isinstance(entries[start].call, NativeCall):
+            while stop < len(entries) and isinstance(entries[stop].call, NativeCall):
+                stop += 1
+        yield start, stop
         start = stop
-    return segments
+
+
+def _bound(entries: Sequence[TapeEntry]) -> Callable[[], None]:
+    call = entries[0].call
+    return call.function if isinstance(call, PythonCall) else NativeSegment(entries)
 
 
 @native
@@ -92,19 +102,25 @@ def run_entries(block: Block) -> None:
             break
 
 
-class _NativeSegment:
-    """Consecutive native calls, run without the interpreter's lock."""
+class NativeSegment:
+    """Consecutive native calls, run without the interpreter's lock.
 
-    def __init__(self, entries: Sequence[TapeEntry]) -> None:
+    `loop` takes the packed entries, their number, the address of its result and `further`.
+    """
+
+    def __init__(
+        self, entries: Sequence[TapeEntry], loop: NativeFunction = run_entries, *further: int
+    ) -> None:
         self._names = [entry.name for entry in entries]
         self._packed = _packed(
             [entry.call for entry in entries if isinstance(entry.call, NativeCall)]
         )
         self._failed: npt.NDArray[np.int64] = np.zeros(1, np.int64)
-        arguments = (self._packed.ctypes.data, len(entries), self._failed.ctypes.data)
-        self._loop = HostLoop(run_entries, arguments, unlocked=True)
+        arguments = (self._packed.ctypes.data, len(entries), self._failed.ctypes.data, *further)
+        self._loop = HostLoop(loop, arguments, unlocked=True)
 
     def __call__(self) -> None:
+        """Run them; raises InternalError naming the step whose call failed."""
         self._loop()
         if self._failed[0]:
             failed = self._names[self._failed[0] - 1]

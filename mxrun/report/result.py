@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _READER_IS_GONE = 141
 
 
-def write_json(value: Mapping[str, Any]) -> None:
+def write_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     """Write one line of JSON; raises UserError when it cannot be written."""
     with _standard_output():
         sys.stdout.write(canonical_json(value))

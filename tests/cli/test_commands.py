@@ -269,7 +269,7 @@ def test_a_missing_value_is_asked_for(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+def test_an_interrupted_run_saves_and_ends_with_75(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*MXRUN, "train", "digits_lenet", "train.epochs=100000", "threads=1"],
         stdout=subprocess.PIPE,
@@ -282,9 +282,12 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 75
     assert output == ""
     assert "Traceback" not in errors
+    assert "--resume goes on" in errors
+    (checkpoint,) = (tmp_path / "runs/digits_lenet").glob("checkpoint-*[0-9]")
+    assert f"after step {checkpoint.name.removeprefix('checkpoint-')} and saved" in errors
 
 
 @pytest.mark.parametrize("program", [MXRUN, SCRIPT])

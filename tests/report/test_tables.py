@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from mxrun.report.figures import bytes_text, count_text, duration_text
-from mxrun.report.tables import layer_table, memory_tables, train_table
+from mxrun.report.memory import memory_tables
+from mxrun.report.tables import layer_table, train_table
 
 
 def rendered(*parts: RenderableType) -> str:
@@ -64,6 +65,42 @@ MEMORY = {
     "proved_optimal": False,
     "planning_ms": 12.34,
     "classes": {"activation_gradients": {"total_bytes": 1024, "peak_bytes": 512}},
+    "hints": [],
+    "peak": {
+        "phase": "train",
+        "step": 1,
+        "operator": "fc1:backward",
+        "op": "FullyConnected",
+        "bytes": 1_048_576,
+        "live": [
+            {
+                "tensor": f"[tensor{number}]",
+                "bytes": 1024 * (40 - number),
+                "offset": 64 * number,
+                "first": 0,
+                "last": 2 if number == 1 else 1,
+                "reason": "parameter" if number == 1 else "backward of fc1 reads it (data)",
+            }
+            for number in range(40)
+        ],
+    },
+    "timeline": {
+        "train": {
+            "operators": ["fc1", "fc1:backward", "fc1_weight:update"],
+            "bytes": [1024, 1_048_576, 1024],
+        }
+    },
+    "outside": {},
+}
+OUTSIDE = {
+    "libraries": {f"lib{number}.so": 1024 * (9 - number) for number in range(6)},
+    "libraries_bytes": 39 * 1024,
+    "compiled_bytes": 2048,
+    "heap_bytes": 4096,
+    "stack_bytes": 1024,
+    "team_bytes": 512,
+    "total_bytes": 47_616,
+    "compiler_ran": False,
 }
 
 
@@ -86,6 +123,33 @@ def test_memory_shows_refused_hints_with_their_reasons() -> None:
     assert "as small as this order allows" in text
     assert "conv2 is read later" in text
     assert "relu1" not in text
+
+
+def test_the_peak_shows_the_largest_and_sums_up_the_rest() -> None:
+    lines = rendered(*memory_tables(MEMORY)).splitlines()
+    assert any("alive at the peak: train, fc1:backward, 1,048,576 bytes" in line for line in lines)
+    (first,) = [line.split() for line in lines if "[tensor0]" in line]
+    assert first[:5] == ["[tensor0]", "40,960", "0", "fc1", "fc1:backward"]
+    (second,) = [line.split() for line in lines if "[tensor1]" in line]
+    assert second == ["[tensor1]", "39,936", "64", "always", "parameter"]
+    assert not any("[tensor30]" in line for line in lines)
+    (rest,) = [line.split() for line in lines if "others" in line]
+    assert rest == ["10", "others", f"{1024 * sum(range(1, 11)):,}"]
+
+
+def test_what_lies_outside_is_named_or_said_to_be_unknown() -> None:
+    assert "cannot be measured" in rendered(*memory_tables(MEMORY))
+    text = rendered(*memory_tables({**MEMORY, "outside": OUTSIDE}))
+    (largest,) = [line.split() for line in text.splitlines() if "lib0.so" in line]
+    assert largest == ["lib0.so", "9.00", "KiB"]
+    (others,) = [line.split() for line in text.splitlines() if "other libraries" in line]
+    assert others[-2:] == ["9.00", "KiB"]
+    assert "lib4.so" not in text
+    (total,) = [line.split() for line in text.splitlines() if line.startswith("  all ")]
+    assert total == ["all", "46.50", "KiB"]
+    assert "The compiler" not in text
+    ran = {**MEMORY, "outside": {**OUTSIDE, "compiler_ran": True}}
+    assert "The compiler was needed just now" in rendered(*memory_tables(ran))
 
 
 def test_the_summary_shows_what_a_run_came_to() -> None:

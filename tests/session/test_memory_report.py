@@ -14,10 +14,12 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.explain import live_tensors
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.plan import Plan
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
+from mxrun.session.memory import outside_bytes
 from mxrun.train.loop import slots
 
 
@@ -155,3 +157,67 @@ def test_P9_S5_sharing_changes_no_bit_of_the_bundled_networks(config: str) -> No
     after = steps(built, shared)
     assert steps(built, without_hints) == after
     assert steps(built, unshared) == after
+
+
+@pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
+@pytest.mark.parametrize("config", BUNDLED)
+def test_F1_every_live_byte_of_every_step_has_its_reason(config: str, phase: str) -> None:
+    """Held against the graph: the step named last does read the tensor, or it is a result."""
+    plan = session.inspect_memory(find_config(config)).plan
+    planned = plan.phases[phase]
+    views = {
+        step.writes()[0]: step.reads()[0]
+        for step in planned.steps
+        if step.kernel is not None and step.kernel.is_view
+    }
+
+    def sources(value: int) -> set[int]:
+        return {value} | (sources(views[value]) if value in views else set())
+
+    live_bytes = planned.live_bytes()
+    for position in range(len(planned.steps)):
+        live = live_tensors(planned, plan.pinned, position)
+        assert sum(tensor.nbytes for tensor in live) == plan.pinned_bytes + live_bytes[position]
+        for tensor in live:
+            assert tensor.first <= position <= tensor.last
+            last = planned.steps[tensor.last]
+            read = {
+                planned.graph.values[source].name
+                for value in last.reads()
+                for source in sources(value)
+            }
+            if "reads it" in tensor.reason:
+                assert tensor.tensor in read
+                assert (last.forward or last.name) in tensor.reason
+                assert tensor.reason.startswith("backward of") == (last.forward is not None)
+            elif tensor.reason.startswith("result"):
+                assert tensor.tensor in {
+                    planned.graph.values[value].name for value in planned.graph.results.values()
+                }
+            elif tensor.reason.startswith("workspace of"):
+                assert tensor.first == tensor.last == position
+                assert tensor.reason.endswith(planned.steps[position].name)
+            elif not tensor.reason.endswith("writes it"):
+                assert tensor.tensor in planned.graph.sources or tensor.tensor in plan.specs
+
+
+def test_F1_the_reasons_are_those_that_operators_declare() -> None:
+    plan = session.inspect_memory(find_config("digits_lenet"), threads=1).plan
+    phase = plan.phases[TRAIN]
+    position = next(i for i, step in enumerate(phase.steps) if step.name == "pool2:backward")
+    reasons = {
+        tensor.tensor: tensor.reason for tensor in live_tensors(phase, plan.pinned, position)
+    }
+    assert reasons["relu1_output"] == "backward of relu1 reads it (output)"
+    assert reasons["pool1_output"] == "backward of conv2 reads it (data)"
+    assert reasons["softmax_output"] == "result"
+    assert reasons["fc1_weight"] == "parameter"
+    assert reasons["fc1_weight:mom"] == "optimizer state"
+    assert reasons["data"] == "written by the loop before each step"
+
+
+def test_F1_a_report_without_the_arena_binds_every_kernel() -> None:
+    plan = session.inspect_memory(find_config("digits_lenet"), threads=1).plan
+    outside = outside_bytes(plan)
+    assert outside["total_bytes"] > 0
+    assert outside["compiled_bytes"] > 0

@@ -15,21 +15,22 @@ MAY_IMPORT = {
     "base": "",
     "config": "base",
     "backend": "base",
+    "profiler": "base",
     "runtime": "base backend",
     "operator": "base backend runtime",
     "ops": "base backend operator",
     "graph": "base operator",
-    "executor": "base backend runtime operator graph",
+    "executor": "base profiler backend runtime operator graph",
     "io": "base backend runtime",
     "datasets": "base io",
     "train": "base runtime graph executor io",
     "peers": "base operator graph",
     "build": "base config operator graph io train",
-    "report": "base graph train",
+    "report": "base profiler graph train",
     "library": "base ops datasets",
     "session": (
-        "base config backend runtime operator ops graph executor io datasets train build library "
-        "report peers"
+        "base config profiler backend runtime operator ops graph executor io datasets train build "
+        "library report peers"
     ),
     "cli": "base config report library session",
     "__init__": "",

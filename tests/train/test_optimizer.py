@@ -8,9 +8,19 @@ from pydantic import ValidationError
 
 from mxrun import library
 from mxrun.base.errors import UserError
+from mxrun.base.params import check
 from mxrun.graph.passes.updates import UpdateRule
 from mxrun.operator.register import create
-from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Sgd, update_rules
+from mxrun.train.optimizer import (
+    OPTIMIZERS,
+    Adam,
+    AdamW,
+    Lamb,
+    Multipliers,
+    Optimizer,
+    Sgd,
+    update_rules,
+)
 
 EACH = Multipliers()
 
@@ -25,6 +35,7 @@ def test_without_momentum_there_is_no_state() -> None:
             "rescale_grad": 1 / 64,
             "clip_gradient": -1.0,
             "scheduled": True,
+            "scaled": False,
         },
     )
 
@@ -49,6 +60,15 @@ def test_multipliers_say_otherwise(name: str) -> None:
     assert (rule.parameters["lr"], rule.parameters["wd"]) == (10.0, 1.0)
 
 
+def test_adamws_decay_follows_the_rate_multiplier() -> None:
+    rule = AdamW(wd=0.5).rule("fc1_weight", Multipliers(learning_rate=10.0), 1)
+    assert {key: rule.parameters[key] for key in ("lr", "eta", "wd")} == {
+        "lr": 1.0,
+        "eta": 10.0,
+        "wd": 0.5,
+    }
+
+
 def test_rescaling_and_clipping_can_be_given() -> None:
     rule = Sgd(rescale_grad=1.0, clip_gradient=0.25).rule("fc1_weight", EACH, 64)
     assert (rule.parameters["rescale_grad"], rule.parameters["clip_gradient"]) == (1.0, 0.25)
@@ -61,24 +81,88 @@ def test_every_trained_parameter_gets_a_rule_in_order() -> None:
     assert rules["a_bias"].parameters["lr"] == 2.0
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_the_operators_take_the_rules(momentum: float) -> None:
+STATES: list[tuple[str, dict[str, object], str, tuple[str, ...]]] = [
+    ("sgd", {}, "sgd_update", ()),
+    ("sgd", {"momentum": 0.9}, "sgd_mom_update", ("mom",)),
+    ("nag", {}, "sgd_update", ()),
+    ("nag", {"momentum": 0.9}, "nag_mom_update", ("mom",)),
+    ("signum", {"momentum": 0.0}, "signsgd_update", ()),
+    ("signum", {"wd_lh": 0.1}, "signum_update", ("mom",)),
+    ("adam", {}, "adam_update", ("mean", "var")),
+    ("adamw", {}, "adamw_update", ("mean", "var")),
+    ("lamb", {"upper_bound": 1.0}, "lamb_update", ("mean", "var")),
+    ("adagrad", {}, "adagrad_update", ("history",)),
+    ("rmsprop", {"clip_weights": 1.0}, "rmsprop_update", ("n",)),
+    ("rmsprop", {"centered": True}, "rmspropalex_update", ("n", "g", "delta")),
+    ("ftrl", {}, "ftrl_update", ("z", "n")),
+]
+
+
+def test_every_optimizer_is_in_the_table() -> None:
+    assert {name for name, *_ in STATES} == set(OPTIMIZERS)
+
+
+@pytest.mark.parametrize(("name", "own", "operator", "states"), STATES)
+@pytest.mark.parametrize("norm", [None, 1.0])
+def test_the_operators_take_the_rules(
+    name: str, own: dict[str, object], operator: str, states: tuple[str, ...], norm: float | None
+) -> None:
     library.load()
-    rule = Sgd(momentum=momentum, wd=1e-4, clip_gradient=1.0).rule("fc1_weight", EACH, 64)
+    common = {"wd": 1e-4, "clip_gradient": 1.0, "clip_global_norm": norm}
+    optimizer = OPTIMIZERS.get(name).model_validate({**own, **common})
+    rule = optimizer.rule("fc1_weight", EACH, 64)
+    assert rule.operator == operator
+    scale = () if norm is None else ("gradient_scale",)
     prop = create(rule.operator, rule.parameters)
-    states = ("mom",) if momentum else ()
-    assert prop.list_arguments() == ("weight", "grad", *states, "schedule")
+    assert prop.list_arguments() == ("weight", "grad", *states, *scale, "schedule")
+    assert prop.list_mutated_inputs() == {0: 0, **{2 + i: 1 + i for i in range(len(states))}}
+
+
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_defaults_are_those_of_mxnets_classes(name: str) -> None:
+    rates = {"adam": 0.001, "adamw": 0.001, "lamb": 0.001, "rmsprop": 0.001, "ftrl": 0.1}
+    optimizer = OPTIMIZERS.get(name).model_validate({})
+    assert optimizer.lr == rates.get(name, 0.01)
+    assert (optimizer.wd, optimizer.clip_gradient, optimizer.clip_global_norm) == (0.0, None, None)
+
+
+@pytest.mark.parametrize("optimizer", [Adam(beta1=0.5), AdamW(beta1=0.5), Lamb(beta1=0.5)])
+def test_moments_are_corrected_from_the_first_step_on(optimizer: Optimizer) -> None:
+    assert optimizer.corrections(1) == (0.5, pytest.approx(0.001))
+    assert optimizer.corrections(2) == (0.75, pytest.approx(0.001999))
+    assert optimizer.corrections(10**6) == (1.0, 1.0)
+
+
+def test_others_correct_nothing() -> None:
+    for optimizer in (Sgd(momentum=0.9), Lamb(bias_correction=False)):
+        assert optimizer.corrections(1) == (1.0, 1.0)
 
 
 def test_unknown_and_bad_parameters_are_refused() -> None:
     with pytest.raises(UserError, match="sgd"):
         OPTIMIZERS.get("sdg").model_validate({})
     assert OPTIMIZERS.get("sgd").model_validate({"lr": 0.5}) == Sgd(lr=0.5)
-    for bad in ({"lr": -1.0}, {"momentum": 1.0}, {"wd": -1e-4}, {"clip_gradient": 0.0}, {"l": 1}):
+    for bad in (
+        *({"lr": -1.0}, {"momentum": 1.0}, {"wd": -1e-4}, {"clip_gradient": 0.0}, {"l": 1}),
+        *({"clip_global_norm": 0.0}, {"clip_global_norm": -1.0}),
+    ):
         with pytest.raises(ValidationError):
             OPTIMIZERS.get("sgd").model_validate(bad)
+
+
+def test_a_decay_that_would_not_act_is_refused() -> None:
+    signum, problems = check(OPTIMIZERS.get("signum"), {"momentum": 0.0, "wd_lh": 0.1})
+    assert signum is None
+    assert problems[0].problem.endswith("wd_lh needs momentum; without momentum, wd does the same")
 
 
 def test_numbers_stay_exact() -> None:
     rule = Sgd().rule("fc1_weight", EACH, batch_size=3)
     assert np.float32(rule.parameters["rescale_grad"]) == np.float32(1 / 3)
+
+
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_P15_every_parameter_is_documented(name: str) -> None:
+    schema = OPTIMIZERS.get(name).model_json_schema()
+    assert schema["description"]
+    assert all(field["description"].endswith(".") for field in schema["properties"].values())

@@ -16,7 +16,7 @@ from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
 from mxrun.train.observer import EpochDone
 from mxrun.train.run_directory import RunDirectory
 
-EPOCH = EpochDone(1, 23, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, 1438, 1.0, seconds=1.5)
+EPOCH = EpochDone(1, 23, 0.1, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, 1438, 1.0, seconds=1.5)
 
 
 def start(root: Path, overwrite: bool = False) -> RunDirectory:

@@ -182,12 +182,17 @@ class _Selection:
         return tuple(value for value in arguments if value is not None)
 
     def _view(self, step: Step) -> Kernel:
-        """A view needs its input plain and gives it plain; a backward view likewise."""
+        """A view needs its input plain and gives it plain; one of the same shape takes any layout.
+
+        A backward view likewise.
+        """
+        given, made = (self._spec(values[0]) for values in (step.reads(), step.writes()))
+        layout = given.layout if given.shape == made.shape else PLAIN
         inputs = tuple(
-            None if spec is None else spec.laid_out(PLAIN) for spec in self._specs(step.inputs)
+            None if spec is None else spec.laid_out(layout) for spec in self._specs(step.inputs)
         )
         outputs = tuple(
-            None if spec is None else spec.laid_out(PLAIN) for spec in self._specs(step.outputs)
+            None if spec is None else spec.laid_out(layout) for spec in self._specs(step.outputs)
         )
         return Kernel("view", inputs, outputs, bind=lambda buffers: (), is_view=True)
 

@@ -1,0 +1,55 @@
+"""`mxrun ops`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mxrun.cli.arguments import Json
+
+
+def ops(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="An operator or one of its aliases; default: all."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE", help="Parameters to describe it under, such as no_bias=true."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the operators, or describe one.
+
+    What an operator reads and gives depends on its parameters: one is described under examples of
+    those that it needs, and under those given here.
+
+    \b
+    Examples:
+      mxrun ops
+      mxrun ops Convolution
+      mxrun ops Convolution kernel=[5,5] no_bias=true
+      mxrun ops SoftmaxOutput --json
+    """
+    from mxrun import session
+    from mxrun.report.result import write_json, write_tables
+
+    if name is None:
+        listed = session.operators()
+        if json:
+            write_json(listed)
+        else:
+            from mxrun.report.operators import operators_table
+
+            write_tables([operators_table(listed)])
+        return
+    description = session.operator(name, settings or ())
+    if json:
+        write_json(description)
+    else:
+        from mxrun.report.operators import operator_parts
+
+        write_tables(operator_parts(description))

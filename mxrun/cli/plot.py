@@ -1,0 +1,59 @@
+"""`mxrun plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxrun.cli.arguments import Json, Overrides
+
+
+def plot(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="A config (file or bundled name): its network. A run's folder: its learning "
+            "curves. An operator's name: the operator.",
+        ),
+    ],
+    overrides: Overrides = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a drawing there instead of to the terminal."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draw a network, or the learning curves of a run.
+
+    In the terminal each row is a node and the lanes before it are the tensors on their way to the
+    nodes that read them. KEY=VALUE changes the config, or sets an operator's parameters.
+
+    \b
+    Examples:
+      mxrun plot digits_lenet
+      mxrun plot net.yaml data.batch_size=1 --svg net.svg
+      mxrun plot runs/digits_lenet
+      mxrun plot runs/digits_lenet --svg curves.svg
+      mxrun plot Convolution no_bias=true
+    """
+    from mxrun import session
+    from mxrun.report.result import write_json
+
+    report = session.plot(what, overrides or ())
+    if svg is not None:
+        from mxrun.report.notes import write_notes
+        from mxrun.report.plot import drawing
+        from mxrun.report.svg import write_svg
+
+        write_svg(svg, drawing(report))
+        write_notes([f"wrote {svg}"])
+    if json:
+        write_json(report)
+    elif svg is None:
+        from mxrun.report.plot import parts
+        from mxrun.report.result import write_tables
+
+        write_tables(parts(report))

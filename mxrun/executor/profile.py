@@ -1,0 +1,187 @@
+"""A phase's tape with a clock beside every call.
+
+The same calls in the same order and hence the same bits. A native loop reads the clock between two
+calls without coming back to Python; the end of one call is the begin of the next, so a reading (20
+to 30 ns) is part of what is measured. Everything is allocated before the first run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.backend.jit import Block, call_address, int64s, integer, native
+from mxrun.executor.tape import NativeSegment, Tape, segments
+from mxrun.graph.graph import Step
+from mxrun.graph.plan import PhasePlan
+from mxrun.operator.kernel import PythonCall
+from mxrun.profiler import Event, OperatorTime
+from mxrun.runtime.storage import Arena
+
+Nanoseconds = npt.NDArray[np.int64]
+
+
+@native
+def run_entries_timed(block: Block) -> None:
+    """As `run_entries`, and entry i ran from begin[i] to end[i], in nanoseconds.
+
+    `clock` is the address of clock_gettime(2), which writes seconds and nanoseconds to `now`.
+    """
+    entries, count, result = int64s(block, 0), integer(block, 1), int64s(block, 2)
+    clock, kind, now_address, now = (
+        integer(block, 3),
+        integer(block, 4),
+        integer(block, 5),
+        int64s(block, 5),
+    )
+    begin, end = int64s(block, 6), int64s(block, 7)
+    result[0] = 0
+    call_address(clock, kind, now_address, 0, 0, 0, 0)
+    last = now[0] * 1000000000 + now[1]
+    for i in range(count):
+        row = i * 8
+        begin[i] = last
+        status = call_address(
+            entries[row],
+            entries[row + 2],
+            entries[row + 3],
+            entries[row + 4],
+            entries[row + 5],
+            entries[row + 6],
+            entries[row + 7],
+        )
+        call_address(clock, kind, now_address, 0, 0, 0, 0)
+        last = now[0] * 1000000000 + now[1]
+        end[i] = last
+        # A C int fills the lower half of the register only.
+        if entries[row + 1] != 0 and status & 0xFFFFFFFF != 0:
+            result[0] = i + 1
+            break
+
+
+class Profile:
+    """Runs a phase and sums up what each call takes; keeps every time of the first steps.
+
+    `kept_steps` of them: what a trace can show. The sums go on for as long as it runs. `memory`,
+    which the calls' addresses lie in, lives as long as the profile.
+    """
+
+    def __init__(
+        self, phase: PhasePlan, tape: Tape, kept_steps: int = 0, memory: Arena | None = None
+    ) -> None:
+        self.steps = 0
+        self._memory = memory
+        self._phase = phase
+        self._entries = tape.entries
+        count = len(self._entries)
+        self._begin: Nanoseconds = np.zeros(count, np.int64)
+        self._end: Nanoseconds = np.zeros(count, np.int64)
+        self._elapsed: Nanoseconds = np.zeros(count, np.int64)
+        self._totals: Nanoseconds = np.zeros(count, np.int64)
+        self._kept: Nanoseconds = np.zeros((kept_steps, 2, count), np.int64)
+        self._now: Nanoseconds = np.zeros(2, np.int64)
+        self._segments = [self._segment(*bounds) for bounds in segments(self._entries)]
+
+    def run(self) -> None:
+        """Run the phase once; raises InternalError naming the step whose call failed."""
+        for segment in self._segments:
+            segment()
+        np.subtract(self._end, self._begin, out=self._elapsed)
+        np.add(self._totals, self._elapsed, out=self._totals)
+        if self.steps < len(self._kept):
+            self._kept[self.steps, 0] = self._begin
+            self._kept[self.steps, 1] = self._end
+        self.steps += 1
+
+    def operators(self) -> tuple[OperatorTime, ...]:
+        """One record per step of the plan that calls something, in the order they run."""
+        steps = {step.name: step for step in self._phase.steps}
+        totals: dict[str, int] = {}
+        for entry, nanoseconds in zip(self._entries, self._totals.tolist(), strict=True):
+            totals[entry.name] = totals.get(entry.name, 0) + nanoseconds
+        whole = sum(totals.values())
+        return tuple(
+            _operator_time(steps[name], self.steps, nanoseconds, whole)
+            for name, nanoseconds in totals.items()
+        )
+
+    def events(self) -> Iterator[Event]:
+        """One event per call of the kept steps.
+
+        `flops` and `bytes` are those of the operator, whose calls are told apart by `call`.
+        """
+        steps = {step.name: step for step in self._phase.steps}
+        calls = [
+            (steps[name], f"{number + 1} of {len(group)}")
+            for name, group in (
+                (name, list(entries))
+                for name, entries in groupby(self._entries, key=lambda entry: entry.name)
+            )
+            for number in range(len(group))
+        ]
+        for number, (begin, end) in enumerate(self._kept[: self.steps].tolist()):
+            for (step, call), start, stop in zip(calls, begin, end, strict=True):
+                yield _event(step, call, number, start, stop)
+
+    def _segment(self, start: int, stop: int) -> Callable[[], None]:
+        call = self._entries[start].call
+        if isinstance(call, PythonCall):
+            return self._timed(start, call.function)
+        clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
+        return NativeSegment(
+            self._entries[start:stop],
+            run_entries_timed,
+            clock,
+            time.CLOCK_MONOTONIC,
+            self._now.ctypes.data,
+            self._begin[start:].ctypes.data,
+            self._end[start:].ctypes.data,
+        )
+
+    def _timed(self, index: int, function: Callable[[], None]) -> Callable[[], None]:
+        begin, end, clock = self._begin, self._end, time.monotonic_ns
+
+        def run() -> None:
+            started = clock()
+            function()
+            end[index] = clock()
+            begin[index] = started
+
+        return run
+
+
+def _operator_time(step: Step, calls: int, nanoseconds: int, whole: int) -> OperatorTime:
+    assert step.prop is not None
+    assert step.kernel is not None
+    each = nanoseconds / max(1, calls)
+    return OperatorTime(
+        name=step.name,
+        op=step.prop.type_string,
+        phase=step.kind.value,
+        implementation=step.kernel.implementation,
+        calls=calls,
+        ms=each / 1e6,
+        share=nanoseconds / max(1, whole),
+        # Operations or bytes per nanosecond are 10^9 of them per second.
+        gflops=step.kernel.flops / max(1.0, each),
+        gbytes_per_s=step.kernel.bytes_moved / max(1.0, each),
+    )
+
+
+def _event(step: Step, call: str, number: int, start: int, stop: int) -> Event:
+    assert step.prop is not None
+    assert step.kernel is not None
+    arguments: dict[str, str | int | float] = {
+        "op": step.prop.type_string,
+        "implementation": step.kernel.implementation,
+        "flops": step.kernel.flops,
+        "bytes": step.kernel.bytes_moved,
+        "call": call,
+        "step": number,
+    }
+    return Event(step.name, step.kind.value, "operators", start, stop - start, arguments)

@@ -1,0 +1,24 @@
+"""What `plot` shows, by what there is to draw: a network or learning curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mxrun.report.curves import curve_parts
+from mxrun.report.curves_svg import curves_svg
+from mxrun.report.network import network_parts
+from mxrun.report.network_svg import network_svg
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def parts(report: Mapping[str, Any]) -> Sequence[RenderableType]:
+    """What is printed in a terminal."""
+    return network_parts(report) if report["kind"] == "network" else curve_parts(report)
+
+
+def drawing(report: Mapping[str, Any]) -> str:
+    """The SVG document."""
+    return network_svg(report) if report["kind"] == "network" else curves_svg(report)

@@ -1,0 +1,100 @@
+"""SVG as text: elements with escaped values, and the colours that all drawings share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from mxrun.train.files import write_durably, writing
+
+FONT_SIZE = 12.0
+# Monospaced letters are 0.6 of their size wide in nearly every font.
+_LETTER = 0.6
+# Hues that show on white and on black, the first ones apart for colour-blind eyes too (after Okabe
+# and Ito); what has more classes uses them again.
+COLOURS = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9"),
+    *("#8a6fd1", "#7f7f7f", "#c0504d", "#6b8e23", "#1ca3a3", "#a0522d"),
+)
+# Characters that no XML document may hold, even escaped (XML 1.0, section 2.2).
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_STYLE = """
+svg { --ink: #1f2328; --faint: #656d76; --paper: #ffffff; --line: #8c959f; color: var(--ink);
+  font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 12px; }
+@media (prefers-color-scheme: dark) {
+  svg { --ink: #e6edf3; --faint: #9da7b3; --paper: #0d1117; --line: #768390; }
+}
+text { fill: var(--ink); }
+.paper { fill: var(--paper); }
+.faint { fill: var(--faint); font-size: 10px; }
+.title { font-size: 16px; font-weight: bold; }
+.bold { font-weight: bold; }
+.line { fill: none; stroke: var(--line); stroke-width: 1.2px; }
+.grid { stroke: var(--line); stroke-width: 0.5px; stroke-opacity: 0.5; }
+"""
+
+
+def text_width(text: str, size: float = FONT_SIZE) -> float:
+    """How wide a text is drawn, in pixels."""
+    return len(text) * size * _LETTER
+
+
+def element(name: str, content: str = "", **attributes: str | float) -> str:
+    """One element around content that is SVG already; `_` in a name stands for `-`."""
+    given = "".join(
+        f" {key.rstrip('_').replace('_', '-')}={quoteattr(_value(value))}"
+        for key, value in attributes.items()
+    )
+    return f"<{name}{given}>{content}</{name}>" if content else f"<{name}{given}/>"
+
+
+def text(content: str, x: float, y: float, class_: str = "", anchor: str = "start") -> str:
+    """A line of text whose base line begins (ends, is centred) at x, y."""
+    return element("text", clean(content), x=x, y=y, class_=class_ or "label", text_anchor=anchor)
+
+
+def clean(content: str) -> str:
+    """A text as the content of an element; what XML cannot hold becomes `?`."""
+    return escape(_FORBIDDEN.sub("?", content))
+
+
+def document(width: float, height: float, title: str, parts: Iterable[str], style: str = "") -> str:
+    """A whole drawing on a ground of its own, which follows the reader's light or dark setting."""
+    body = [
+        element("title", clean(title)),
+        element("style", clean(_STYLE + style)),
+        element("rect", class_="paper", width="100%", height="100%"),
+        *parts,
+    ]
+    return (
+        element(
+            "svg",
+            "\n" + "\n".join(body) + "\n",
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"0 0 {_value(width)} {_value(height)}",
+            width=width,
+            height=height,
+            role="img",
+        )
+        + "\n"
+    )
+
+
+def write_svg(path: Path, drawing: str) -> None:
+    """Write a drawing; raises UserError when the file cannot be written."""
+    with writing(path):
+        write_durably(path, drawing.encode("utf-8"))
+
+
+def points(*coordinates: float) -> str:
+    """Coordinates for a path or a list of points."""
+    return " ".join(_value(coordinate) for coordinate in coordinates)
+
+
+def _value(value: str | float) -> str:
+    """Numbers to a tenth of a pixel, so that drawings stay small and the same."""
+    if isinstance(value, str):
+        return _FORBIDDEN.sub("?", value)
+    return f"{value:.1f}".removesuffix(".0")

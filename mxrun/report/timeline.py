@@ -1,0 +1,65 @@
+"""Bytes over steps, drawn with block characters as wide as the console."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from mxrun.report.figures import bytes_text
+
+_ROWS = 8
+# A step is drawn at most this wide.
+_WIDEST_STEP = 4
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_PLAIN_BLOCKS = "    #####"
+
+
+class Timeline:
+    """A filled curve of `nbytes`, one per step, its highest point marked and named.
+
+    Where steps are more than columns, a column shows the largest of its steps.
+    """
+
+    def __init__(self, operators: Sequence[str], nbytes: Sequence[int]) -> None:
+        self._operators = operators
+        self._bytes = nbytes
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        highest = max(self._bytes, default=0)
+        if not highest:
+            return
+        blocks, mark = (_PLAIN_BLOCKS, "^") if options.ascii_only else (_BLOCKS, "▲")
+        labels = {_ROWS - 1: bytes_text(highest), _ROWS // 2 - 1: bytes_text(highest // 2)}
+        margin = max(map(len, labels.values())) + 1
+        columns = self._columns(max(1, options.max_width - margin))
+        # In eighths of a row, rounded up so that nothing alive is drawn as nothing.
+        heights = [-(-8 * _ROWS * value // highest) for value in columns]
+        for row in reversed(range(_ROWS)):
+            cells = "".join(blocks[min(8, max(0, height - 8 * row))] for height in heights)
+            yield Text.assemble(
+                (labels.get(row, "").rjust(margin - 1), "dim"), " ", (cells, "cyan")
+            )
+        yield self._marked(columns.index(highest), mark, margin, options.max_width)
+
+    def _columns(self, width: int) -> list[int]:
+        steps = len(self._bytes)
+        if steps <= width:
+            times = min(_WIDEST_STEP, width // steps)
+            return [value for value in self._bytes for _ in range(times)]
+        return [
+            max(self._bytes[column * steps // width : (column + 1) * steps // width])
+            for column in range(width)
+        ]
+
+    def _marked(self, column: int, mark: str, margin: int, width: int) -> Text:
+        """The line below: a mark under the peak, its step's name on the side that has room."""
+        position = self._bytes.index(max(self._bytes))
+        name = f"{self._operators[position]}, step {position}"
+        before = " " * (margin + column)
+        if margin + column + 2 + len(name) <= width:
+            return Text.assemble(before, (mark, "bold red"), " ", name)
+        if len(name) < len(before):
+            return Text.assemble(before[len(name) + 1 :], name, " ", (mark, "bold red"))
+        return Text.assemble(before, (mark, "bold red"))

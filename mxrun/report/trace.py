@@ -1,0 +1,86 @@
+"""Traces as JSON files that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+
+The Trace Event Format's JSON object: complete events (`ph: X`) with times in microseconds from the
+first event, and metadata (`ph: M`) that names process and tracks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.profiler import Event
+from mxrun.train.files import writing
+
+_PROCESS = 1
+
+
+def check_trace(path: Path) -> None:
+    """Raise UserError where `write_trace` could not write: known before the run, not after."""
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        raise _unwritable(path, "it is no plain file")
+    if not target.parent.is_dir():
+        raise _unwritable(path, f"there is no folder {target.parent}")
+    if not os.access(target.parent, os.W_OK):
+        raise _unwritable(path, f"nothing can be written in {target.parent}")
+
+
+def write_trace(path: Path, events: Iterable[Event]) -> None:
+    """Write a trace: the whole file or, with a UserError, none.
+
+    A link is followed; what the file held before is replaced.
+    """
+    check_trace(path)
+    content = json.dumps(trace(events), separators=(",", ":"), allow_nan=False)
+    target = path.resolve()
+    partial = target.with_name(f".{target.name}.partial")
+    with writing(path):
+        try:
+            partial.write_text(content)
+            partial.replace(target)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def trace(events: Iterable[Event]) -> dict[str, Any]:
+    """The file's content; tracks stand in the order in which they first appear."""
+    events = list(events)
+    origin = min((event.start_ns for event in events), default=0)
+    tracks: dict[str, int] = {}
+    complete = [
+        {
+            "name": event.name,
+            "cat": event.category,
+            "ph": "X",
+            "ts": (event.start_ns - origin) / 1e3,
+            "dur": event.duration_ns / 1e3,
+            "pid": _PROCESS,
+            "tid": tracks.setdefault(event.track, len(tracks) + 1),
+            "args": dict(event.arguments),
+        }
+        for event in events
+    ]
+    names = [_metadata("process_name", 0, {"name": "mxrun"})]
+    for track, number in tracks.items():
+        names.append(_metadata("thread_name", number, {"name": track}))
+        names.append(_metadata("thread_sort_index", number, {"sort_index": number}))
+    return {"traceEvents": [*names, *complete], "displayTimeUnit": "ms"}
+
+
+def _metadata(name: str, track: int, arguments: dict[str, str | int]) -> dict[str, Any]:
+    return {"name": name, "ph": "M", "pid": _PROCESS, "tid": track, "args": arguments}
+
+
+def _unwritable(path: Path, why: str) -> UserError:
+    return UserError(
+        Diagnostic(
+            f"the trace cannot be written to {path}: {why}",
+            expected="a file in a folder that can be written",
+        )
+    )

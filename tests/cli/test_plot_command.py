@@ -1,0 +1,176 @@
+"""`mxrun plot`: networks, operators and learning curves as people and programs get them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import MXRUN, mxrun, refused, result
+
+SVG = "{http://www.w3.org/2000/svg}"
+RESNET = Path(__file__).parents[1] / "config" / "resnet50.yaml"
+DATA = "data.train={dataset: synthetic, split: train, records: 32}"
+
+
+def drawn(*arguments: str, cwd: Path) -> ElementTree.Element:
+    """The drawing that a command writes; it is well-formed, or this raises ParseError."""
+    done = mxrun("plot", *arguments, "--svg", "out.svg", cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "mxrun: wrote out.svg\n"
+    return ElementTree.parse(cwd / "out.svg").getroot()
+
+
+def texts(drawing: ElementTree.Element) -> list[str]:
+    return [text.text or "" for text in drawing.iter(f"{SVG}text")]
+
+
+def write_metrics(folder: Path, lines: list[str]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def record(epoch: int, loss: float, evaluation: dict[str, Any] | None = None) -> str:
+    part = {"loss": loss, "accuracy": 1 - loss / 4}
+    return json.dumps({"epoch": epoch, "step": 10 * epoch, "train": part, "eval": evaluation or {}})
+
+
+def test_X1_all_kinds_of_nodes_are_drawn(tmp_path: Path) -> None:
+    report = result("plot", "digits_lenet", cwd=tmp_path)
+    kinds = {node["name"]: node["kind"] for node in report["nodes"]}
+    assert kinds["data"] == kinds["label"] == "input"
+    assert kinds["conv1"] == "operator"
+    assert kinds["conv1_weight"] == "variable"
+    text = mxrun("plot", "digits_lenet", cwd=tmp_path).stdout
+    rows = {line.split()[1]: line.split() for line in text.splitlines() if len(line.split()) > 2}
+    assert rows["data"][0] == "○"
+    assert rows["conv1"] == ["●", "conv1", "Convolution", "64x16x8x8", *rows["conv1"][4:]]
+    assert " ".join(rows["conv1"][4:]) == "weight 16x1x3x3; bias 16"
+    (unapplied,) = result("plot", "Convolution", "no_bias=true", cwd=tmp_path)["nodes"]
+    assert unapplied["kind"] == "unapplied"
+    assert [part["argument"] for part in unapplied["inputs"]] == ["data", "weight"]
+    text = mxrun("plot", "Convolution", "no_bias=true", cwd=tmp_path).stdout
+    assert "◌   convolution   Convolution   ?        data, weight ?" in text
+
+
+def test_a_networks_drawing_has_its_nodes_shapes_and_classes(tmp_path: Path) -> None:
+    drawing = drawn("digits_lenet", "data.batch_size=7", cwd=tmp_path)
+    shown = texts(drawing)
+    for text in ("digits_lenet, batch 7", "conv1", "Convolution 3x3", "weight 16x1x3x3; bias 16"):
+        assert text in shown
+    assert shown.count("7x16x8x8") == 2
+    assert {"convolution", "activation", "pooling", "input"} <= set(shown)
+    first = (tmp_path / "out.svg").read_bytes()
+    drawn("digits_lenet", "data.batch_size=7", cwd=tmp_path)
+    assert (tmp_path / "out.svg").read_bytes() == first
+
+
+def test_a_large_residual_network_stays_readable(tmp_path: Path) -> None:
+    report = result("plot", str(RESNET), DATA, cwd=tmp_path)
+    names = [node["name"] for node in report["nodes"] if node["kind"] != "variable"]
+    text = mxrun("plot", str(RESNET), DATA, cwd=tmp_path).stdout
+    rows = [line for line in text.splitlines() if "●" in line or "○" in line][:-1]
+    assert len(rows) == len(names) > 170
+    # Each unit's shortcut is a second lane, and no unit needs a third but for the label.
+    assert all(row[2:8].rstrip() in {"●", "○", "├─●", "│ ●", "● │", "●─╯", "│ ○"} for row in rows)
+    assert sum("●─╯" in row for row in rows) == 16 + 1
+    drawing = drawn(str(RESNET), DATA, cwd=tmp_path)
+    shown = texts(drawing)
+    assert set(names) <= set(shown)
+    assert {"stage1", "stage1/unit1", "stage4/unit3"} <= set(shown)
+
+
+def test_curves_of_a_run_are_drawn(tmp_path: Path) -> None:
+    records = [record(epoch, 2 / epoch, {"loss": 2.2 / epoch}) for epoch in range(1, 6)]
+    write_metrics(tmp_path / "runs" / "net", records)
+    report = result("plot", "runs/net", cwd=tmp_path)
+    assert report["kind"] == "curves"
+    assert report["epochs"] == [1, 2, 3, 4, 5]
+    metrics = {metric["name"]: metric for metric in report["metrics"]}
+    assert metrics["loss"]["eval"] == [2.2 / epoch for epoch in range(1, 6)]
+    assert metrics["accuracy"]["eval"] == [None] * 5
+    text = mxrun("plot", "runs/net", cwd=tmp_path).stdout
+    assert "net, 5 epochs" in text
+    assert "train 0.4000" in text
+    assert "eval 0.4400" in text
+    shown = texts(drawn("runs/net", cwd=tmp_path))
+    assert {"net", "loss", "accuracy", "train 0.4000", "eval 0.4400"} <= set(shown)
+
+
+def test_curves_follow_a_real_run(tmp_path: Path) -> None:
+    short = ("digits_lenet", "train.epochs=2", "threads=1")
+    result("train", *short, cwd=tmp_path)
+    report = result("plot", "runs/digits_lenet", cwd=tmp_path)
+    assert report["epochs"] == [1, 2]
+    assert {metric["name"] for metric in report["metrics"]} >= {"loss", "accuracy"}
+    shown = texts(drawn("runs/digits_lenet/config.yaml", cwd=tmp_path))
+    assert "digits_lenet, batch 64" in shown
+
+
+def test_the_terminals_width_is_used(tmp_path: Path) -> None:
+    records = [record(epoch, 2 / epoch) for epoch in range(1, 6)]
+    folder = write_metrics(tmp_path / "net", records)
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60", "NO_COLOR": "1"}
+    with subprocess.Popen([*MXRUN, "plot", str(folder)], stdout=theirs, env=environment):
+        os.close(theirs)
+        shown = b""
+        # Linux says EIO when the last writer is gone.
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()
+    assert 50 < max(map(len, lines)) <= 60
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("", "JSONDecodeError"),
+        ('{"epoch":2,"step":', "JSONDecodeError"),
+        ("[]", "this line is damaged"),
+        ('{"epoch":2,"step":20,"train":{"loss":"low"},"eval":{}}', "this line is damaged"),
+        ('{"epoch":2,"step":20,"train":{}}', "this line is damaged"),
+        ('{"epoch":true,"step":20,"train":{},"eval":{}}', "this line is damaged"),
+        ('{"epoch":1,"step":20,"train":{},"eval":{}}', "epoch 1 after epoch 1"),
+    ],
+)
+def test_a_damaged_line_is_named(line: str, told: str, tmp_path: Path) -> None:
+    write_metrics(tmp_path / "net", [record(1, 0.5), line, record(3, 0.25)])
+    text = refused("plot", "net", cwd=tmp_path)
+    assert text.startswith("net/metrics.jsonl:2:1: this line is damaged")
+    assert told in text
+
+
+def test_bytes_that_are_no_text_are_a_damaged_line(tmp_path: Path) -> None:
+    folder = write_metrics(tmp_path / "net", [record(1, 0.5)])
+    with (folder / "metrics.jsonl").open("ab") as file:
+        file.write(b"\xff\x00\xfe\n")
+    assert "net/metrics.jsonl:2:1: " in refused("plot", "net", cwd=tmp_path)
+
+
+def test_a_run_without_an_epoch_has_no_curves(tmp_path: Path) -> None:
+    write_metrics(tmp_path / "net", [])
+    assert "no finished epoch" in refused("plot", "net", cwd=tmp_path)
+
+
+def test_a_run_takes_no_overrides(tmp_path: Path) -> None:
+    write_metrics(tmp_path / "net", [record(1, 0.5)])
+    assert "mxrun plot net/config.yaml" in refused("plot", "net", "train.epochs=3", cwd=tmp_path)
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
+    assert "did you mean 'digits_lenet'" in refused("plot", "digits_lene", cwd=tmp_path)
+    (tmp_path / "folder").mkdir()
+    assert "is a folder" in refused("plot", "folder", cwd=tmp_path)
+    text = refused("plot", "digits_lenet", "--svg", "no/such/folder.svg", cwd=tmp_path)
+    assert "cannot write" in text

@@ -1,0 +1,153 @@
+"""A profiled run computes the same bits, and its times belong to whom it says."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import time
+import tracemalloc
+
+import pytest
+from networks import NETWORKS, Arrays, convolutional, fill, plan_of, same_bits
+
+from mxrun.backend.call import NativeCall
+from mxrun.base.errors import InternalError
+from mxrun.executor.executor import Executor
+from mxrun.executor.profile import Profile
+from mxrun.executor.tape import Tape, TapeEntry
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.graph import StepKind
+from mxrun.graph.plan import Plan
+from mxrun.operator.kernel import PythonCall
+
+IMPLEMENTATIONS = ("auto", "numpy")
+
+
+def executor_of(implementation: str = "auto") -> Executor:
+    executor = Executor(plan_of(convolutional(), implementation=implementation))
+    fill(executor)
+    return executor
+
+
+def after_three_steps(plan: Plan, profiled: bool) -> Arrays:
+    executor = Executor(plan)
+    fill(executor)
+    profile = executor.profile(TRAIN)
+    for _ in range(3):
+        if profiled:
+            profile.run()
+        else:
+            executor.run(TRAIN)
+    arrays = {block.name: executor.array(block.name).copy() for block in plan.pinned}
+    return arrays | {"loss": executor.result(TRAIN, "softmax_loss").copy()}
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_profiling_changes_no_bit(name: str, implementation: str) -> None:
+    plan = plan_of(NETWORKS[name](), implementation=implementation)
+    assert same_bits(after_three_steps(plan, True), after_three_steps(plan, False))
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_every_operator_that_calls_something_has_its_time(implementation: str) -> None:
+    executor = executor_of(implementation)
+    phase = executor.plan.phases[TRAIN]
+    profile = executor.profile(TRAIN)
+    begun = time.perf_counter()
+    for _ in range(7):
+        profile.run()
+    wall_ms = (time.perf_counter() - begun) * 1e3
+    found = profile.operators()
+    assert {row.name: row.implementation for row in found} == phase.implementations()
+    assert {row.phase for row in found} <= {kind.value for kind in StepKind}
+    assert {"forward", "backward", "update"} <= {row.phase for row in found}
+    assert all(row.calls == 7 and row.ms > 0 for row in found)
+    assert sum(row.share for row in found) == pytest.approx(1)
+    assert sum(row.ms * row.calls for row in found) <= wall_ms
+    steps = {step.name: step for step in phase.steps}
+    for row in found:
+        kernel, prop = steps[row.name].kernel, steps[row.name].prop
+        assert kernel is not None
+        assert prop is not None
+        assert row.op == prop.type_string
+        assert row.gflops * row.ms * 1e6 == pytest.approx(kernel.flops)
+        assert row.gbytes_per_s * row.ms * 1e6 == pytest.approx(kernel.bytes_moved)
+
+
+def test_evaluation_has_forward_steps_only() -> None:
+    executor = executor_of()
+    profile = executor.profile(EVALUATE)
+    profile.run()
+    assert {row.phase for row in profile.operators()} <= {"forward", "reorder"}
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_the_first_steps_are_kept_call_by_call(implementation: str) -> None:
+    executor = executor_of(implementation)
+    profile = executor.profile(TRAIN, kept_steps=2)
+    begun = time.monotonic_ns()
+    for _ in range(5):
+        profile.run()
+    finished = time.monotonic_ns()
+    events = list(profile.events())
+    entries = executor.tapes[TRAIN].entries
+    assert [event.name for event in events] == 2 * [entry.name for entry in entries]
+    assert [event.arguments["step"] for event in events] == [0] * len(entries) + [1] * len(entries)
+    assert begun <= events[0].start_ns
+    assert events[-1].start_ns + events[-1].duration_ns <= finished
+    for event, following in itertools.pairwise(events):
+        assert event.duration_ns >= 0
+        assert event.start_ns + event.duration_ns <= following.start_ns
+    assert profile.steps == 5
+    assert all(row.calls == 5 for row in profile.operators())
+
+
+def test_calls_of_one_operator_are_told_apart() -> None:
+    profile = executor_of().profile(TRAIN, kept_steps=1)
+    profile.run()
+    calls = [e.arguments["call"] for e in profile.events() if e.name == "conv2:backward"]
+    assert len(calls) > 1
+    assert calls == [f"{number} of {len(calls)}" for number in range(1, len(calls) + 1)]
+
+
+def test_a_slow_call_is_found_where_it_is() -> None:
+    phase = plan_of(convolutional()).phases[TRAIN]
+    sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value or 0
+    slow = {
+        "conv1": NativeCall(sleep, (20_000,), None),
+        "tanh1": PythonCall(lambda: time.sleep(0.01)),
+        "pool1": NativeCall(sleep, (0,), None),
+    }
+    profile = Profile(phase, Tape([TapeEntry(name, call) for name, call in slow.items()]))
+    for _ in range(3):
+        profile.run()
+    ms = {row.name: row.ms for row in profile.operators()}
+    assert list(ms) == list(slow)
+    assert ms["conv1"] >= 20
+    assert ms["tanh1"] >= 10
+    assert ms["pool1"] < ms["conv1"]
+
+
+def test_a_failing_call_is_named() -> None:
+    phase = plan_of(convolutional()).phases[TRAIN]
+    absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
+    calls = [NativeCall(absolute, (number,), None, checked=True) for number in (0, 3)]
+    entries = [TapeEntry(name, call) for name, call in zip(("conv1", "tanh1"), calls, strict=True)]
+    with pytest.raises(InternalError, match="the native call of tanh1 failed"):
+        Profile(phase, Tape(entries)).run()
+
+
+def test_profiled_steps_leave_no_python_objects() -> None:
+    profile = executor_of().profile(TRAIN, kept_steps=4)
+    for _ in range(3):
+        profile.run()
+    tracemalloc.start()
+    try:
+        profile.run()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(50):
+            profile.run()
+        assert tracemalloc.get_traced_memory()[0] - before < 4096
+    finally:
+        tracemalloc.stop()

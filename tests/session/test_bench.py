@@ -1,0 +1,148 @@
+"""`bench` measures any config without its data and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bundled_runs import BUNDLED
+from commands import mxrun, refused, result
+
+from mxrun import session
+from mxrun.config.bundled import find_config
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.session.bench import made_up_records
+
+FEW = ("--steps", "4", "--warmup", "1", "--threads", "1")
+
+
+@pytest.mark.parametrize("phase", ["train", "infer"])
+@pytest.mark.parametrize("config", BUNDLED)
+def test_the_json_has_the_promised_fields(config: str, phase: str, tmp_path: Path) -> None:
+    """The MNIST configs name no path, so no file could be read."""
+    report = result("bench", config, "--phase", phase, "--batch", "8", *FEW, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    figures = report["mxrun"]
+    assert set(figures) == {"step_ms", "samples_per_s", "rss_peak_bytes", "first_step_s"}
+    times = figures["step_ms"]
+    assert set(times) == {"median", "p90", "p99", "min"}
+    assert 0 < times["min"] <= times["median"] <= times["p90"] <= times["p99"]
+    assert 8 / times["p99"] * 1e3 <= figures["samples_per_s"] <= 8 / times["min"] * 1e3
+    assert 20 << 20 < figures["rss_peak_bytes"] < 1 << 30
+    assert 0.05 < figures["first_step_s"] < 60
+    assert report["peers"] == {}
+    assert (report["phase"], report["batch_size"], report["threads"]) == (phase, 8, 1)
+    assert report["steps"] == 4
+    for row in report["operators"]:
+        assert {"name", "op", "phase", "implementation", "ms", "share", "gflops"} < set(row)
+        assert row["gbytes_per_s"] > 0
+    phases = {row["phase"] for row in report["operators"]}
+    assert phases - {"reorder"} == (
+        {"forward", "backward", "update"} if phase == "train" else {"forward"}
+    )
+    assert sum(row["share"] for row in report["operators"]) == pytest.approx(1)
+
+
+def test_the_operators_are_those_of_the_plan() -> None:
+    path = find_config("digits_lenet")
+    for name, phase in (("train", TRAIN), ("infer", EVALUATE)):
+        request = session.BenchRequest(name, batch=4, threads=1, steps=2, warmup=0)
+        report = session.bench(path, (), request, pytest.fail, time.monotonic())
+        plan = session.plan_for(session.load(path, (), 4), training=name == "train", threads=1)
+        implementations = {row.name: row.implementation for row in report.operators}
+        assert implementations == plan.phases[phase].implementations()
+
+
+def test_a_step_is_a_batch_its_operators_and_its_measures() -> None:
+    request = session.BenchRequest(batch=32, threads=1, steps=3, warmup=0)
+    path = find_config("digits_lenet")
+    report = session.bench(path, (), request, pytest.fail, time.monotonic())
+    assert report.step_ms.shape == (3,)
+    assert (np.diff(report.profiled, axis=1) > 0).all()
+    profile = report.to_json()["profile"]
+    parts = profile["batch_ms"] + profile["tape_ms"] + profile["measure_ms"]
+    whole = (report.profiled[:, 3] - report.profiled[:, 0]).mean() / 1e6
+    assert parts == pytest.approx(whole)
+    assert profile["operators_ms"] <= profile["tape_ms"]
+
+
+@pytest.mark.parametrize("config", BUNDLED)
+def test_made_up_labels_are_classes_of_the_network(config: str) -> None:
+    model = session.load(find_config(config), (), 16).model
+    records = made_up_records(model)
+    assert records.specs == model.records
+    assert len(records) % 16 == 0
+    labels = records.fields["label"].records
+    assert set(np.unique(labels)) == set(range(10))
+
+
+def test_made_up_ids_are_rows_of_their_table(tmp_path: Path) -> None:
+    (tmp_path / "words.yaml").write_text(
+        "name: words\n"
+        "network:\n"
+        "  inputs: {words: [5], label: []}\n"
+        "  layers:\n"
+        "    - Embedding: {name: table, data: words, input_dim: 700, output_dim: 3}\n"
+        "    - FullyConnected: {name: fc, num_hidden: 4}\n"
+        "    - SoftmaxOutput: {name: softmax, label: label}\n"
+        "data: {batch_size: 32, train: {dataset: digits, split: train}}\n"
+        "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
+    )
+    records = made_up_records(session.load(tmp_path / "words.yaml").model)
+    words, labels = records.fields["words"].records, records.fields["label"].records
+    assert words.shape == (len(records), 5)
+    assert 600 < words.max() < 700
+    assert set(np.unique(labels)) == set(range(4))
+    report = result("bench", "words.yaml", *FEW, cwd=tmp_path)
+    assert "table:backward" in {row["name"] for row in report["operators"]}
+
+
+def test_the_table_for_people_has_operators_and_steps(tmp_path: Path) -> None:
+    done = mxrun("bench", "mlp_mnist", "data.batch_size=4", *FEW, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+    for part in ("step, median", "samples/s", "GFLOP/s", "fc1:backward", "sgd_mom_update"):
+        assert part in done.stdout
+    assert "the steps without clocks between them" in done.stdout
+
+
+def test_the_trace_holds_every_profiled_call(tmp_path: Path) -> None:
+    report = result("bench", "mlp_mnist", "--trace", "step.json", *FEW, cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["step.json"]
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    calls = [event for event in events if event["ph"] == "X" and "op" in event["args"]]
+    assert {call["name"] for call in calls} == {row["name"] for row in report["operators"]}
+    for row in report["operators"]:
+        own = [call for call in calls if call["name"] == row["name"]]
+        assert sum(call["dur"] for call in own) / 4 == pytest.approx(row["ms"] * 1e3)
+        assert {(c["cat"], c["args"]["op"], c["args"]["implementation"]) for c in own} == {
+            (row["phase"], row["op"], row["implementation"])
+        }
+    steps = [event for event in events if event["name"] == "step"]
+    assert len(steps) == 4
+    for step in steps:
+        inside = [c for c in calls if step["ts"] <= c["ts"] < step["ts"] + step["dur"]]
+        assert len(inside) == len(calls) / 4
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    begun = time.perf_counter()
+    steps = ("--steps", "100000000")
+    for target in ("folder", "missing/step.json", "/dev/null"):
+        text = refused("bench", "mlp_mnist", "--trace", target, *steps, cwd=tmp_path)
+        assert f"the trace cannot be written to {target}" in text
+    assert time.perf_counter() - begun < 30
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+    assert Path("/dev/null").is_char_device()
+
+
+def test_wrong_input_is_refused(tmp_path: Path) -> None:
+    for option in (("--steps", "0"), ("--warmup", "-1"), ("--batch", "0"), ("--phase", "test")):
+        assert "Usage" in refused("bench", "digits_lenet", *option, cwd=tmp_path)
+    assert "data.batch_size" in refused("bench", "digits_lenet", "data.batch_size=0", cwd=tmp_path)
+    text = refused("bench", "mlp_mnist", "--batch", "500000000", cwd=tmp_path)
+    assert "does not fit" in text

@@ -1,0 +1,45 @@
+"""A run profiled as `train --profile` does it: every phase, the same bits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bundled_runs import bundled, executor_of
+
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.report.trace import write_trace
+from mxrun.session.profile import TRACED_STEPS, RunProfile
+
+
+def test_each_phase_that_ran_has_its_operators(tmp_path: Path) -> None:
+    executor = executor_of(bundled("digits_lenet"))
+    profile = RunProfile(executor)
+    assert profile.to_json() == {}
+    for _ in range(TRACED_STEPS + 3):
+        profile.run(TRAIN)
+    assert set(profile.to_json()) == {TRAIN}
+    profile.run(EVALUATE)
+    found = profile.to_json()
+    assert set(found) == {TRAIN, EVALUATE}
+    for phase, calls in ((TRAIN, TRACED_STEPS + 3), (EVALUATE, 1)):
+        names = {row["name"] for row in found[phase]}
+        assert names == set(executor.plan.phases[phase].implementations())
+        assert {row["calls"] for row in found[phase]} == {calls}
+    write_trace(tmp_path / "t.json", profile.events())
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    calls = [event for event in events if event["ph"] == "X"]
+    entries = {phase: len(executor.tapes[phase].entries) for phase in (TRAIN, EVALUATE)}
+    assert len(calls) == TRACED_STEPS * entries[TRAIN] + entries[EVALUATE]
+
+
+def test_a_profiled_run_learns_the_same_bits() -> None:
+    plain, profiled = (executor_of(bundled("digits_lenet")) for _ in range(2))
+    profile = RunProfile(profiled)
+    for executor, run in ((plain, plain.run), (profiled, profile.run)):
+        executor.array("data")[...] = 0.5
+        executor.array("sample_weight")[...] = 1
+        for _ in range(3):
+            run(TRAIN)
+    for block in plain.plan.pinned:
+        assert plain.array(block.name).tobytes() == profiled.array(block.name).tobytes()
