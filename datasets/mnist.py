@@ -6,15 +6,13 @@ handwritten digits".
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.files import find_file, user_path
 from mxrun.io.idx import read_idx
 
 _PREFIXES = {"train": "train", "test": "t10k"}
@@ -33,10 +31,11 @@ class MnistOptions(Parameters):
 @register("mnist", MnistOptions, ("train", "test"))
 def read(options: MnistOptions, split: str, inputs: Inputs) -> Dataset:
     """Handwritten digits of 28x28 from IDX files; data float32 [1, 28, 28] in 0..1, label int32."""
-    folder = Path(os.path.expanduser(options.path))
+    folder = user_path(options.path)
     prefix = _PREFIXES[split]
-    image_file = _find(folder, f"{prefix}-images-idx3-ubyte")
-    label_file = _find(folder, f"{prefix}-labels-idx1-ubyte")
+    image_name, label_name = f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"
+    image_file = find_file(folder, image_name, f"{image_name}.gz")
+    label_file = find_file(folder, label_name, f"{label_name}.gz")
     images = read_idx(image_file, (None, 28, 28))
     labels = read_idx(label_file, (None,))
     if len(images) != len(labels):
@@ -51,20 +50,3 @@ def read(options: MnistOptions, split: str, inputs: Inputs) -> Dataset:
         "label": Field(labels.astype(np.int32)),
     }
     return Dataset("mnist", fields, tuple("0123456789"), split)
-
-
-def _find(folder: Path, name: str) -> Path:
-    """The plain file or its .gz; raises UserError saying what is there instead."""
-    try:
-        for candidate in (folder / name, folder / f"{name}.gz"):
-            if candidate.is_file():
-                return candidate
-        if folder.is_dir():
-            there = "a folder without it"
-        else:
-            there = "a file" if folder.exists() else "nothing there"
-    except (OSError, ValueError) as error:
-        there = str(error)
-    problem = f"{folder}: {name} or {name}.gz is not there"
-    hint = "`path` names the folder that holds the IDX files"
-    raise UserError(Diagnostic(problem, None, "a folder with this file", there, hint))

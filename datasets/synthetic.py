@@ -12,9 +12,7 @@ from mxrun.base.tensor import Shape
 from mxrun.io.batch import is_label
 from mxrun.io.dataset import Dataset, Field, Inputs, register
 from mxrun.io.draw import draw_bytes, draw_integers
-
-# All records are held in memory.
-MAXIMUM_BYTES = 4 << 30
+from mxrun.io.files import MAXIMUM_BYTES
 
 
 class SyntheticOptions(Parameters):

@@ -34,7 +34,7 @@ class ActivationParameters(Parameters):
     """Parameters of Activation (MXNet's)."""
 
     act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"] = Field(
-        description="The function applied to every element."
+        description="The function applied to every element.", examples=["relu"]
     )
 
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from mxrun.backend.onednn import operations
+from mxrun.backend.onednn import dilated, operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
-from mxrun.backend.team import team_for_elements, team_for_flops
-from mxrun.base.dtype import item_size
+from mxrun.backend.team import team_for_flops
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
-    ColumnSumPart,
-    Part,
+    GradientParts,
     PrimitivePart,
     native_kernel,
     onednn_serves,
@@ -38,10 +34,9 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.window import NonNegative, Positive, Window
+from mxrun.ops.window import NonNegative, Positive, Window, WindowProducts, columns_space
 
 T = TypeVar("T")
-Array = npt.NDArray[Any]
 
 MEBIBYTE = 1 << 20
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -51,9 +46,9 @@ class ConvolutionParameters(Parameters):
     """Parameters of Convolution (MXNet's names and defaults)."""
 
     kernel: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] = Field(
-        description="Window size: (w,), (h, w) or (d, h, w)."
+        description="Window size: (w,), (h, w) or (d, h, w).", examples=[(3, 3)]
     )
-    num_filter: Int32 = Field(ge=1, description="Number of output channels.")
+    num_filter: Int32 = Field(ge=1, description="Number of output channels.", examples=[8])
     stride: tuple[Positive, ...] = Field(
         default=(), description="Distance between windows along each axis; 1 when left out."
     )
@@ -185,16 +180,13 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Columns of as many images as `workspace` allows, at least one."""
-        data = inputs[0]
-        window = self.parameters.window()
-        positions = math.prod(
+        data, window = inputs[0], self.parameters.window()
+        positions = tuple(
             window.output_size(axis, size) for axis, size in enumerate(data.shape[2:])
         )
-        image = data.shape[1] * math.prod(window.kernel) * positions * item_size(data.dtype)
-        allowed = self.parameters.workspace * MEBIBYTE // image
-        return [
-            ResourceRequest(ResourceKind.TEMP_SPACE, image * min(max(1, allowed), data.shape[0]))
-        ]
+        limit = self.parameters.workspace * MEBIBYTE
+        space = columns_space(data.shape, data.dtype, window, positions, limit)
+        return [ResourceRequest(ResourceKind.TEMP_SPACE, space)]
 
     def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """The same columns, or their gradients."""
@@ -225,16 +217,11 @@ class Convolution(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """output = weight x columns(data) + bias."""
-        data, weight = in_data[0].array, in_data[1].array
+        data, weight, *bias = (tensor.array for tensor in in_data)
         spatial = out_data[0].shape[2:]
-        matrix = self._grouped_weight(weight)
-        result = np.empty((data.shape[0], *matrix.shape[:2], math.prod(spatial)), data.dtype)
-        for images, columns in self._chunks(context, data, spatial):
-            self._unfold(data[images], columns, spatial)
-            np.matmul(matrix, self._as_matrices(columns), out=result[images])
-        result = result.reshape(out_data[0].shape)
-        if len(in_data) == 3:
-            result += in_data[2].array.reshape(-1, *(1,) * len(spatial))
+        result = self._products(context).windows(data, weight, spatial)
+        if bias:
+            result += bias[0].reshape(-1, *(1,) * len(spatial))
         assign(out_data[0], req[0], result)
 
     def backward(
@@ -249,56 +236,16 @@ class Convolution(Operator):
     ) -> None:
         """data: fold(weight^T x grad); weight: sum of grad x columns^T; bias: sum of grad."""
         gradient, data, weight = need(out_grad[0]), need(in_data[0]), need(in_data[1])
-        spatial = gradient.shape[2:]
-        grouped = gradient.reshape(gradient.shape[0], self.groups, -1, math.prod(spatial))
+        products = self._products(context)
         if req[0] is not OpReqType.NULL:
-            transposed = self._grouped_weight(weight).swapaxes(-1, -2)
-            data_gradient = np.zeros(data.shape, data.dtype)
-            for images, columns in self._chunks(context, data, spatial):
-                np.matmul(transposed, grouped[images], out=self._as_matrices(columns))
-                self._fold(columns, data_gradient[images], spatial)
-            assign(in_grad[0], req[0], data_gradient)
+            assign(in_grad[0], req[0], products.images(gradient, weight, data.shape[2:]))
         if req[1] is not OpReqType.NULL:
-            weight_gradient = np.zeros(self._grouped_weight(weight).shape, weight.dtype)
-            for images, columns in self._chunks(context, data, spatial):
-                self._unfold(data[images], columns, spatial)
-                matrices = self._as_matrices(columns)
-                # Image after image, so that the sum does not depend on the workspace.
-                for image, unfolded in zip(grouped[images], matrices, strict=True):
-                    weight_gradient += np.matmul(image, unfolded.swapaxes(-1, -2))
-            assign(in_grad[1], req[1], weight_gradient.reshape(weight.shape))
+            assign(in_grad[1], req[1], products.weight(data, gradient))
         if len(req) == 3:
-            assign(in_grad[2], req[2], grouped.sum(axis=(0, 3)).reshape(-1))
+            assign(in_grad[2], req[2], gradient.sum(axis=(0, *range(2, gradient.ndim))))
 
-    def _grouped_weight(self, weight: Array) -> Array:
-        return weight.reshape(self.groups, weight.shape[0] // self.groups, -1)
-
-    def _chunks(self, context: OpContext, data: Array, spatial: Shape) -> list[tuple[slice, Array]]:
-        """Slices of the batch, each with its columns [images, group, channel, kernel, y...]."""
-        batch, channels = data.shape[:2]
-        one = (self.groups, channels // self.groups, math.prod(self.window.kernel), *spatial)
-        memory = context.requested[0].array.view(data.dtype)
-        step = memory.size // math.prod(one)
-        columns = memory[: step * math.prod(one)].reshape(step, *one)
-        return [
-            (slice(start, start + step), columns[: min(step, batch - start)])
-            for start in range(0, batch, step)
-        ]
-
-    def _as_matrices(self, columns: Array) -> Array:
-        images, groups, channels, positions = columns.shape[:4]
-        return columns.reshape(images, groups, channels * positions, -1)
-
-    def _unfold(self, data: Array, columns: Array, spatial: Shape) -> None:
-        columns[:] = 0
-        images = data.reshape(*columns.shape[:3], *data.shape[2:])
-        for number, read, written in self.window.regions(data.shape[2:], spatial):
-            columns[:, :, :, number][written] = images[read]
-
-    def _fold(self, columns: Array, data_gradient: Array, spatial: Shape) -> None:
-        images = data_gradient.reshape(*columns.shape[:3], *data_gradient.shape[2:])
-        for number, read, written in self.window.regions(data_gradient.shape[2:], spatial):
-            images[read] += columns[:, :, :, number][written]
+    def _products(self, context: OpContext) -> WindowProducts:
+        return WindowProducts(self.window, self.groups, context.space(0).array)
 
 
 @implement("Convolution", backend="onednn")
@@ -316,7 +263,7 @@ class OnednnConvolution(Implementation):
                 data.laid_out(CHANNELS_LAST),
                 weight.laid_out(ANY),
                 request.outputs[0].laid_out(CHANNELS_LAST),
-                _geometry(prop.parameters),
+                geometry(prop.parameters),
                 team_for_flops(flops, request.threads),
                 bias=bool(bias),
                 is_train=request.is_train,
@@ -353,59 +300,38 @@ class OnednnConvolution(Implementation):
         assert gradient is not None
         assert data is not None
         assert weight is not None
-        gradient = gradient.laid_out(CHANNELS_LAST)
-        asked = [req is not OpReqType.NULL for req in request.requests]
-        window = _geometry(prop.parameters)
-        threads = team_for_flops(request.forward.flops, request.threads)
-        inputs: list[TensorSpec | None] = [gradient, *([None] * len(request.in_data)), None]
-        outputs: list[TensorSpec | None] = [None] * len(request.in_grad)
-        parts: list[Part] = []
-        names = []
-        if asked[0]:
-            backward = operations.convolution_backward_data(
-                data.laid_out(CHANNELS_LAST), weight.laid_out(ANY), gradient, window, threads
-            )
+        specs = (
+            data.laid_out(CHANNELS_LAST),
+            weight.laid_out(ANY),
+            gradient.laid_out(CHANNELS_LAST),
+        )
+        window = geometry(prop.parameters)
+        team = team_for_flops(request.forward.flops, request.threads)
+        parts = GradientParts(request)
+        if parts.wants(0):
             slots = {
                 Argument.OUTPUT_GRAD: source(0),
                 Argument.WEIGHTS: source(2),
                 Argument.SOURCE_GRAD: target(0),
             }
-            parts.append(PrimitivePart(backward, slots))
-            inputs[2] = backward.specs[Argument.WEIGHTS]
-            outputs[0] = backward.specs[Argument.SOURCE_GRAD]
-            names.append(backward.implementation)
-        if asked[1]:
-            weights = operations.convolution_backward_weights(
-                data.laid_out(CHANNELS_LAST), weight.laid_out(ANY), gradient, window, threads
-            )
+            primitive = dilated.backward_data(*specs, window, team)
+            parts.add_primitive(primitive, slots)
+        if parts.wants(1):
             slots = {
                 Argument.OUTPUT_GRAD: source(0),
                 Argument.SOURCE: source(1),
                 Argument.WEIGHTS_GRAD: target(1),
             }
-            parts.append(PrimitivePart(weights, slots))
-            inputs[1] = weights.specs[Argument.SOURCE]
-            outputs[1] = weights.specs[Argument.WEIGHTS_GRAD]
-            names.append(weights.implementation)
-        if len(asked) == 3 and asked[2]:
-            channels = gradient.shape[1]
-            team = team_for_elements(gradient.elements, request.threads)
-            total = operations.column_sum(gradient.elements // channels, channels, team)
-            parts.append(ColumnSumPart(total, source(0), target(2)))
-            outputs[2] = TensorSpec((channels,))
-            names.append(total.implementation)
-        return native_kernel(
-            "onednn:" + "+".join(names),
-            parts,
-            tuple(inputs),
-            tuple(outputs),
-            request.requests,
-            request.threads,
-            flops=sum(asked[:2]) * request.forward.flops,
-        )
+            primitive = dilated.backward_weights(*specs, window, team)
+            parts.add_primitive(primitive, slots)
+        if parts.wants(2):
+            parts.add_column_sum(source(0), CHANNELS_LAST, target(2))
+        products = parts.wants(0) + parts.wants(1)
+        return parts.kernel(products * request.forward.flops)
 
 
-def _geometry(parameters: ConvolutionParameters) -> operations.Window:
+def geometry(parameters: ConvolutionParameters) -> operations.Window:
+    """The window in oneDNN's terms."""
     window = parameters.window()
     return operations.Window(
         window.stride, window.dilate, window.pad, window.pad, parameters.num_group

@@ -1,50 +1,175 @@
-"""Elementwise operators of two tensors of one shape."""
+"""Elementwise arithmetic of two tensors of one shape, and the table it shares with broadcasting."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
-from mxrun.backend.jit import Block, float32s, integer, native, share
-from mxrun.backend.team import team_for_elements
+import numpy as np
+import numpy.typing as npt
+
 from mxrun.base.params import Parameters
+from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.strided import Map, joint_layout, map_part, unpacked
 
 T = TypeVar("T")
+Array = npt.NDArray[Any]
+# Positions of what backward reads: out_grad, lhs, rhs.
+GRADIENT, LHS, RHS = range(3)
 
 
-class ElementwiseParameters(Parameters):
-    """Elementwise addition has no parameters."""
+@dataclass(frozen=True)
+class Pullback:
+    """The gradient of one side before any sum over axes along which that side was repeated.
+
+    formula: of (out_grad, lhs, rhs), those not named in `reads` being None. compiled: the same as
+    a map over `reads`, with `factor`.
+    """
+
+    formula: Callable[[Any, Any, Any], Array]
+    compiled: Map
+    reads: tuple[int, ...]
+    factor: float = 1.0
 
 
-@register("elemwise_add", "_plus", "_Plus", "_add")
-class ElementwiseAddProperty(OperatorProperty[ElementwiseParameters]):
-    """output = lhs + rhs, all of one shape. Backward reads the output's gradient only."""
+@dataclass(frozen=True)
+class BinaryMap:
+    """output = formula(lhs, rhs), and the gradient of either side."""
 
-    type_string = "elemwise_add"
-    parameter_type = ElementwiseParameters
+    formula: Callable[[Array, Array], Array]
+    compiled: Map
+    pullbacks: tuple[Pullback, Pullback]
+
+    def reads(self, *sides: int) -> tuple[int, ...]:
+        """What the gradients of `sides` read, in order."""
+        return tuple(
+            sorted({position for side in sides for position in self.pullbacks[side].reads})
+        )
+
+
+_UNCHANGED = Pullback(lambda g, lhs, rhs: g, Map.SCALE, (GRADIENT,))
+ADD = BinaryMap(np.add, Map.ADD, (_UNCHANGED, _UNCHANGED))
+SUBTRACT = BinaryMap(
+    np.subtract,
+    Map.SUBTRACT,
+    (_UNCHANGED, Pullback(lambda g, lhs, rhs: -g, Map.SCALE, (GRADIENT,), -1.0)),
+)
+MULTIPLY = BinaryMap(
+    np.multiply,
+    Map.MULTIPLY,
+    (
+        Pullback(lambda g, lhs, rhs: g * rhs, Map.MULTIPLY, (GRADIENT, RHS)),
+        Pullback(lambda g, lhs, rhs: g * lhs, Map.MULTIPLY, (GRADIENT, LHS)),
+    ),
+)
+DIVIDE = BinaryMap(
+    np.divide,
+    Map.DIVIDE,
+    (
+        Pullback(lambda g, lhs, rhs: g / rhs, Map.DIVIDE, (GRADIENT, RHS)),
+        Pullback(
+            lambda g, lhs, rhs: -g * lhs / np.square(rhs),
+            Map.QUOTIENT_GRADIENT,
+            (GRADIENT, LHS, RHS),
+        ),
+    ),
+)
+
+
+class ArithmeticParameters(Parameters):
+    """Arithmetic of two tensors has no parameters."""
+
+
+class ArithmeticProperty(OperatorProperty[ArithmeticParameters]):
+    """output = rule(lhs, rhs). Backward reads what the rule's gradients read."""
+
+    parameter_type = ArithmeticParameters
+    rule: ClassVar[BinaryMap]
 
     def list_arguments(self) -> tuple[str, ...]:
         """lhs and rhs."""
         return ("lhs", "rhs")
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
-        """Both sides and the output have one shape."""
-        lhs, rhs, output = same_shape(
-            ("lhs", "rhs", "output"), [*inputs, *outputs], "elementwise addition"
-        )
-        return Inferred([lhs, rhs], [output], [])
-
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad."""
-        return [out_grad[0]]
+        """out_grad; products and quotients also read both sides."""
+        tensors = [out_grad[0], *in_data]
+        return [tensors[position] for position in self.rule.reads(0, 1)]
+
+    def create_operator(self) -> Operator:
+        """The rule's expressions."""
+        return Arithmetic(self.rule)
+
+
+class Arithmetic(Operator):
+    """A binary map with NumPy's broadcasting, whose gradients are summed where it repeated."""
+
+    def __init__(self, rule: BinaryMap) -> None:
+        self.rule = rule
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = rule(lhs, rhs)."""
+        # As in compiled code, a division by zero gives infinity or NaN without a word.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            assign(out_data[0], req[0], self.rule.formula(in_data[0].array, in_data[1].array))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """Each side's gradient; lhs comes last, because it may lie over out_grad."""
+        tensors = (out_grad[0], *in_data)
+        for side in (1, 0):
+            gradient = in_grad[side]
+            if gradient is None or req[side] is OpReqType.NULL:
+                continue
+            pullback = self.rule.pullbacks[side]
+            values = [
+                need(tensor) if position in pullback.reads else None
+                for position, tensor in enumerate(tensors)
+            ]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                full = pullback.formula(*values)
+            assign(gradient, req[side], summed_to(full, gradient.shape))
+
+
+def summed_to(full: Array, shape: tuple[int, ...]) -> Array:
+    """`full` summed over the axes along which a tensor of `shape` was repeated."""
+    missing = full.ndim - len(shape)
+    repeated = (axis for axis, size in enumerate(shape, missing) if size == 1)
+    total: Array = full.sum(axis=(*range(missing), *repeated)).reshape(shape)
+    return total
+
+
+class ElementwiseProperty(ArithmeticProperty):
+    """output = rule(lhs, rhs), all of one shape."""
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """Both sides and the output have one shape."""
+        names = (*self.list_arguments(), "output")
+        lhs, rhs, output = same_shape(names, [*inputs, *outputs], "elementwise arithmetic")
+        return Inferred([lhs, rhs], [output], [])
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
@@ -59,105 +184,97 @@ class ElementwiseAddProperty(OperatorProperty[ElementwiseParameters]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """Either side's gradient over the output's."""
-        return [(out_grad[0], in_grad[0]), (out_grad[0], in_grad[1])]
-
-    def create_operator(self) -> Operator:
-        """One addition."""
-        return ElementwiseAdd()
-
-
-class ElementwiseAdd(Operator):
-    """The sum; its gradient goes to both sides."""
-
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        """output = lhs + rhs."""
-        assign(out_data[0], req[0], in_data[0].array + in_data[1].array)
-
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        """lhs and rhs: grad."""
-        gradient = need(out_grad[0])
-        assign(in_grad[0], req[0], gradient)
-        assign(in_grad[1], req[1], gradient)
+        """lhs's gradient, which is computed last, over the output's; either one where all are
+        equal.
+        """
+        sides = (0, 1) if self.rule is ADD else (0,)
+        return [(out_grad[0], in_grad[side]) for side in sides]
 
 
-@native
-def addition_loop(block: Block) -> None:
-    """output[i] = lhs[i] + rhs[i]; the output may lie over either side."""
-    lhs, rhs, output = float32s(block, 1), float32s(block, 2), float32s(block, 3)
-    begin, end = share(block, integer(block, 0))
-    # One loop per case of overlap: each is free of aliases, so that it becomes vector code.
-    if integer(block, 1) == integer(block, 3):
-        for i in range(begin, end):
-            output[i] += rhs[i]
-    elif integer(block, 2) == integer(block, 3):
-        for i in range(begin, end):
-            output[i] += lhs[i]
-    else:
-        for i in range(begin, end):
-            output[i] = lhs[i] + rhs[i]
+@register("elemwise_add", "_plus", "_Plus", "_add")
+class ElementwiseAdd(ElementwiseProperty):
+    """output = lhs + rhs, all of one shape. Backward reads the output's gradient only."""
+
+    type_string = "elemwise_add"
+    rule = ADD
 
 
-@native
-def copy_loop(block: Block) -> None:
-    """output[i] = input[i], unless they are the same memory."""
-    data, output = float32s(block, 1), float32s(block, 2)
-    begin, end = share(block, integer(block, 0))
-    if integer(block, 1) != integer(block, 2):
-        for i in range(begin, end):
-            output[i] = data[i]
+@register("elemwise_sub", "_minus", "_Minus", "_sub")
+class ElementwiseSubtract(ElementwiseProperty):
+    """output = lhs - rhs, all of one shape. Backward reads the output's gradient only."""
+
+    type_string = "elemwise_sub"
+    rule = SUBTRACT
 
 
-@implement("elemwise_add", backend="jit")
-class CompiledElementwiseAdd(Implementation):
-    """One loop in float32, in whatever layout both sides share."""
+@register("elemwise_mul", "_mul", "_Mul")
+class ElementwiseMultiply(ElementwiseProperty):
+    """output = lhs * rhs, all of one shape. Backward reads the output's gradient and both sides."""
+
+    type_string = "elemwise_mul"
+    rule = MULTIPLY
+
+
+@register("elemwise_div", "_div", "_Div")
+class ElementwiseDivide(ElementwiseProperty):
+    """output = lhs / rhs, all of one shape. Backward reads the output's gradient and both sides."""
+
+    type_string = "elemwise_div"
+    rule = DIVIDE
+
+
+@implement("elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", backend="jit")
+class CompiledElementwise(Implementation):
+    """One pass in float32, in whatever layout both sides share."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The sum, in lhs's layout."""
-        lhs, rhs = request.inputs
-        if lhs.dtype != "float32" or rhs.dtype != "float32" or OpReqType.NULL in request.requests:
+        """The rule, in lhs's layout."""
+        assert isinstance(prop, ArithmeticProperty)
+        if OpReqType.NULL in request.requests or not served(*request.inputs):
             return None
-        count = lhs.nbytes // 4
-        threads = team_for_elements(count, request.threads)
-        part = LoopPart(addition_loop, (count, source(0), source(1), target(0)), threads)
+        output = joint_layout(request.outputs[0], request.inputs)
+        operands = [(source(side), output) for side in (0, 1)]
+        part = map_part(prop.rule.compiled, (target(0), output), operands, request.threads)
         return native_kernel(
             self.name,
             [part],
-            (lhs, rhs.laid_out(lhs.layout)),
-            (request.outputs[0].laid_out(lhs.layout),),
+            (output, output),
+            (output,),
             request.requests,
             request.threads,
-            flops=lhs.elements,
+            flops=output.elements,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Copies of the gradient, in its layout."""
+        """Each side's gradient in one pass, in out_grad's layout; lhs last."""
+        assert isinstance(prop, ArithmeticProperty)
         (gradient,) = request.out_grad
         assert gradient is not None
-        count = gradient.nbytes // 4
-        threads = team_for_elements(count, request.threads)
-        asked = [index for index, req in enumerate(request.requests) if req is not OpReqType.NULL]
+        spec = unpacked(gradient)
+        asked = [side for side in (1, 0) if request.requests[side] is not OpReqType.NULL]
+        pullbacks = {side: prop.rule.pullbacks[side] for side in asked}
+        parts = [
+            map_part(
+                pullback.compiled,
+                (target(side), spec),
+                [(source(position), spec) for position in pullback.reads],
+                request.threads,
+                pullback.factor,
+            )
+            for side, pullback in pullbacks.items()
+        ]
+        read = prop.rule.reads(*asked)
         return native_kernel(
             self.name,
-            [LoopPart(copy_loop, (count, source(0), target(index)), threads) for index in asked],
-            (gradient, None, None, None),
-            tuple(gradient if index in asked else None for index in range(2)),
+            parts,
+            (*(spec if position in read else None for position in (GRADIENT, LHS, RHS)), None),
+            tuple(spec if side in asked else None for side in (0, 1)),
             request.requests,
             request.threads,
+            flops=len(asked) * spec.elements,
         )
+
+
+def served(*specs: TensorSpec) -> bool:
+    """Whether the compiled loops take these tensors: float32 throughout."""
+    return all(spec.dtype == "float32" for spec in specs)

@@ -12,13 +12,12 @@ from pydantic import Field
 
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument, Unsupported
-from mxrun.backend.team import team_for_elements, team_for_flops
+from mxrun.backend.team import team_for_flops
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
-    ColumnSumPart,
-    Part,
+    GradientParts,
     PrimitivePart,
     native_kernel,
     onednn_serves,
@@ -38,7 +37,7 @@ Array = npt.NDArray[Any]
 class FullyConnectedParameters(Parameters):
     """Parameters of FullyConnected (MXNet's names and defaults)."""
 
-    num_hidden: Int32 = Field(ge=1, description="Number of output features.")
+    num_hidden: Int32 = Field(ge=1, description="Number of output features.", examples=[10])
     no_bias: bool = Field(default=False, description="Leave the bias out.")
     flatten: bool = Field(
         default=True,
@@ -207,58 +206,30 @@ class OnednnFullyConnected(Implementation):
         assert out_grad is not None
         assert data is not None
         assert weight is not None
-        threads = request.threads
-        asked = [req is not OpReqType.NULL for req in request.requests]
         hidden, features = weight.shape
         gradient, rows = _matrix(out_grad, hidden), _matrix(data, features)
-        team = team_for_flops(request.forward.flops, threads)
-        parts: list[Part] = []
-        names = []
-        if asked[0]:
-            product = operations.matmul(gradient, weight.laid_out(PLAIN), rows, team)
+        plain = weight.laid_out(PLAIN)
+        team = team_for_flops(request.forward.flops, request.threads)
+        parts = GradientParts(request)
+        if parts.wants(0):
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.WEIGHTS: source(2),
                 Argument.OUTPUT: target(0),
             }
-            parts.append(PrimitivePart(product, slots))
-            names.append(product.implementation)
-        if asked[1]:
-            product = operations.matmul(
-                gradient, rows, weight.laid_out(PLAIN), team, transpose_left=True
-            )
+            parts.add_primitive(operations.matmul(gradient, plain, rows, team), slots)
+        if parts.wants(1):
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.WEIGHTS: source(1),
                 Argument.OUTPUT: target(1),
             }
-            parts.append(PrimitivePart(product, slots))
-            names.append(product.implementation)
-        if len(asked) == 3 and asked[2]:
-            team = team_for_elements(gradient.elements, threads)
-            total = operations.column_sum(gradient.shape[0], hidden, team)
-            parts.append(ColumnSumPart(total, source(0), target(2)))
-            names.append(total.implementation)
-        unread = [None] * (len(request.in_data) - 2)
-        inputs = (
-            out_grad.laid_out(PLAIN),
-            data.laid_out(PLAIN) if asked[1] else None,
-            weight.laid_out(PLAIN) if asked[0] else None,
-            *unread,
-            None,
-        )
-        return native_kernel(
-            "onednn:" + "+".join(names),
-            parts,
-            inputs,
-            tuple(
-                spec if wanted else None
-                for spec, wanted in zip(request.in_grad, asked, strict=True)
-            ),
-            request.requests,
-            threads,
-            flops=sum(asked[:2]) * request.forward.flops,
-        )
+            product = operations.matmul(gradient, rows, plain, team, transpose_left=True)
+            parts.add_primitive(product, slots)
+        if parts.wants(2):
+            parts.add_column_sum(source(0), PLAIN, target(2))
+        products = parts.wants(0) + parts.wants(1)
+        return parts.kernel(products * request.forward.flops)
 
 
 def _matrix(spec: TensorSpec, columns: int) -> TensorSpec:

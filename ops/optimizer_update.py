@@ -1,21 +1,43 @@
-"""Optimizer updates as operators: planned, profiled and overlapped like any other."""
+"""What all optimizer updates share: arguments, the step's numbers, the gradient's treatment.
+
+An update is an operator: planned, profiled and overlapped like any other. It takes the weight, its
+gradient and the optimizer's states, which are overwritten, and where it is asked to, two small
+tensors which the run writes:
+
+- `gradient_scale`, of shape [1], a further factor of the gradient (clipping by the global norm);
+- `schedule`, of shape [3]: the step's learning rate, then the two corrections that Adam and LAMB
+  divide their moments by, 1 - beta1^t and 1 - beta2^t. The rate is then lr * schedule[0].
+
+Where a gradient is not finite, a new weight or state must show it, because a run that diverges is
+recognised by them. So clipping turns infinity into NaN instead of a bound.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend import jit
+from mxrun.backend.call import NativeCall
+from mxrun.backend.jit import Block, NativeFunction, float32s, integer, native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.kernel import (
+    BackwardRequest,
+    Buffers,
+    ForwardRequest,
+    Kernel,
+    OpReqType,
+)
+from mxrun.operator.native_kernel import LoopPart, Part, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import (
     GradientKind,
@@ -25,54 +47,56 @@ from mxrun.operator.property import (
     PartialType,
     same_shape,
 )
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
+# The step's numbers where the run does not give any: factors of 1.
+_ONES: npt.NDArray[np.float32] = np.ones(3, np.float32)
+_NUMBERS = {"gradient_scale": ((1,), "one number"), "schedule": ((3,), "three numbers")}
 
-class SgdUpdateParameters(Parameters):
-    """Parameters of sgd_update (MXNet's names and defaults; scheduled is ours)."""
 
-    lr: Float32 = Field(description="Learning rate.")
-    wd: Float32 = Field(default=0.0, description="Weight decay: adds wd * weight to the gradient.")
+class UpdateParameters(Parameters):
+    """Parameters of every update (MXNet's names and defaults; scheduled and scaled are ours)."""
+
+    lr: Float32 = Field(description="Learning rate.", examples=[0.1])
+    wd: Float32 = Field(default=0.0, description="Weight decay.")
     rescale_grad: Float32 = Field(default=1.0, description="Factor of the gradient.")
     clip_gradient: Float32 = Field(
         default=-1.0,
         description="Limit of the rescaled gradient's absolute value; none when negative.",
     )
-    lazy_update: bool = Field(
-        default=True, description="Accepted for MXNet's models; gradients here are never sparse."
-    )
     scheduled: bool = Field(
         default=False,
-        description="A last argument `schedule` of shape [1] multiplies lr at every step.",
+        description="A last argument `schedule` of shape [3] holds the step's rate, a factor of "
+        "lr, and the corrections of the first and the second moment.",
+    )
+    scaled: bool = Field(
+        default=False,
+        description="An argument `gradient_scale` of shape [1] is a further factor of the "
+        "gradient.",
     )
 
 
-class SgdMomUpdateParameters(SgdUpdateParameters):
-    """Parameters of sgd_mom_update: those of sgd_update and momentum."""
+class UpdateProperty(OperatorProperty[Any]):
+    """The new weight and states from weight, grad and states, all of one shape.
 
-    momentum: Float32 = Field(default=0.0, description="Factor of the momentum at every step.")
-
-
-@register("sgd_update")
-class SgdUpdateProperty(OperatorProperty[SgdUpdateParameters]):
-    """output = weight - lr * gradient, gradient = clip(rescale_grad * grad) + wd * weight.
-
-    weight, grad and output have one shape; output takes weight's place. No gradient.
+    Every output takes the place of what it replaces. No gradient.
     """
 
-    type_string = "sgd_update"
-    parameter_type: ClassVar[type[Parameters]] = SgdUpdateParameters
+    parameter_type: ClassVar[type[Parameters]] = UpdateParameters
     states: ClassVar[tuple[str, ...]] = ()
+    # Floating-point operations for each element, gradient's treatment included.
+    operations: ClassVar[int]
+    body: ClassVar[type[Update]]
 
     def list_arguments(self) -> tuple[str, ...]:
-        """weight, grad, the optimizer's states and, when scheduled, schedule."""
-        schedule = ("schedule",) if self.parameters.scheduled else ()
-        return ("weight", "grad", *self.states, *schedule)
+        """weight, grad, the states; gradient_scale when scaled, schedule when scheduled."""
+        asked = {"gradient_scale": self.parameters.scaled, "schedule": self.parameters.scheduled}
+        return ("weight", "grad", *self.states, *(name for name in asked if asked[name]))
 
     def list_outputs(self) -> tuple[str, ...]:
         """The new weight and, hidden, the new states."""
@@ -92,22 +116,26 @@ class SgdUpdateProperty(OperatorProperty[SgdUpdateParameters]):
         return (GradientKind.NONE,) * len(self.list_arguments())
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
-        """All of one shape, but schedule."""
+        """All of one shape, but gradient_scale and schedule."""
         alike = 2 + len(self.states)
-        names = (*self.list_arguments()[:alike], *self.list_outputs())
+        arguments = self.list_arguments()
+        names = (*arguments[:alike], *self.list_outputs())
         shapes = same_shape(names, [*inputs[:alike], *outputs], "elementwise update")
-        schedule = [unify("schedule", shape, (1,), "one number") for shape in inputs[alike:]]
-        return Inferred([*shapes[:alike], *schedule], shapes[alike:], [])
+        numbers: PartialShapes = [
+            unify(name, shape, *_NUMBERS[name])
+            for name, shape in zip(arguments[alike:], inputs[alike:], strict=True)
+        ]
+        return Inferred([*shapes[:alike], *numbers], shapes[alike:], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """All of one type, but schedule, which is float32."""
+        """All of one type, but gradient_scale and schedule, which are float32."""
         alike = 2 + len(self.states)
         common = next((dtype for dtype in [*inputs[:alike], *outputs] if dtype), None)
         completed = [dtype or common for dtype in inputs[:alike]]
-        schedule = [dtype or "float32" for dtype in inputs[alike:]]
-        return [*completed, *schedule], [dtype or common for dtype in outputs]
+        numbers = [dtype or "float32" for dtype in inputs[alike:]]
+        return [*completed, *numbers], [dtype or common for dtype in outputs]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
@@ -119,37 +147,59 @@ class SgdUpdateProperty(OperatorProperty[SgdUpdateParameters]):
         ]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Rescaling, decay (two), rate and subtraction; two more for each state."""
-        return (5 + 2 * len(self.states)) * math.prod(in_shapes[0])
+        """The operations of one element, times the elements."""
+        return self.operations * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
         """NumPy expressions."""
-        return SgdUpdate(self.parameters)
+        return self.body(self)
 
 
-@register("sgd_mom_update")
-class SgdMomUpdateProperty(SgdUpdateProperty):
-    """mom_output = momentum * mom - lr * gradient, output = weight + mom_output, gradient =
-    clip(rescale_grad * grad) + wd * weight.
+@dataclass(frozen=True)
+class UpdateStep:
+    """What one update works with, in the weight's element type.
 
-    All of one shape; output takes weight's place, mom_output mom's. No gradient.
+    gradient: rescaled, not yet clipped. rate: lr times the schedule's. schedule: its three numbers.
     """
 
-    type_string = "sgd_mom_update"
-    parameter_type = SgdMomUpdateParameters
-    states = ("mom",)
-    parameters: SgdMomUpdateParameters
+    weight: Array
+    gradient: Array
+    states: tuple[Array, ...]
+    rate: Any
+    schedule: tuple[Any, ...]
+    limit: float
 
-    def create_operator(self) -> Operator:
-        """NumPy expressions."""
-        return SgdMomUpdate(self.parameters)
+    def clipped(self, gradient: Array) -> Array:
+        """Brought into [-limit, limit] without hiding what is not finite, which becomes NaN."""
+        return clipped(gradient, self.limit)
+
+    def number(self, value: float) -> Any:
+        """A parameter as a scalar of the weight's element type."""
+        return self.weight.dtype.type(value)
 
 
-class SgdUpdate(Operator):
+def clipped(values: Array, limit: float) -> Array:
+    """Values brought into [-limit, limit]; NaN for those that are not finite."""
+    with np.errstate(invalid="ignore"):
+        result: Array = np.clip(values, -limit, limit) + (values - values)
+    return result
+
+
+def limit_of(bound: float) -> float:
+    """What MXNet's bounds mean: a negative one does not bind."""
+    return bound if bound >= 0 else math.inf
+
+
+class Update(Operator):
     """MXNet's order of operations, in the weight's element type."""
 
-    def __init__(self, parameters: SgdUpdateParameters) -> None:
-        self.parameters = parameters
+    def __init__(self, prop: UpdateProperty) -> None:
+        self._prop = prop
+        self.parameters = prop.parameters
+
+    @abstractmethod
+    def update(self, step: UpdateStep) -> Sequence[Array]:
+        """The new weight and the new states."""
 
     def forward(
         self,
@@ -159,117 +209,112 @@ class SgdUpdate(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = weight - lr * gradient."""
-        weight, step = self._step(in_data)
-        assign(out_data[0], req[0], weight - step)
+        """The new weight and the new states."""
+        # All are complete before any is stored: the outputs may lie over the inputs.
+        updated = self.update(self._step(in_data))
+        for output, request, value in zip(out_data, req, updated, strict=True):
+            assign(output, request, value)
 
-    def _step(self, in_data: Sequence[Tensor]) -> tuple[Array, Array]:
-        """The weight, and the learning rate times the decayed gradient."""
+    def _step(self, in_data: Sequence[Tensor]) -> UpdateStep:
         p = self.parameters
-        weight = in_data[0].array
-        gradient = in_data[1].array * p.rescale_grad
-        if p.clip_gradient >= 0:
-            gradient = np.clip(gradient, -p.clip_gradient, p.clip_gradient)
-        gradient = gradient + weight * p.wd
-        rate = np.full(1, p.lr, weight.dtype)
-        if p.scheduled:
-            rate *= in_data[-1].array
-        return weight, gradient * rate
-
-
-class SgdMomUpdate(SgdUpdate):
-    """The same with momentum."""
-
-    parameters: SgdMomUpdateParameters
-
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        """mom_output = momentum * mom - lr * gradient; output = weight + mom_output."""
-        weight, step = self._step(in_data)
-        momentum = in_data[2].array * self.parameters.momentum - step
-        # Both sums are complete before either is stored: the outputs may lie over the inputs.
-        updated = weight + momentum
-        assign(out_data[0], req[0], updated)
-        assign(out_data[1], req[1], momentum)
+        names = self._prop.list_arguments()
+        tensors = {name: tensor.array for name, tensor in zip(names, in_data, strict=True)}
+        weight = tensors["weight"]
+        number = weight.dtype.type
+        schedule = tensors.get("schedule", _ONES)
+        scale = tensors.get("gradient_scale", _ONES)
+        return UpdateStep(
+            weight=weight,
+            gradient=tensors["grad"] * (number(p.rescale_grad) * number(scale[0])),
+            states=tuple(tensors[name] for name in self._prop.states),
+            rate=number(p.lr) * number(schedule[0]),
+            schedule=tuple(map(number, schedule)),
+            limit=limit_of(p.clip_gradient),
+        )
 
 
 @native
-def sgd_loop(block: Block) -> None:
-    """SgdUpdate on float32; the output usually lies over the weight."""
-    lr, wd, rescale, clip = real(block, 1), real(block, 2), real(block, 3), real(block, 4)
-    weight, grad, output = float32s(block, 5), float32s(block, 6), float32s(block, 7)
-    if integer(block, 8) != 0:
-        lr = lr * float32s(block, 8)[0]
+def copy_loop(block: Block) -> None:
+    """output[i] = input[i]."""
+    data, output = float32s(block, 1), float32s(block, 2)
     begin, end = share(block, integer(block, 0))
-    # Working on the output alone keeps the loop free of aliases, so that it becomes vector code.
-    if integer(block, 5) != integer(block, 7):
-        for i in range(begin, end):
-            output[i] = weight[i]
-    if clip >= 0:
-        for i in range(begin, end):
-            gradient = min(max(grad[i] * rescale, -clip), clip)
-            output[i] -= (gradient + output[i] * wd) * lr
-    else:
-        for i in range(begin, end):
-            output[i] -= (grad[i] * rescale + output[i] * wd) * lr
+    for i in range(begin, end):
+        output[i] = data[i]
 
 
-@native
-def sgd_mom_loop(block: Block) -> None:
-    """SgdMomUpdate on float32; the outputs usually lie over weight and mom."""
-    lr, wd, rescale, clip = real(block, 1), real(block, 2), real(block, 3), real(block, 4)
-    weight, grad, output = float32s(block, 5), float32s(block, 6), float32s(block, 7)
-    if integer(block, 8) != 0:
-        lr = lr * float32s(block, 8)[0]
-    momentum, mom, moments = real(block, 9), float32s(block, 10), float32s(block, 11)
-    begin, end = share(block, integer(block, 0))
-    if integer(block, 5) != integer(block, 7):
-        for i in range(begin, end):
-            output[i] = weight[i]
-    if integer(block, 10) != integer(block, 11):
-        for i in range(begin, end):
-            moments[i] = mom[i]
-    if clip >= 0:
-        for i in range(begin, end):
-            gradient = min(max(grad[i] * rescale, -clip), clip)
-            moments[i] = moments[i] * momentum - (gradient + output[i] * wd) * lr
-            output[i] += moments[i]
-    else:
-        for i in range(begin, end):
-            gradient = grad[i] * rescale
-            moments[i] = moments[i] * momentum - (gradient + output[i] * wd) * lr
-            output[i] += moments[i]
+@dataclass(frozen=True)
+class CopyPart:
+    """Bring `count` floats to where a loop overwrites them; nothing where they lie there."""
+
+    count: int
+    source: Slot
+    target: Slot
+    threads: int
+    scratch_bytes: int = 0
+
+    @property
+    def team(self) -> None:
+        """None: the loop starts its own."""
+        return
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """One copy, or none."""
+        old, new = self.source.address(buffers), self.target.address(buffers)
+        if old == new:
+            return ()
+        return (jit.bind(copy_loop, (self.count, old, new), self.threads),)
 
 
-@implement("sgd_update", "sgd_mom_update", backend="jit")
-class CompiledSgd(Implementation):
-    """One loop in float32, the bits of the NumPy body."""
+@dataclass(frozen=True)
+class UpdateLoop:
+    """A compiled loop and the parameters that it takes beside what all updates have.
+
+    Its slots: 0 count, 1 lr, 2 wd, 3 rescale_grad, 4 limit, 5 schedule, 6 gradient_scale,
+    7 weight, 8 grad; from 9 on the states, then the named parameters. Weight and states are the
+    outputs, which hold the old values already: a loop that reads and writes at one address can
+    become vector code.
+    """
+
+    function: NativeFunction
+    names: tuple[str, ...] = ()
+
+    def arguments(self, prop: AnyProperty, count: int) -> tuple[Slot | int | float, ...]:
+        """The slots' content."""
+        p, states = prop.parameters, len(prop.list_mutated_inputs()) - 1
+        given = {name: source(index) for index, name in enumerate(prop.list_arguments())}
+        ones = _ONES.ctypes.data
+        return (
+            *(count, float(p.lr), float(p.wd), float(p.rescale_grad), limit_of(p.clip_gradient)),
+            *(given.get("schedule", ones), given.get("gradient_scale", ones)),
+            *(target(0), source(1), *(target(1 + index) for index in range(states))),
+            *(float(getattr(p, name)) for name in self.names),
+        )
+
+
+class CompiledUpdate(Implementation):
+    """Loops in float32, the bits of the NumPy body."""
+
+    loops: ClassVar[Mapping[str, UpdateLoop]]
+
+    def parts(self, prop: AnyProperty, count: int, threads: int) -> Sequence[Part]:
+        """The loops, once weight and states lie in the outputs' places."""
+        loop = self.loops[prop.type_string]
+        return [LoopPart(loop.function, loop.arguments(prop, count), threads)]
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Plain layouts; every output asked for."""
-        p = prop.parameters
         types = {spec.dtype for spec in request.inputs}
         if types != {"float32"} or OpReqType.NULL in request.requests:
             return None
         count = request.inputs[0].elements
-        schedule = source(len(request.inputs) - 1) if p.scheduled else 0
-        arguments: tuple[Slot | int | float, ...] = (
-            *(count, float(p.lr), float(p.wd), float(p.rescale_grad), float(p.clip_gradient)),
-            *(source(0), source(1), target(0), schedule),
-        )
-        loop = sgd_loop
-        if prop.list_outputs()[1:]:
-            loop = sgd_mom_loop
-            arguments = (*arguments, float(p.momentum), source(2), target(1))
+        threads = team_for_elements(count, request.threads)
+        copies = [
+            CopyPart(count, source(old), target(new), threads)
+            for old, new in prop.list_mutated_inputs().items()
+        ]
         return native_kernel(
             self.name,
-            [LoopPart(loop, arguments, team_for_elements(count, request.threads))],
+            [*copies, *self.parts(prop, count, threads)],
             tuple(spec.laid_out(PLAIN) for spec in request.inputs),
             tuple(spec.laid_out(PLAIN) for spec in request.outputs),
             request.requests,

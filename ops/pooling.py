@@ -14,9 +14,10 @@ from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape
+from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
+    LoopPart,
     PrimitivePart,
     Slot,
     extra,
@@ -31,6 +32,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.window import NonNegative, Positive, Window
+from mxrun.ops.window_sum import window_arguments, window_sum_gradient_loop, window_sum_loop
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -42,7 +44,9 @@ class PoolingParameters(Parameters):
     """Parameters of Pooling (MXNet's names and defaults)."""
 
     kernel: Annotated[tuple[Positive, ...], Field(max_length=3)] = Field(
-        default=(), description="Window size: (w,), (h, w) or (d, h, w); not needed by global_pool."
+        default=(),
+        description="Window size: (w,), (h, w) or (d, h, w); not needed by global_pool.",
+        examples=[(2, 2)],
     )
     pool_type: Literal["max", "avg", "sum", "lp"] = Field(
         default="max", description="What a window becomes."
@@ -105,6 +109,10 @@ class PoolingParameters(Parameters):
             return Window(kernel=spatial, stride=ones, dilate=ones, pad=zeros)
         return Window(self.kernel, self.stride or ones, ones, self.pad or zeros)
 
+    def margin(self, window: Window) -> Shape:
+        """How far beyond the data avg counts a window's positions."""
+        return tuple(pad if self.count_include_pad is not False else 0 for pad in window.pad)
+
 
 @register("Pooling")
 class PoolingProperty(OperatorProperty[PoolingParameters]):
@@ -113,6 +121,8 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
     data [N, C, spatial...], output [N, C, windows...]. Padding never is a maximum and adds zero
     to a sum. Of equal maxima the first in row-major order gets the gradient.
     Backward reads the output's gradient, data and output (avg and sum the first alone).
+    Fast for float32: max and avg by oneDNN, sum and the averages that oneDNN lacks by a compiled
+    loop. lp, and a max with windows wholly outside the data, have the NumPy body alone.
     """
 
     type_string = "Pooling"
@@ -265,10 +275,9 @@ class Pooling(Operator):
 
     def _counts(self, window: Window, spatial: Shape, windows: Shape, dtype: Any) -> Array:
         """What avg divides by: each window's elements, clipped to the (padded) input."""
-        padded = self.parameters.count_include_pad is not False
         counts = np.ones((), dtype)
-        for axis, (size, number) in enumerate(zip(spatial, windows, strict=True)):
-            margin = window.pad[axis] if padded else 0
+        margins = self.parameters.margin(window)
+        for axis, (size, number, margin) in enumerate(zip(spatial, windows, margins, strict=True)):
             start = np.arange(number) * window.stride[axis] - window.pad[axis]
             length = np.minimum(start + window.kernel[axis], size + margin) - np.maximum(
                 start, -margin
@@ -290,8 +299,9 @@ class OnednnPooling(Implementation):
     """oneDNN's max and average pooling on channels-last data.
 
     A training forward pass of max also writes which element won each window, a byte or more per
-    output, so that backward needs neither data nor output. Windows that lie wholly outside the
-    data, and averages whose window is cut off beyond the padding, are left to the NumPy body.
+    output, so that backward needs neither data nor output. Left to others are sums, windows that
+    lie wholly outside the data (possible under `full` where stride exceeds kernel), and averages
+    that count the padding of a window cut off beyond it.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
@@ -349,7 +359,7 @@ def _pooling(
     parameters: PoolingParameters, data: Shape, output: Shape
 ) -> tuple[operations.PoolType, Shape, operations.Window] | None:
     """Kind, kernel and geometry in oneDNN's terms; None for what it does not compute."""
-    if parameters.pool_type not in ("max", "avg") or parameters.pooling_convention == "same":
+    if parameters.pool_type not in ("max", "avg"):
         return None
     window = parameters.window(data[2:])
     axes = range(len(window.kernel))
@@ -359,11 +369,60 @@ def _pooling(
         return None
     kind = operations.PoolType.MAX
     if parameters.pool_type == "avg":
-        kind = operations.PoolType.AVERAGE_WITHOUT_PADDING
-        if parameters.count_include_pad is not False:
-            kind = operations.PoolType.AVERAGE_WITH_PADDING
-            if any(beyond[axis] > window.pad[axis] for axis in axes):
-                return None
+        kind = operations.PoolType.AVERAGE_WITH_PADDING
+        cut_off = any(beyond[axis] > window.pad[axis] for axis in axes)
+        if cut_off or parameters.count_include_pad is False:
+            kind = operations.PoolType.AVERAGE_WITHOUT_PADDING
+        if cut_off and any(window.pad) and parameters.count_include_pad is not False:
+            return None
     pad_end = tuple(max(window.pad[axis], beyond[axis]) for axis in axes)
     geometry = operations.Window(window.stride, window.dilate, window.pad, pad_end)
     return kind, window.kernel, geometry
+
+
+@implement("Pooling", backend="jit")
+class CompiledPooling(Implementation):
+    """Sums, and averages of every kind, on channels-last data."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """output = the windows' sums or averages."""
+        (data,), (output,) = request.inputs, request.outputs
+        serves = prop.parameters.pool_type in ("sum", "avg") and data.elements
+        if not serves or data.dtype != "float32":
+            return None
+        team = team_for_elements(data.elements, request.threads)
+        arguments = _window_arguments(prop.parameters, data, output)
+        return native_kernel(
+            "jit",
+            [LoopPart(window_sum_loop, (*arguments, source(0), target(0)), team)],
+            (data.laid_out(CHANNELS_LAST),),
+            (output.laid_out(CHANNELS_LAST),),
+            request.requests,
+            request.threads,
+            flops=prop.flops([data.shape], [output.shape]),
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """Every position gathers from the windows that it is in."""
+        (gradient,), (data_grad,) = request.out_grad, request.in_grad
+        assert gradient is not None
+        team = team_for_elements(data_grad.elements, request.threads)
+        arguments = _window_arguments(prop.parameters, data_grad, gradient)
+        return native_kernel(
+            "jit",
+            [LoopPart(window_sum_gradient_loop, (*arguments, source(0), target(0)), team)],
+            (gradient.laid_out(CHANNELS_LAST), None, None),
+            (data_grad.laid_out(CHANNELS_LAST),),
+            request.requests,
+            request.threads,
+            flops=request.forward.flops,
+        )
+
+
+def _window_arguments(
+    parameters: PoolingParameters, data: TensorSpec, output: TensorSpec
+) -> tuple[int, ...]:
+    window = parameters.window(data.shape[2:])
+    margin = parameters.margin(window)
+    average = parameters.pool_type == "avg"
+    return window_arguments(data.shape, output.shape, window, margin, average)

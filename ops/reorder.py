@@ -23,6 +23,7 @@ class ReorderProperty(OperatorProperty[ReorderParameters]):
 
     type_string = "_reorder"
     parameter_type = ReorderParameters
+    is_internal = True
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """data and output have one shape."""

@@ -55,6 +55,11 @@ def float32s(block: Block, index: int) -> Any:
     raise TypeError("only inside a native function")
 
 
+def float64s(block: Block, index: int) -> Any:
+    """Argument `index` as a pointer to float64 elements."""
+    raise TypeError("only inside a native function")
+
+
 def int32s(block: Block, index: int) -> Any:
     """Argument `index` as a pointer to int32 elements."""
     raise TypeError("only inside a native function")
@@ -70,8 +75,28 @@ def uint8s(block: Block, index: int) -> Any:
     raise TypeError("only inside a native function")
 
 
+def random_words(key: int, step: int, number: int) -> tuple[Any, Any, Any, Any]:
+    """Words 4 * number .. 4 * number + 3 of `philox.words(key, step, ...)`, as uint64 values."""
+    raise TypeError("only inside a native function")
+
+
 def share(block: Block, count: int) -> tuple[int, int]:
     """The calling thread's part [begin, end) of `count` elements, cut at multiples of 16."""
+    raise TypeError("only inside a native function")
+
+
+def clipped(value: float, limit: float) -> float:
+    """A float32 `value` brought into [-limit, limit]; NaN for one that is not finite."""
+    raise TypeError("only inside a native function")
+
+
+def larger(left: float, right: float) -> float:
+    """The larger of two; NaN where one of them is NaN."""
+    raise TypeError("only inside a native function")
+
+
+def arithmetic(kind: int, left: float, right: float) -> float:
+    """left + right, left - right, left * right or left / right, for the kinds 0 to 3."""
     raise TypeError("only inside a native function")
 
 

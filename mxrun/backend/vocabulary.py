@@ -12,6 +12,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from mxrun.backend import philox
 from mxrun.backend.call import HEADER_SLOTS
 
 _WORD = ir.IntType(64)
@@ -38,6 +39,7 @@ def _pointer_reader(element: Any) -> Any:
 
 
 float32s = _pointer_reader(types.float32)
+float64s = _pointer_reader(types.float64)
 int32s = _pointer_reader(types.int32)
 int64s = _pointer_reader(types.int64)
 uint8s = _pointer_reader(types.uint8)
@@ -110,12 +112,84 @@ def share(block: Any, count: Any) -> Any:
     return begin, min(count, begin + chunk)
 
 
+@njit
+def clipped(value: Any, limit: Any) -> Any:
+    """The value brought into [-limit, limit]; NaN for one that is not finite."""
+    # value - value is 0 for what is finite and NaN for what is not: no branch, so that loops
+    # become vector code.
+    return min(max(value, -limit), limit) + (value - value)
+
+
+def _philox(builder: Any, key: Any, step: Any, number: Any) -> list[Any]:
+    """Code for the four words of one counter, as 64-bit values.
+
+    32-bit values live in 64-bit registers, where the product of two is exact, and the rounds stand
+    one after the other: a loop over `number` becomes vector code.
+    """
+    half, low = ir.Constant(_WORD, 32), ir.Constant(_WORD, 0xFFFFFFFF)
+    x = [part for word in (number, step) for part in _halves(builder, word)]
+    keys = _halves(builder, key)
+    for turn in range(philox.ROUNDS):
+        if turn:
+            raised = zip(keys, (philox.W0, philox.W1), strict=True)
+            keys = [builder.and_(builder.add(k, ir.Constant(_WORD, w)), low) for k, w in raised]
+        p0 = builder.mul(x[0], ir.Constant(_WORD, philox.M0))
+        p1 = builder.mul(x[2], ir.Constant(_WORD, philox.M1))
+        x = [
+            builder.xor(builder.xor(builder.lshr(p1, half), x[1]), keys[0]),
+            builder.and_(p1, low),
+            builder.xor(builder.xor(builder.lshr(p0, half), x[3]), keys[1]),
+            builder.and_(p0, low),
+        ]
+    return x
+
+
+def _halves(builder: Any, word: Any) -> list[Any]:
+    """The lower and the upper 32 bits."""
+    lower = builder.and_(word, ir.Constant(_WORD, 0xFFFFFFFF))
+    return [lower, builder.lshr(word, ir.Constant(_WORD, 32))]
+
+
+@intrinsic
+def random_words(typing_context: Any, key: Any, step: Any, number: Any) -> Any:
+    """Philox4x32-10 of the counter (number, step)."""
+    result = types.UniTuple(types.uint64, 4)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_tuple(builder, result, _philox(builder, *arguments))
+
+    return result(types.int64, types.int64, types.int64), generate
+
+
+@njit
+def larger(left: Any, right: Any) -> Any:
+    """The larger of two; NaN, which is unequal to itself, where one of them is."""
+    return right if right > left or right != right else left
+
+
+@njit
+def arithmetic(kind: Any, left: Any, right: Any) -> Any:
+    """The sum, difference, product or quotient, which loops take as selections of vector code."""
+    if kind == 0:
+        return left + right
+    if kind == 1:
+        return left - right
+    if kind == 2:
+        return left * right
+    return left / right
+
+
 VOCABULARY = {
+    "arithmetic": arithmetic,
     "call_address": call_address,
+    "clipped": clipped,
     "float32s": float32s,
+    "float64s": float64s,
     "int32s": int32s,
     "int64s": int64s,
     "integer": integer,
+    "larger": larger,
+    "random_words": random_words,
     "real": real,
     "share": share,
     "uint8s": uint8s,

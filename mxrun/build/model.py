@@ -26,7 +26,7 @@ class Model:
     """A network whose every shape is known, and what the config says about its variables.
 
     inputs: the io slots, batch axis included (labels and sample weights too).
-    variables: the settings of every parameter, by name.
+    variables: the settings of every parameter and auxiliary state, by name.
     """
 
     symbol: Symbol
@@ -47,7 +47,13 @@ class Model:
 
     @property
     def parameters(self) -> dict[str, TensorSpec]:
-        """Every variable that is no input, with its spec, in the network's order."""
+        """What training changes by gradients, with its spec, in the network's order."""
+        states = set(self.symbol.list_auxiliary_states())
+        return {name: spec for name, spec in self.learned.items() if name not in states}
+
+    @property
+    def learned(self) -> dict[str, TensorSpec]:
+        """Every variable that is no input: parameters and auxiliary states."""
         return {
             node.name: self.inference.spec(NodeEntry(node))
             for node in self.symbol.nodes
@@ -118,7 +124,7 @@ def _given(network: Network, batch_size: int) -> dict[str, Shape]:
 def _variables(
     parsed: Parsed, network: Network, symbol: Symbol, problems: list[Diagnostic]
 ) -> dict[str, Variable]:
-    """The settings of each parameter: by its exact name, else by the last pattern that matches."""
+    """The settings of each variable: by its exact name, else by the last pattern that matches."""
     names = [
         node.name
         for node in symbol.nodes

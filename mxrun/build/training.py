@@ -65,7 +65,7 @@ def build_training(
     multipliers = {
         name: Multipliers(variable.lr_mult, variable.wd_mult)
         for name, variable in variables.items()
-        if not variable.frozen
+        if name in model.parameters and not variable.frozen
     }
     untrainable = _untrainable(parsed, model, multipliers)
     if untrainable is not None:
@@ -152,7 +152,7 @@ def _untrainable(
             place=layers,
             hint="end it with a loss such as SoftmaxOutput: {label: label}",
         )
-    if not model.variables:
+    if not model.parameters:
         return Diagnostic("the network has no variables: there is nothing to train", place=layers)
     if not multipliers:
         return Diagnostic(
@@ -186,7 +186,7 @@ def _unfit(
     """The parameters whose initializer has no values for their shape."""
     places = {node.name: node.place for node in model.symbol.nodes}
     found = []
-    for name, spec in model.parameters.items():
+    for name, spec in model.learned.items():
         problem = initializers[name].unfit(spec.shape)
         if problem is not None:
             own = model.variables[name].init

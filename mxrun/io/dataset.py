@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, InternalError, UserError, nearest
+from mxrun.base.errors import Diagnostic, InternalError, Place, UserError, nearest
 from mxrun.base.params import Parameters, check
-from mxrun.base.registry import Registry
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.io.declared import DeclaredRegistry
+from mxrun.io.record import RecordShape
 from mxrun.io.split import Places, Split, parse_split, place_of
+from mxrun.io.transform import NO_TRANSFORMS, Pipeline
 
 # The network's inputs by name: the specs of one record, without the batch axis.
 Inputs = Mapping[str, TensorSpec]
@@ -38,28 +39,66 @@ class Field:
 
 
 @dataclass(frozen=True, eq=False)
+class LazyField:
+    """One column that is not in memory: `read(index)` gives a record, of any thread.
+
+    `shape` is a record's, None where records differ; `read` raises UserError naming the file and
+    the record. The column is the records `start` .. `start + count` - 1 of what `read` knows.
+    `content` says what the records are without reading them: a digest of files' names and sizes.
+    """
+
+    read: Callable[[int], NDArray[Any]]
+    count: int
+    shape: RecordShape
+    dtype: str
+    scale: float | None = None
+    start: int = 0
+    content: str = ""
+
+    def record(self, index: int) -> NDArray[Any]:
+        """The record at `index`, counted from 0."""
+        return self.read(self.start + index)
+
+    def part(self, start: int, stop: int | None) -> LazyField:
+        """The records start .. stop - 1."""
+        count = (self.count if stop is None else stop) - start
+        return replace(self, start=self.start + start, count=count)
+
+
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Records in a fixed order: fields of equal length by name, and the names of the classes.
 
-    The split (`test[0:9000]`) and the name say where the records come from.
+    `fields` are in memory, `lazy` ones are read when they are needed. `pipeline` makes rows out of
+    records, `inputs` are the rows that the network wants: both are what `open_datasets` was given.
+
+    The split (`test[0:9000]`) and the name say where the records come from, `place` where the
+    config asks for them.
     """
 
     name: str
     fields: Mapping[str, Field]
     classes: tuple[str, ...] = ()
     split: str = ""
+    place: Place | None = None
+    lazy: Mapping[str, LazyField] = field(default_factory=dict)
+    pipeline: Pipeline = NO_TRANSFORMS
+    inputs: Inputs = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}
+        lengths |= {column.count for column in self.lazy.values()}
         if len(lengths) != 1 or 0 in lengths:
             raise InternalError(f"data set {self.name!r} has fields of lengths {sorted(lengths)}")
 
     def __len__(self) -> int:
+        for column in self.lazy.values():
+            return column.count
         return len(next(iter(self.fields.values())).records)
 
     @property
     def specs(self) -> dict[str, TensorSpec]:
-        """Shape and type of one record, by field."""
+        """Shape and type of one record before transforms, by field in memory."""
         return {name: column.spec for name, column in self.fields.items()}
 
     def part(self, split: Split) -> Dataset:
@@ -69,30 +108,58 @@ class Dataset:
             name: replace(column, records=column.records[rows])
             for name, column in self.fields.items()
         }
-        return replace(self, fields=fields, split=str(split))
+        lazy = {name: column.part(split.start, split.stop) for name, column in self.lazy.items()}
+        return replace(self, fields=fields, lazy=lazy, split=str(split))
 
-    def check(self, inputs: Inputs, places: Places) -> tuple[Diagnostic, ...]:
-        """Where the network's inputs and the fields of the same names differ."""
-        found = []
+    def check(
+        self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS
+    ) -> tuple[Diagnostic, ...]:
+        """Where the network's inputs differ from the fields of the same names, transformed."""
+        found: list[Diagnostic] = []
         place = place_of(places, "dataset")
+        names = [*self.fields, *self.lazy]
         for name, wanted in inputs.items():
-            if name not in self.fields:
+            if name not in names:
                 problem = f"data set {self.name!r} has no field for the network's input {name!r}"
-                has = f"one of its fields: {', '.join(self.fields)}"
-                found.append(Diagnostic(problem, place, has, name, nearest(name, self.fields)))
-            elif (held := self.fields[name].spec) != wanted:
+                has = f"one of its fields: {', '.join(names)}"
+                found.append(Diagnostic(problem, place, has, name, nearest(name, names)))
+                continue
+            try:
+                shape, dtype = pipeline.output(name, *self._record(name))
+            except UserError as error:
+                found += error.diagnostics
+                continue
+            if dtype != wanted.dtype or not fits(wanted.shape, shape):
                 problem = f"the network's input {name!r} does not fit data set {self.name!r}"
-                hint = f"declare it in network.inputs as {name}: {list(held.shape)}"
-                found.append(Diagnostic(problem, place, str(held), str(wanted), hint))
+                sizes = ", ".join("any" if size is None else str(size) for size in shape)
+                hint = f"declare it in network.inputs as {name}: [{sizes}]"
+                held = f"{dtype}[{sizes}]"
+                found.append(Diagnostic(problem, place, held, str(wanted), hint))
         return tuple(found)
+
+    def _record(self, name: str) -> tuple[RecordShape, str]:
+        """Shape and type of a record of a field as a batch would hold it."""
+        if name in self.lazy:
+            column = self.lazy[name]
+            return column.shape, column.dtype if column.scale is None else "float32"
+        spec = self.fields[name].spec
+        return spec.shape, spec.dtype
+
+
+def fits(shape: Shape, known: RecordShape) -> bool:
+    """Whether a record of which `known` is known may have `shape`."""
+    return len(shape) == len(known) and all(
+        have in (None, want) for want, have in zip(shape, known, strict=True)
+    )
 
 
 @dataclass(frozen=True)
 class DatasetFormat:
     """A kind of data set: its typed options, its splits and the function that reads one split.
 
-    `read(options, split, inputs)` returns the whole split or raises UserError; `inputs` matter
-    only to data sets that make their records up.
+    `read(options, split, inputs)` returns the whole split or raises UserError; `inputs` are the
+    records wanted, for data sets that make theirs up or have a choice. `lazy`: whether records are
+    read when they are needed, not all at once.
     """
 
     name: str
@@ -100,47 +167,22 @@ class DatasetFormat:
     options: type[Parameters]
     splits: tuple[str, ...]
     read: Callable[[Any, str, Inputs], Dataset] = field(repr=False)
+    lazy: bool = False
 
 
-class DatasetRegistry(Registry[DatasetFormat]):
-    """Data sets by name; a declared module is imported when its name is first looked up."""
-
-    def __init__(self) -> None:
-        super().__init__("data set")
-        self._modules: dict[str, str] = {}
-
-    def declare(self, name: str, module: str) -> None:
-        """Say that importing `module` registers `name`."""
-        self._modules[name] = module
-
-    def get(self, name: str) -> DatasetFormat:
-        """Look up a name; raises UserError naming the nearest known names."""
-        if name in self._modules and name not in self:
-            importlib.import_module(self._modules[name])
-        return super().get(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._entries, *self._modules}))
-
-    def unknown(self, name: str) -> Diagnostic:
-        """The diagnostic for a name that is neither registered nor declared."""
-        hint = nearest(name, self) or f"known: {', '.join(self)}"
-        return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)
-
-
-DATASETS = DatasetRegistry()
+DATASETS: DeclaredRegistry[DatasetFormat] = DeclaredRegistry("data set")
 
 O = TypeVar("O", bound=Parameters)  # noqa: E741
 Reader = Callable[[O, str, Inputs], Dataset]
 
 
 def register(
-    name: str, options: type[O], splits: tuple[str, ...]
+    name: str, options: type[O], splits: tuple[str, ...], *, lazy: bool = False
 ) -> Callable[[Reader[O]], Reader[O]]:
     """Decorator that registers the reading function of the data set `name`."""
 
     def add(read: Reader[O]) -> Reader[O]:
-        DATASETS.add(name, DatasetFormat(name, read.__doc__ or "", options, splits, read))
+        DATASETS.add(name, DatasetFormat(name, read.__doc__ or "", options, splits, read, lazy))
         return read
 
     return add
@@ -154,6 +196,12 @@ class DatasetRequest:
     options: Parameters
     split: Split
     places: Places = field(default_factory=dict, compare=False, repr=False)
+    pipeline: Pipeline = NO_TRANSFORMS
+
+    @property
+    def prefetched(self) -> bool:
+        """Whether rows are made by loader threads, so that staged batches need memory."""
+        return self.format.lazy or bool(self.pipeline)
 
 
 def request_dataset(
@@ -192,14 +240,16 @@ def open_datasets(requests: Mapping[str, DatasetRequest], inputs: Inputs) -> dic
     Raises UserError with what is wrong in any of them: files, ranges, and fields that do not fit
     the network's `inputs`.
     """
-    whole: dict[DatasetRequest, Dataset] = {}
+    whole: dict[Hashable, Dataset] = {}
     opened: dict[str, Dataset] = {}
     found: list[Diagnostic] = []
     for role, request in requests.items():
-        key = replace(request, split=Split(request.split.of))
+        source = request.pipeline.source(inputs)
+        options = request.options.model_dump_json()
+        key = (request.format.name, options, request.split.of, tuple(source.items()))
         try:
             if key not in whole:
-                whole[key] = request.format.read(request.options, request.split.of, inputs)
+                whole[key] = request.format.read(request.options, request.split.of, source)
         except UserError as error:
             place = place_of(request.places, "path")
             found += [
@@ -208,10 +258,13 @@ def open_datasets(requests: Mapping[str, DatasetRequest], inputs: Inputs) -> dic
             ]
             continue
         problems = request.split.check(len(whole[key]), request.places)
-        problems += whole[key].check(inputs, request.places)
+        problems += whole[key].check(inputs, request.places, request.pipeline)
         found += problems
         if not problems:
-            opened[role] = whole[key].part(request.split)
+            place = place_of(request.places, "dataset")
+            part = whole[key].part(request.split)
+            opened[role] = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
     if found:
-        raise UserError(found)
+        # What is written once for both is told once.
+        raise UserError(dict.fromkeys(found))
     return opened

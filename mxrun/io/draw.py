@@ -1,4 +1,4 @@
-"""Random records: bytes and integers from the named streams of `mxrun.runtime.random`."""
+"""Random records from the named streams of `mxrun.runtime.random`."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ def draw_integers(seed: int, name: str, shape: Shape, below: int) -> NDArray[np.
     words = random.raw(seed, name, math.prod(shape))
     words %= np.uint64(below)
     return words.astype(np.int32).reshape(shape)
+
+
+def draw_uniform(seed: int, name: str, shape: Shape) -> NDArray[np.float64]:
+    """Float64 in -1 .. 1."""
+    return 2 * random.uniform(seed, name, shape) - 1
+
+
+def draw_normal(seed: int, name: str, shape: Shape) -> NDArray[np.float64]:
+    """Standard normal float64."""
+    return random.normal(seed, name, shape)

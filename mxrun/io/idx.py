@@ -10,12 +10,12 @@ import gzip
 import math
 import zlib
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.files import fail, unreadable
 
 Stream = BinaryIO | gzip.GzipFile
 
@@ -43,35 +43,35 @@ def read_idx(path: Path, dimensions: tuple[int | None, ...]) -> NDArray[np.uint8
             with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
                 return _parse(unpacked, path, dimensions)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
 
 
 def _parse(stream: Stream, path: Path, wanted: tuple[int | None, ...]) -> NDArray[np.uint8]:
     size = 4 + 4 * len(wanted)
     header = _read(stream, path, 0, size)
     if not header:
-        _fail(path, 0, "the file is empty", f"an IDX file of {len(wanted)} dimensions", "0 bytes")
+        fail(path, 0, "the file is empty", f"an IDX file of {len(wanted)} dimensions", "0 bytes")
     _check_magic(path, header, len(wanted))
     if len(header) < size:
-        _fail(path, len(header), "the file ends inside the header", f"{size} bytes", f"{header!r}")
+        fail(path, len(header), "the file ends inside the header", f"{size} bytes", f"{header!r}")
     found = tuple(
         int.from_bytes(header[offset : offset + 4], "big") for offset in range(4, size, 4)
     )
     for axis, (have, want) in enumerate(zip(found, wanted, strict=True)):
         if have == 0 or (want is not None and have != want):
             expected = "at least 1" if want is None else str(want)
-            _fail(path, 4 + 4 * axis, f"dimension {axis} is wrong", expected, str(have))
+            fail(path, 4 + 4 * axis, f"dimension {axis} is wrong", expected, str(have))
     count = math.prod(found)
     if count > MAXIMUM_BYTES:
-        _fail(path, 4, "the header asks for too much", f"<= {MAXIMUM_BYTES} bytes", f"{count}")
+        fail(path, 4, "the header asks for too much", f"<= {MAXIMUM_BYTES} bytes", f"{count}")
     # One byte more than expected also makes gzip reach its end and check its checksum.
     body = _read(stream, path, size, count + 1)
     if len(body) < count:
         problem = f"the file ends early: the header promises {list(found)}"
-        _fail(path, size + len(body), problem, f"{size + count} bytes", f"{size + len(body)} bytes")
+        fail(path, size + len(body), problem, f"{size + count} bytes", f"{size + len(body)} bytes")
     if len(body) > count:
         problem = f"data goes on behind the promised {list(found)}"
-        _fail(path, size + count, problem, f"{size + count} bytes", "more")
+        fail(path, size + count, problem, f"{size + count} bytes", "more")
     records = np.frombuffer(body, np.uint8).reshape(found)
     records.setflags(write=False)
     return records
@@ -80,12 +80,12 @@ def _parse(stream: Stream, path: Path, wanted: tuple[int | None, ...]) -> NDArra
 def _check_magic(path: Path, header: bytearray, rank: int) -> None:
     if header[:2] != b"\0\0"[: len(header)]:
         got = header[:4].hex(" ")
-        _fail(path, 0, "not an IDX file", f"00 00 08 {rank:02x}", got)
+        fail(path, 0, "not an IDX file", f"00 00 08 {rank:02x}", got)
     if len(header) > 2 and header[2] != 0x08:
         got = _TYPES.get(header[2], f"0x{header[2]:02x}")
-        _fail(path, 2, "wrong element type", "uint8 (0x08)", got)
+        fail(path, 2, "wrong element type", "uint8 (0x08)", got)
     if len(header) > 3 and header[3] != rank:
-        _fail(path, 3, "wrong number of dimensions", str(rank), str(header[3]))
+        fail(path, 3, "wrong number of dimensions", str(rank), str(header[3]))
 
 
 def _read(stream: Stream, path: Path, offset: int, limit: int) -> bytearray:
@@ -98,9 +98,5 @@ def _read(stream: Stream, path: Path, offset: int, limit: int) -> bytearray:
                 break
             data += piece
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        _fail(path, offset + len(data), f"damaged gzip data follows: {error}")
+        fail(path, offset + len(data), f"damaged gzip data follows: {error}")
     return data
-
-
-def _fail(path: Path, offset: int, problem: str, expected: str = "", got: str = "") -> NoReturn:
-    raise UserError(Diagnostic(f"{path}: byte {offset}: {problem}", None, expected, got))

@@ -26,7 +26,7 @@ from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.batch import SAMPLE_WEIGHT, Batch, is_label
 from mxrun.io.dataset import Dataset, Field
-from mxrun.runtime import random
+from mxrun.io.order import BatchOrder, LastBatch
 
 # The io slots of a plan by input name: C-contiguous views into the arena.
 Slots = Mapping[str, NDArray[Any]]
@@ -36,24 +36,36 @@ class DataIterator(ABC):
     """A source of batches of one fixed size; MXNet's DataIter, writing where it is told.
 
     `provide_data` and `provide_label` name what a batch holds, with the batch axis in front; a
-    batch also holds `sample_weight` float32 [batch size].
+    batch also holds `sample_weight` float32 [batch size]. `waited_seconds` is the time that
+    `next_into` has spent waiting for records not yet there, since the iterator was made.
     """
 
+    waited_seconds: float = 0.0
     batch_size: int
     provide_data: dict[str, TensorSpec]
     provide_label: dict[str, TensorSpec]
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Number of batches of an epoch."""
+    def batches(self, epoch: int) -> int:
+        """Number of batches of `epoch`."""
 
     @abstractmethod
-    def reset(self, epoch: int) -> None:
-        """Go to the first batch of `epoch`; the order depends on the seed and `epoch` alone."""
+    def reset(self, epoch: int, batch: int = 0) -> None:
+        """Go to `batch` of `epoch`, counted from 0; a new iterator stands at batch 0 of epoch 0.
+
+        What a batch holds is a function of seed, epoch and batch, whatever was read before.
+        """
 
     @abstractmethod
     def next_into(self, slots: Slots) -> Batch | None:
-        """Write the next batch into `slots` (those given, no others); None after the last."""
+        """Write the next batch into `slots` (those given, no others); None after the last.
+
+        Raises UserError for a record that cannot be read, naming it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the iterator holds; it cannot be used afterwards. Twice is once."""
 
     @property
     def specs(self) -> dict[str, TensorSpec]:
@@ -62,11 +74,37 @@ class DataIterator(ABC):
         return {**self.provide_data, **self.provide_label, SAMPLE_WEIGHT: weight}
 
 
+def provided(
+    records: Mapping[str, TensorSpec], batch_size: int
+) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
+    """The specs of a batch of `records`: of its data and of its labels."""
+    specs = batched(records, batch_size)
+    data = {name: spec for name, spec in specs.items() if not is_label(name)}
+    return data, {name: spec for name, spec in specs.items() if is_label(name)}
+
+
+def batched(records: Mapping[str, TensorSpec], batch_size: int) -> dict[str, TensorSpec]:
+    """The specs of `batch_size` records, stacked."""
+    return {
+        name: TensorSpec((batch_size, *spec.shape), spec.dtype) for name, spec in records.items()
+    }
+
+
+def check_slots(slots: Slots, specs: Mapping[str, TensorSpec]) -> None:
+    """A slot of another shape, type or stride would make NumPy copy or refuse: say which."""
+    for name, slot in slots.items():
+        if name not in specs:
+            raise InternalError(f"the iterator has nothing for slot {name!r}")
+        held = TensorSpec(slot.shape, slot.dtype.name)
+        if held != specs[name] or not slot.flags.c_contiguous:
+            raise InternalError(f"slot {name!r} is {held}, the batch {specs[name]} in C order")
+
+
 class ArrayIterator(DataIterator):
     """Iterates over a data set in memory; MXNet's NDArrayIter.
 
-    Every epoch gives each record once. The last batch is filled up with the epoch's first records
-    at sample weight 0. `next_into` allocates no array: rows are gathered into the slot, and bytes
+    Every epoch gives each record once, but for what `last_batch` leaves over; padding has sample
+    weight 0. `next_into` allocates no array: rows are gathered into the slot, and bytes
     are converted and scaled on the way by the compute team's `threads`, so that each thread finds
     its share in its own cache.
     Shuffling sorts one 64-bit draw per record at `reset`.
@@ -79,23 +117,20 @@ class ArrayIterator(DataIterator):
         *,
         shuffle: bool = False,
         seed: int = 0,
+        last_batch: LastBatch = "pad",
         threads: int = 1,
     ) -> None:
-        if batch_size < 1:
-            raise InternalError(f"a batch of {batch_size} records")
+        """Raises UserError where `last_batch` leaves nothing of the data set."""
+        self._batches = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch)
+        self._batches.check(dataset.name, dataset.place)
         self.batch_size = batch_size
-        specs = {
-            name: TensorSpec((batch_size, *spec.shape), spec.dtype)
-            for name, spec in dataset.specs.items()
-        }
-        self.provide_data = {name: spec for name, spec in specs.items() if not is_label(name)}
-        self.provide_label = {name: spec for name, spec in specs.items() if is_label(name)}
-        self._count = len(dataset)
-        self._seed, self._shuffle = seed, shuffle
+        self.provide_data, self.provide_label = provided(dataset.specs, batch_size)
         self._gathers = {
             name: _Gather(column, batch_size, threads) for name, column in dataset.fields.items()
         }
-        self._order = np.arange(len(self) * batch_size, dtype=np.int64) % self._count
+        # The rows of one epoch; of those only the first `_rows` where epochs differ in length.
+        self._order = np.zeros(self._batches.longest, np.int64)
+        self._rows = 0
         self._indices = self._order.view()
         self._indices.setflags(write=False)
         self._position = 0
@@ -104,28 +139,27 @@ class ArrayIterator(DataIterator):
         self._writers: list[Callable[[int], None]] = []
         self.reset(0)
 
-    def __len__(self) -> int:
-        return (self._count + self.batch_size - 1) // self.batch_size
+    def batches(self, epoch: int) -> int:
+        """Number of batches of `epoch`."""
+        return self._batches.batches(epoch)
 
-    def reset(self, epoch: int) -> None:
-        """Go to the first batch of `epoch`; the order depends on the seed and `epoch` alone."""
-        self._position = 0
-        if self._shuffle:
-            order = random.permutation(self._seed, f"shuffle/{epoch}", self._count)
-            self._order[: self._count] = order
-            padding = len(self._order) - self._count
-            self._order[self._count :] = np.resize(order, padding)
+    def reset(self, epoch: int, batch: int = 0) -> None:
+        """Go to `batch` of `epoch`; the order depends on the seed and `epoch` alone."""
+        order = self._batches.indices(epoch)
+        self._rows = len(order)
+        self._order[: self._rows] = order
+        self._position = batch * self.batch_size
 
     def next_into(self, slots: Slots) -> Batch | None:
         """Write the next batch into `slots` (those given, no others); None after the last."""
         if slots is not self._checked:
             self._check(slots)
         start = self._position
-        if start >= self._count:
+        if start >= self._rows:
             return None
         self._position = start + self.batch_size
         indices = self._indices[start : self._position]
-        valid = min(self.batch_size, self._count - start)
+        valid = self._batches.valid(start // self.batch_size)
         for write in self._writers:
             write(start)
         if self._weight is not None:
@@ -133,15 +167,11 @@ class ArrayIterator(DataIterator):
             self._weight[valid:] = 0.0
         return Batch(valid, indices)
 
+    def close(self) -> None:
+        """Nothing is held that needs giving back."""
+
     def _check(self, slots: Slots) -> None:
-        """A slot of another shape, type or stride would make NumPy copy or refuse: say which."""
-        specs = self.specs
-        for name, slot in slots.items():
-            if name not in specs:
-                raise InternalError(f"the iterator has nothing for slot {name!r}")
-            held = TensorSpec(slot.shape, slot.dtype.name)
-            if held != specs[name] or not slot.flags.c_contiguous:
-                raise InternalError(f"slot {name!r} is {held}, the batch {specs[name]} in C order")
+        check_slots(slots, self.specs)
         self._checked = slots
         self._weight = slots.get(SAMPLE_WEIGHT)
         self._writers = [

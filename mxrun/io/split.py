@@ -44,7 +44,12 @@ def place_of(places: Places, path: str) -> Place | None:
 def parse_split(
     value: object, known: Sequence[str], places: Places
 ) -> tuple[Split | None, tuple[Diagnostic, ...]]:
-    """Read a `split:` value against the split names `known`: the split, or what is wrong."""
+    """Read a `split:` value against the split names `known`: the split, or what is wrong.
+
+    Where there is only one it need not be named.
+    """
+    if value is None and len(known) == 1:
+        return Split(known[0]), ()
     if isinstance(value, str):
         problems = _check_name(value, "split", known, places)
         return (None if problems else Split(value)), problems

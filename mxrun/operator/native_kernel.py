@@ -15,11 +15,13 @@ from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
 from mxrun.backend.jit import Block, float32s, integer, native, share
 from mxrun.backend.onednn import library
-from mxrun.backend.onednn.operations import ColumnSum
+from mxrun.backend.onednn.dilated import SpreadConvolution
+from mxrun.backend.onednn.operations import ColumnSum, column_sum
 from mxrun.backend.onednn.primitive import Argument, Primitive
 from mxrun.backend.team import set_threads_call, team_for_elements
-from mxrun.base.tensor import TensorSpec, align
-from mxrun.operator.kernel import Buffers, Kernel, OpReqType
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import PLAIN, Layout, TensorSpec, align
+from mxrun.operator.kernel import BackwardRequest, Buffers, Kernel, OpReqType
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,9 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class PrimitivePart:
-    """A oneDNN primitive with the slot of each of its arguments."""
+    """A oneDNN primitive, or several in one's place, with the slot of each argument."""
 
-    primitive: Primitive
+    primitive: Primitive | SpreadConvolution
     slots: Mapping[Argument, Slot]
 
     @property
@@ -87,7 +89,8 @@ class PrimitivePart:
         addresses: dict[int, int] = {
             argument: slot.address(buffers) for argument, slot in self.slots.items()
         }
-        return (self.primitive.bind(addresses, scratch),)
+        bound = self.primitive.bind(addresses, scratch)
+        return (bound,) if isinstance(bound, NativeCall) else bound
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,75 @@ def native_kernel(
         flops=flops,
         bytes_moved=sum(spec.nbytes for spec in specs if spec is not None),
     )
+
+
+class GradientParts:
+    """The oneDNN parts of a backward kernel, added one by one for the gradients that are wanted.
+
+    Slots count as the kernel's inputs (out_grad, in_data, out_data, the forward kernel's extra
+    outputs) and outputs (in_grad) do. A tensor has the layout that its parts ask for; one that no
+    part touches is absent.
+    """
+
+    def __init__(self, request: BackwardRequest) -> None:
+        groups = (request.out_grad, request.in_data, request.out_data)
+        read = [spec for group in groups for spec in group]
+        read += request.forward.extra_outputs
+        self._request = request
+        self._sources = tuple(source(index) for index in range(len(read)))
+        self._targets = tuple(target(index) for index in range(len(request.in_grad)))
+        self._given = dict(
+            zip((*self._sources, *self._targets), (*read, *request.in_grad), strict=True)
+        )
+        self._specs: dict[Slot, TensorSpec] = {}
+        self._parts: list[Part] = []
+        self._names: list[str] = []
+
+    def wants(self, index: int) -> bool:
+        """Whether there is an input `index` whose gradient was asked for."""
+        requests = self._request.requests
+        return index < len(requests) and requests[index] is not OpReqType.NULL
+
+    def add_primitive(
+        self, primitive: Primitive | SpreadConvolution, slots: Mapping[Argument, Slot]
+    ) -> None:
+        """Run a primitive; only the layouts of its specs count, it may see other shapes."""
+        for argument, slot in slots.items():
+            self._use(slot, primitive.specs[argument].layout)
+        self._add(primitive.implementation, PrimitivePart(primitive, slots))
+
+    def add_column_sum(self, matrix: Slot, layout: Layout, total: Slot) -> None:
+        """`total` = `matrix`, seen in `layout` as rows of total's size, summed over the rows."""
+        spec = self._use(matrix, layout)
+        columns = self._use(total, PLAIN).elements
+        team = team_for_elements(spec.elements, self._request.threads)
+        prepared = column_sum(spec.elements // columns, columns, team)
+        self._add(prepared.implementation, ColumnSumPart(prepared, matrix, total))
+
+    def kernel(self, flops: int) -> Kernel:
+        """All parts in the order they were added."""
+        return native_kernel(
+            "onednn:" + "+".join(self._names),
+            self._parts,
+            tuple(self._specs.get(slot) for slot in self._sources),
+            tuple(self._specs.get(slot) for slot in self._targets),
+            self._request.requests,
+            self._request.threads,
+            flops=flops,
+        )
+
+    def _add(self, name: str, part: Part) -> None:
+        self._names.append(name)
+        self._parts.append(part)
+
+    def _use(self, slot: Slot, layout: Layout) -> TensorSpec:
+        given = self._given[slot]
+        if given is None:
+            raise InternalError(f"a part reads {slot}, which backward does not declare")
+        spec = self._specs.setdefault(slot, given.laid_out(layout))
+        if spec.layout != layout:
+            raise InternalError(f"two parts want {slot} as {spec.layout} and as {layout}")
+        return spec
 
 
 @dataclass(frozen=True)

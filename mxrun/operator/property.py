@@ -83,6 +83,8 @@ class OperatorProperty(ABC, Generic[P]):
     label_arguments: ClassVar[tuple[str, ...]] = ()
     # Output 0 is input 0's memory under another shape, and its gradient likewise: nothing runs.
     is_view: ClassVar[bool] = False
+    # Only passes make it: no network names it, and no list of operators shows it.
+    is_internal: ClassVar[bool] = False
 
     def __init__(self, parameters: P) -> None:
         self.parameters = parameters

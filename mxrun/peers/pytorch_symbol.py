@@ -63,7 +63,7 @@ def read_symbol(text: str) -> Graph:
     return Graph(tuple(nodes), tuple((head[0], head[1]) for head in content["heads"]))
 
 
-def run_graph(graph: Graph, arrays: Mapping[str, Tensor]) -> list[Tensor]:
+def run_graph(graph: Graph, arrays: Mapping[str, Tensor], is_train: bool = True) -> list[Tensor]:
     """The outputs; raises ValueError for a missing array or an unknown operator."""
     values: list[tuple[Tensor, ...]] = []
     for node in graph.nodes:
@@ -75,7 +75,7 @@ def run_graph(graph: Graph, arrays: Mapping[str, Tensor]) -> list[Tensor]:
         if node.operator not in OPERATORS:
             raise ValueError(f"operator {node.operator} is not known here")
         sources = [values[source][output] for source, output in node.inputs]
-        result = OPERATORS[node.operator](Parameters(node.attributes), *sources)
+        result = OPERATORS[node.operator](Parameters(node.attributes, is_train), *sources)
         values.append(tuple(result) if isinstance(result, (tuple, list)) else (result,))
     return [values[head][output] for head, output in graph.heads]
 

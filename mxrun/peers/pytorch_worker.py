@@ -30,7 +30,7 @@ def run_symbol(message: Message) -> Message:
         and name not in graph.auxiliary
         and tensor.is_floating_point()
     }
-    outputs = run_graph(graph, tensors)
+    outputs = run_graph(graph, tensors, message.fields["is_train"])
     if differentiated:
         heads = list(as_tensors(group(message.arrays, "out_gradients")).values())
         torch.autograd.backward(outputs, heads or [torch.ones_like(output) for output in outputs])

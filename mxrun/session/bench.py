@@ -218,7 +218,7 @@ def _initialise(executor: Executor, built: Built) -> None:
     """First values of the parameters, the first learning rate, zeros elsewhere."""
     for block in executor.plan.pinned:
         executor.array(block.name)[...] = 0
-    for name, spec in built.model.parameters.items():
+    for name, spec in built.model.learned.items():
         initializer = built.training.initializers[name]
         value = initial_value(initializer, name, spec.shape, built.config.seed)
         executor.array(name)[...] = value

@@ -86,7 +86,7 @@ class Run:
         for block in self.plan.pinned:
             self.executor.array(block.name)[...] = 0
         seed = self.built.config.seed
-        for name, spec in self.built.model.parameters.items():
+        for name, spec in self.built.model.learned.items():
             initializer = self.built.training.initializers[name]
             self.executor.array(name)[...] = initial_value(initializer, name, spec.shape, seed)
         for name, value in self.starting_point.arrays.items():

@@ -42,7 +42,7 @@ class StartingPoint:
             return cls()
         checkpoint = _checkpoint(built, Path(section.run))
         held = {**checkpoint.parameters, **checkpoint.auxiliary}
-        wanted = built.model.parameters
+        wanted = built.model.learned
         problems = [
             Diagnostic(
                 f"train.start_from.{key}: no parameter of this network matches {pattern!r}",

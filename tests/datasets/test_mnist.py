@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from damage import damage
 
 from mxrun.base.errors import Place, UserError
 from mxrun.base.tensor import TensorSpec
@@ -193,21 +194,3 @@ def test_damaged_files_give_an_error_or_a_valid_data_set(folder, packed):
     assert len(errors) > 100
     assert valid > (0 if packed else 30)
     assert all(str(folder) in text and "byte " in text for text in errors)
-
-
-def damage(data: bytes, draw: random.Random) -> bytes:
-    result = bytearray(data)
-    kind = draw.choice(("flip", "head", "cut", "insert", "repeat"))
-    if kind == "flip":
-        for _ in range(draw.randint(1, 4)):
-            result[draw.randrange(len(result))] ^= 1 << draw.randrange(8)
-    elif kind == "head":
-        result[draw.randrange(min(20, len(result)))] = draw.randrange(256)
-    elif kind == "cut":
-        del result[draw.randrange(len(result)) :]
-    elif kind == "insert":
-        at = draw.randrange(len(result) + 1)
-        result[at:at] = draw.randbytes(draw.randint(1, 9))
-    else:
-        result *= 2
-    return bytes(result)

@@ -8,33 +8,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from batches import make_dataset, make_slots
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.dataset import Dataset, Field
 from mxrun.io.iterator import ArrayIterator
-
-
-def make_dataset(count: int = 1000) -> Dataset:
-    """Record i holds i's two bytes, so that a row tells which record it is."""
-    numbers = np.arange(count)
-    image = np.stack([numbers % 256, numbers // 256], axis=1).astype(np.uint8)
-    return Dataset(
-        "numbered",
-        {
-            "data": Field(image.reshape(count, 1, 2), scale=1 / 255),
-            "label": Field(numbers.astype(np.int32)),
-        },
-    )
-
-
-def make_slots(iterator: ArrayIterator) -> dict[str, np.ndarray]:
-    """Slots full of values that a row must overwrite."""
-    return {
-        name: np.full(spec.shape, np.nan if spec.dtype == "float32" else -1, spec.dtype)
-        for name, spec in iterator.specs.items()
-    }
 
 
 def read_epoch(iterator: ArrayIterator, epoch: int) -> list[int]:

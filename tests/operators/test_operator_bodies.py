@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from families import optimizer_update
 from families.softmax_output import softmax_gradient
 from operator_harness import (
     SENTINEL,
@@ -19,7 +20,7 @@ from operator_harness import (
     forward,
 )
 from operator_row import Row
-from operator_rows import DIFFERENTIABLE, OBJECTIVES, REFERENCES, ROWS
+from operator_rows import DIFFERENTIABLE, EVALUATED, OBJECTIVES, REFERENCES, ROWS
 
 from mxrun.backend.onednn import library as onednn
 from mxrun.operator.kernel import OpReqType
@@ -29,6 +30,8 @@ from mxrun.operator.register import AnyProperty, Implementation, implementations
 
 Array = npt.NDArray[Any]
 NULL, WRITE, INPLACE, ADD = OpReqType
+
+UPDATES = list(optimizer_update.REFERENCES)
 
 every_row = pytest.mark.parametrize("row", ROWS, ids=str)
 differentiable = pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
@@ -74,7 +77,8 @@ def asked(prop: AnyProperty) -> list[int]:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_O1_forward_equals_an_independent_formula(row: Row, dtype: str) -> None:
     inputs = row.inputs(dtype)
-    expected = REFERENCES[row.operator](row.create().parameters, inputs)
+    references = REFERENCES if row.is_train else {**REFERENCES, **EVALUATED}
+    expected = references[row.operator](row.create().parameters, inputs)
     tolerance = 2e-5 if dtype == "float32" else 1e-12
     for got, want in zip(computed(row, inputs).outputs, expected, strict=True):
         assert got.dtype == want.dtype
@@ -328,12 +332,17 @@ def test_P12_implementations_agree_with_the_readable_body(row: Row) -> None:
     for implementation in all_implementations(prop):
         for threads in (1, 2):
             run = forward(
-                implementation, prop, inputs, row.blank_outputs("float32"), threads=threads
+                implementation,
+                prop,
+                inputs,
+                row.blank_outputs("float32"),
+                threads=threads,
+                is_train=row.is_train,
             )
             if run is None:
                 continue
             close(implementation, run.outputs, reference.outputs)
-            if asked(prop):
+            if asked(prop) and row.is_train:
                 blank = blank_gradients(prop, inputs)
                 got = backward(implementation, prop, data, blank, run, threads=threads)
                 want = backward(NUMPY, prop, data, blank, reference)
@@ -385,8 +394,7 @@ needs_onednn = pytest.mark.skipif(onednn.load() is None, reason=onednn.reason())
 @pytest.mark.parametrize(
     ("operator", "backend"),
     [
-        ("sgd_update", "jit"),
-        ("sgd_mom_update", "jit"),
+        *((operator, "jit") for operator in UPDATES),
         ("elemwise_add", "jit"),
         pytest.param("SoftmaxOutput", "onednn", marks=needs_onednn),
     ],
@@ -439,7 +447,7 @@ def test_data_that_are_not_finite_give_a_loss_that_is_not(value: float, classes:
                 assert np.isnan(run.outputs[1][0]), implementation.name
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.operator.startswith("sgd")], ids=str)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.operator in UPDATES], ids=str)
 def test_P12_compiled_updates_have_the_bits_of_the_readable_body(row: Row) -> None:
     inputs = row.inputs("float32")
     compiled = computed(row, inputs, implementations(row.operator)["jit"])

@@ -32,7 +32,7 @@ class Row:
     not normally distributed. labels: class ids are drawn from [low, high); "probabilities" for
     labels of data's shape. is_train: whether forward runs in training mode. differentiable: whether
     backward gives the derivative of the objective. peers: who can be asked: nobody about parameters
-    that only mxrun has.
+    that only mxrun has. any_rank: whether the outputs have one shape whatever data's rank is.
     """
 
     operator: str
@@ -45,6 +45,7 @@ class Row:
     is_train: bool = True
     differentiable: bool = True
     peers: tuple[str, ...] = ("MXNet", "PyTorch")
+    any_rank: bool = False
 
     def __str__(self) -> str:
         words = [f"{name}={value}".replace(" ", "") for name, value in self.parameters.items()]

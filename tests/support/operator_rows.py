@@ -1,8 +1,8 @@
 """The table of operator cases: every operator test runs all of them.
 
 Each module of `families` holds the cases of one family: `ROWS`, an independent formula for each
-operator in `REFERENCES`, and in `OBJECTIVES` the scalar that backward differentiates where it is
-not <out_grad, outputs>.
+operator in `REFERENCES`, in `EVALUATED` that of rows with `is_train` off where it is another one,
+and in `OBJECTIVES` the scalar that backward differentiates where it is not <out_grad, outputs>.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ FAMILIES = [
 ROWS: list[Row] = [row for family in FAMILIES for row in family.ROWS]
 REFERENCES: dict[str, Reference] = {
     name: reference for family in FAMILIES for name, reference in family.REFERENCES.items()
+}
+EVALUATED: dict[str, Reference] = {
+    name: reference
+    for family in FAMILIES
+    for name, reference in getattr(family, "EVALUATED", {}).items()
 }
 OBJECTIVES: dict[str, Objective] = {
     name: objective

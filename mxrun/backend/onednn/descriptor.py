@@ -39,17 +39,20 @@ class View:
     """How a primitive sees a tensor's axes.
 
     groups: axis 0 split in (groups, axis 0 / groups), as oneDNN wants grouped weights;
-    transposed: the two axes of a matrix exchanged; rank: leading axes of size 1 added (a bias
-    beside a matrix) up to that rank.
+    transposed: the last two axes, those of a matrix, exchanged; rank: leading axes of size 1 added
+    (a bias beside a matrix) up to that rank; row: the last axis as the only row of a plane, because
+    oneDNN has faster code for two spatial axes than for one.
     """
 
     groups: int = 1
     transposed: bool = False
     rank: int = 0
+    row: bool = False
 
     def __str__(self) -> str:
         text = f"g{self.groups}" if self.groups > 1 else ""
         text += "t" if self.transposed else ""
+        text += "w" if self.row else ""
         return text + (f"r{self.rank}" if self.rank else "")
 
     def apply(self, sizes: Shape, strides: Shape) -> tuple[Shape, Shape]:
@@ -58,8 +61,12 @@ class View:
             inner = sizes[0] // self.groups
             sizes = (self.groups, inner, *sizes[1:])
             strides = (inner * strides[0], *strides)
+        if self.row:
+            plane = sizes[-1] * strides[-1]
+            sizes, strides = (*sizes[:-1], 1, sizes[-1]), (*strides[:-1], plane, strides[-1])
         if self.transposed:
-            sizes, strides = sizes[::-1], strides[::-1]
+            sizes = (*sizes[:-2], *sizes[:-3:-1])
+            strides = (*strides[:-2], *strides[:-3:-1])
         while len(sizes) < self.rank:
             sizes, strides = (1, *sizes), (sizes[0] * strides[0], *strides)
         return sizes, strides

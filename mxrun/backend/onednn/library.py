@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -83,6 +83,26 @@ _SIGNATURES: dict[str, list[type]] = {
     "dnnl_softmax_forward_primitive_desc_create": [
         *(_RESULT, _HANDLE, c_int, c_int),
         *(_HANDLE, _HANDLE, c_int, _HANDLE),
+    ],
+    "dnnl_batch_normalization_forward_primitive_desc_create": [
+        *(_RESULT, _HANDLE, c_int),
+        *(_HANDLE, _HANDLE, c_float, c_uint, _HANDLE),
+    ],
+    "dnnl_batch_normalization_backward_primitive_desc_create": [
+        *(_RESULT, _HANDLE, c_int),
+        *(_HANDLE, _HANDLE, _HANDLE, c_float, c_uint, _HANDLE, _HANDLE),
+    ],
+    "dnnl_lrn_forward_primitive_desc_create": [
+        *(_RESULT, _HANDLE, c_int, c_int),
+        *(_HANDLE, _HANDLE, c_int64, c_float, c_float, c_float, _HANDLE),
+    ],
+    "dnnl_lrn_backward_primitive_desc_create": [
+        *(_RESULT, _HANDLE, c_int),
+        *(_HANDLE, _HANDLE, _HANDLE, c_int64, c_float, c_float, c_float, _HANDLE, _HANDLE),
+    ],
+    "dnnl_softmax_backward_primitive_desc_create": [
+        *(_RESULT, _HANDLE, c_int),
+        *([_HANDLE] * 3 + [c_int] + [_HANDLE] * 2),
     ],
     "dnnl_reorder_primitive_desc_create": [_RESULT, *([_HANDLE] * 5)],
 }

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
 
+ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+}
 
-def elemwise_add(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
-    """lhs + rhs, of one shape."""
-    del parameters
-    if lhs.shape != rhs.shape:
-        raise ValueError(f"elemwise_add of {tuple(lhs.shape)} and {tuple(rhs.shape)}")
-    return lhs + rhs
+
+def _of_one_shape(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """The function of two tensors that must not broadcast."""
+
+    def apply(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
+        del parameters
+        if lhs.shape != rhs.shape:
+            raise ValueError(f"elementwise of {tuple(lhs.shape)} and {tuple(rhs.shape)}")
+        return function(lhs, rhs)
+
+    return apply
 
 
 OPERATORS: Operators = {
-    "elemwise_add": elemwise_add,
+    f"elemwise_{name}": _of_one_shape(function) for name, function in ARITHMETIC.items()
 }

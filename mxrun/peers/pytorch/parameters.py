@@ -12,10 +12,14 @@ Operators = dict[str, Callable[..., Any]]
 
 
 class Parameters:
-    """An operator's parameters in MXNet's spelling: `(2, 2)`, `True` or `1`, `tanh`."""
+    """An operator's parameters in MXNet's spelling: `(2, 2)`, `True` or `1`, `tanh`.
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
+    is_train: whether the network runs in training, for operators that differ then.
+    """
+
+    def __init__(self, texts: Mapping[str, str], is_train: bool = True) -> None:
         self._texts = texts
+        self.is_train = is_train
 
     def text(self, name: str, default: str) -> str:
         """A word, as it stands."""

@@ -49,6 +49,58 @@ ROWS: list[Row] = [
             {"kernel": (3, 3), "num_filter": 16, "stride": (2, 2), "pad": (1, 1), "no_bias": True},
             (2, 16, 9, 9),
         ),
+        # Depthwise: as in MobileNet, with odd geometry, two filters a channel, one and three axes.
+        ({"kernel": (3, 3), "num_filter": 16, "num_group": 16, "pad": (1, 1)}, (2, 16, 7, 6)),
+        (
+            {
+                "kernel": (3, 5),
+                "num_filter": 6,
+                "num_group": 6,
+                "stride": (2, 3),
+                "pad": (0, 2),
+            },
+            (3, 6, 8, 9),
+        ),
+        ({"kernel": (3, 3), "num_filter": 8, "num_group": 4, "no_bias": True}, (2, 4, 5, 5)),
+        (
+            {
+                "kernel": (3, 3),
+                "num_filter": 5,
+                "num_group": 5,
+                "dilate": (2, 3),
+                "pad": (2, 3),
+            },
+            (2, 5, 7, 8),
+        ),
+        ({"kernel": (3,), "num_filter": 17, "num_group": 17, "pad": (1,)}, (2, 17, 9)),
+        ({"kernel": (3, 3, 3), "num_filter": 4, "num_group": 4, "pad": (1,) * 3}, (2, 4, 3, 4, 5)),
+        # Groups as in ResNeXt, and over one and three axes.
+        ({"kernel": (3, 3), "num_filter": 64, "num_group": 32, "pad": (1, 1)}, (2, 64, 5, 6)),
+        ({"kernel": (5,), "num_filter": 9, "num_group": 3, "stride": (3,)}, (2, 6, 13)),
+        (
+            {"kernel": (2, 1, 3), "num_filter": 4, "num_group": 2, "stride": (1, 2, 1)},
+            (1, 6, 3, 5, 4),
+        ),
+        # Dilation and stride at once, and in depth: oneDNN has reference code alone for these.
+        (
+            {"kernel": (3, 2), "num_filter": 4, "stride": (2, 2), "dilate": (2, 3), "pad": (2, 1)},
+            (2, 3, 8, 7),
+        ),
+        ({"kernel": (3,), "num_filter": 3, "stride": (3,), "dilate": (2,)}, (2, 4, 12)),
+        (
+            {"kernel": (2, 2, 3), "num_filter": 4, "num_group": 2, "dilate": (2, 1, 2)},
+            (2, 4, 5, 4, 7),
+        ),
+        # The shapes of a small ResNet: first layer, halving, projection.
+        ({"kernel": (3, 3), "num_filter": 16, "pad": (1, 1), "no_bias": True}, (2, 3, 8, 8)),
+        (
+            {"kernel": (1, 1), "num_filter": 32, "stride": (2, 2), "no_bias": True},
+            (2, 16, 8, 8),
+        ),
+        # One position, and a kernel larger than the data it sees.
+        ({"kernel": (1, 1), "num_filter": 2}, (1, 3, 1, 1)),
+        ({"kernel": (3, 3), "num_filter": 2, "pad": (1, 1)}, (1, 1, 1, 2)),
+        ({"kernel": (1, 2), "num_filter": 2, "pad": (1, 2)}, (1, 2, 3, 2)),
     ),
 ]
 

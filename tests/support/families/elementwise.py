@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,19 +13,40 @@ from operator_row import Reference, Row, rows
 Array = npt.NDArray[Any]
 
 
-def elementwise_add(p: Any, inputs: list[Array]) -> list[Array]:
-    """One pair at a time."""
-    pairs = zip(inputs[0].flat, inputs[1].flat, strict=True)
-    return [np.array([a + b for a, b in pairs]).reshape(inputs[0].shape)]
+def away_from_zero(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Divisors of either sign, of which quotients and their differences stay tame."""
+    return (random.choice([-1, 1], shape) * random.uniform(0.5, 2, shape)).astype(dtype)
 
+
+def pairwise(function: Callable[[Any, Any], Any]) -> Reference:
+    """One pair at a time, the shapes broadcast."""
+
+    def reference(p: Any, inputs: list[Array]) -> list[Array]:
+        lhs, rhs = np.broadcast_arrays(*inputs)
+        values = [function(a, b) for a, b in zip(lhs.flat, rhs.flat, strict=True)]
+        return [np.array(values, inputs[0].dtype).reshape(lhs.shape)]
+
+    return reference
+
+
+ARITHMETIC = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+}
+SHAPES = ((5,), (2, 3), (2, 3, 4), (1, 1), (2, 3, 2, 4), (3, 4001))
 
 ROWS: list[Row] = [
-    *rows(
-        "elemwise_add",
-        *(({}, shape) for shape in ((5,), (2, 3), (2, 3, 4), (1, 1), (2, 3, 2, 4), (3, 4001))),
-    ),
+    row
+    for name in ARITHMETIC
+    for row in rows(
+        f"elemwise_{name}",
+        *(({}, shape) for shape in SHAPES),
+        values={"rhs": away_from_zero} if name == "div" else {},
+    )
 ]
 
 REFERENCES: dict[str, Reference] = {
-    "elemwise_add": elementwise_add,
+    f"elemwise_{name}": pairwise(function) for name, function in ARITHMETIC.items()
 }

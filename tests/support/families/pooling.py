@@ -83,6 +83,60 @@ ROWS: list[Row] = [
         ({"global_pool": True, "kernel": (2, 2), "pad": (1, 1)}, (2, 3, 4, 4)),
         ({"kernel": (2, 2, 2), "stride": (2, 1, 2), "pool_type": "avg"}, (1, 2, 4, 3, 4)),
         ({"kernel": (3,), "stride": (2,), "pad": (1,)}, (2, 2, 9)),
+        ({"kernel": (3, 2), "stride": (2, 3), "pad": (1, 1), "pool_type": "sum"}, (2, 3, 6, 5)),
+        ({"kernel": (2, 2, 3), "stride": (1, 2, 2), "pool_type": "sum"}, (2, 17, 3, 4, 5)),
+        ({"global_pool": True, "pool_type": "sum"}, (2, 3, 2, 4)),
+        ({"kernel": (4,), "stride": (3,), "pad": (2,), "pool_type": "sum"}, (2, 3, 8)),
+        # Right padding: none asked for, more than the left, and both at once.
+        (
+            {
+                "kernel": (3, 3),
+                "stride": (2, 2),
+                "pool_type": "avg",
+                "pooling_convention": "full",
+            },
+            (2, 3, 6, 8),
+        ),
+        (
+            {
+                "kernel": (3, 3),
+                "stride": (3, 2),
+                "pad": (1, 1),
+                "pooling_convention": "full",
+            },
+            (2, 2, 6, 6),
+        ),
+        (
+            {
+                "kernel": (3, 3, 2),
+                "stride": (2, 2, 2),
+                "pad": (1, 0, 0),
+                "pool_type": "avg",
+                "pooling_convention": "full",
+            },
+            (1, 2, 6, 6, 3),
+        ),
+        (
+            {
+                "kernel": (3, 3),
+                "stride": (2, 2),
+                "pad": (1, 1),
+                "pool_type": "avg",
+                "pooling_convention": "full",
+                "count_include_pad": False,
+            },
+            (2, 2, 6, 8),
+        ),
+        (
+            {
+                "kernel": (3,),
+                "stride": (2,),
+                "pad": (1,),
+                "pool_type": "sum",
+                "pooling_convention": "full",
+            },
+            (2, 2, 6),
+        ),
     ),
     # PyTorch takes no root of a negative sum.
     *rows(
@@ -94,6 +148,15 @@ ROWS: list[Row] = [
     *rows(
         "Pooling",
         ({"kernel": (3,), "stride": (2,), "pooling_convention": "same"}, (2, 2, 7)),
+        ({"kernel": (3,), "stride": (2,), "pooling_convention": "same"}, (2, 2, 8)),
+        (
+            {"kernel": (4,), "stride": (3,), "pooling_convention": "same", "pool_type": "avg"},
+            (2, 2, 7),
+        ),
+        (
+            {"kernel": (2,), "stride": (3,), "pooling_convention": "same", "pool_type": "sum"},
+            (2, 2, 7),
+        ),
         peers=(),
     ),
 ]

@@ -116,6 +116,16 @@ ROWS: list[Row] = [
         ({"preserve_shape": True, "normalization": "batch"}, (2, 3, 4)),
         ({"preserve_shape": True, "use_ignore": True, "ignore_label": 0.0}, (2, 3, 4)),
         ({"smooth_alpha": 0.3}, (4, 5)),
+        ({"smooth_alpha": 0.1, "preserve_shape": True}, (2, 3, 4)),
+        (
+            {
+                "smooth_alpha": 0.1,
+                "use_ignore": True,
+                "ignore_label": 1.0,
+                "normalization": "valid",
+            },
+            (6, 4),
+        ),
         ({"normalization": "valid", "ignore_label": 2.0}, (150, 60)),
     ),
     # MXNet 1.9.1 multiplies by the output instead, against its own documentation.
@@ -141,6 +151,7 @@ ROWS: list[Row] = [
         ({"use_sample_weight": True, "normalization": "batch"}, (6, 4)),
         ({"use_sample_weight": True, "normalization": "valid", "ignore_label": 1.0}, (7, 4)),
         ({"use_sample_weight": True, "multi_output": True}, (4, 3, 2)),
+        ({"use_sample_weight": True, "smooth_alpha": 0.1}, (6, 4)),
         ({"use_sample_weight": True, "preserve_shape": True, "normalization": "batch"}, (3, 2, 4)),
         peers=(),
     ),

@@ -1,0 +1,49 @@
+"""CIFAR-10: 60,000 colour images of 32x32 in 10 classes; the binary files in the user's folder.
+
+Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field as Option
+
+from mxrun.base.params import Parameters
+from mxrun.io.cifar import read_cifar
+from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.files import find_file, user_path
+
+_FILES = {
+    "train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
+    "test": ("test_batch.bin",),
+}
+_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+
+
+class Cifar10Options(Parameters):
+    """Where the files are."""
+
+    path: str = Option(
+        min_length=1,
+        description="folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin",
+    )
+
+
+@register("cifar10", Cifar10Options, ("train", "test"))
+def read(options: Cifar10Options, split: str, inputs: Inputs) -> Dataset:
+    """Colour images of 32x32; data float32 [3, 32, 32] in 0..1, label int32 of 10 classes."""
+    folder = user_path(options.path)
+    images, labels = read_cifar([find_file(folder, name) for name in _FILES[split]], 1, (10,))
+    fields = {"data": Field(images, 1 / 255), "label": Field(labels[:, 0].astype(np.int32))}
+    return Dataset("cifar10", fields, _CLASSES, split)

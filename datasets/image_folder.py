@@ -1,0 +1,116 @@
+"""Images in folders: a subfolder is a class, and its name the class's name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field as Option
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.params import Parameters
+from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
+from mxrun.io.decode import SUFFIXES, read_image
+from mxrun.io.files import unreadable, user_path
+
+
+class ImageFolderOptions(Parameters):
+    """Where the images are."""
+
+    path: str = Option(
+        min_length=1,
+        description="folder of the classes' folders; for the splits train and test, of a train "
+        "and a test folder with these",
+    )
+
+
+@register("image_folder", ImageFolderOptions, ("all", "train", "test"), lazy=True)
+def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
+    """Images by class; data [channels, any, any] in 0..1, grey or colour as the network wants.
+
+    Classes are numbered by their sorted names, and records are sorted by class and path. Every
+    image below a class's folder counts whose suffix is one of png, jpg, jpeg, bmp, ppm, pgm and
+    webp; hidden files do not. Images are decoded when their batch is made.
+    """
+    channels = _channels(inputs)
+    folder = user_path(options.path)
+    folder = folder if split == "all" else folder / split
+    classes = _names(folder)
+    images: list[Path] = []
+    labels: list[int] = []
+    for number, name in enumerate(classes):
+        found = _images(folder / name)
+        images += found
+        labels += [number] * len(found)
+    if not images:
+        expected = "a subfolder for each class, with images in it"
+        hint = f"images end in {', '.join(SUFFIXES)}"
+        raise UserError(Diagnostic(f"{folder}: holds no images", None, expected, hint=hint))
+    data = LazyField(
+        partial(_read, images, channels),
+        len(images),
+        (channels, None, None),
+        "uint8",
+        1 / 255,
+        content=_digest(folder, images),
+    )
+    fields = {"label": Field(np.array(labels, np.int32))}
+    return Dataset("image_folder", fields, tuple(classes), split, lazy={"data": data})
+
+
+def _channels(inputs: Inputs) -> int:
+    """1 or 3, as the network's input says."""
+    wanted = inputs.get("data")
+    if wanted is None:
+        return 3
+    if len(wanted.shape) != 3 or wanted.shape[0] not in (1, 3):
+        problem = "the network's input 'data' is no image"
+        expected = "[1, height, width] for grey or [3, height, width] for colour"
+        raise UserError(Diagnostic(problem, None, expected, str(list(wanted.shape))))
+    return wanted.shape[0]
+
+
+def _read(images: list[Path], channels: int, index: int) -> NDArray[Any]:
+    return read_image(images[index], channels)
+
+
+def _digest(folder: Path, images: list[Path]) -> str:
+    """SHA-256 of the names below `folder` and the sizes of the files."""
+    digest = hashlib.sha256()
+    for image in images:
+        try:
+            size = image.stat().st_size
+        except OSError as error:
+            raise unreadable(image, error) from error
+        digest.update(os.fsencode(image.relative_to(folder)) + b"\0%d\n" % size)
+    return digest.hexdigest()
+
+
+def _names(folder: Path) -> list[str]:
+    """The classes' folders, sorted by code points."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."
+            )
+    except (OSError, ValueError) as error:
+        raise unreadable(folder, error) from error
+
+
+def _images(folder: Path) -> list[Path]:
+    """The images below a folder, sorted by path."""
+
+    def stop(error: OSError) -> None:
+        raise unreadable(error.filename or folder, error) from error
+
+    return sorted(
+        Path(parent) / name
+        for parent, _, names in os.walk(folder, onerror=stop)
+        for name in names
+        if name.lower().endswith(SUFFIXES) and name[0] != "."
+    )

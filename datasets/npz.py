@@ -1,0 +1,65 @@
+"""NumPy's archives: arrays of equal length, one per input of the network."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field as Option
+from pydantic import StringConstraints
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.params import Parameters, Positive
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.convert import numbered, unfit, wanted
+from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.files import user_path
+from mxrun.io.npy import read_npz
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+
+
+class NpzOptions(Parameters):
+    """Where the archive is and what its arrays are called."""
+
+    path: str = Option(min_length=1, description="the archive, as numpy.savez writes it")
+    arrays: dict[Name, Name] = Option(
+        default={},
+        description="the array of each input of the network; default: the one of the same name",
+    )
+    scale: Positive = Option(default=1 / 255, description="factor that makes values of bytes")
+
+
+@register("npz", NpzOptions, ("all",))
+def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
+    """Arrays [records, ...]; bytes are scaled, other numbers become the type the network wants."""
+    path = user_path(options.path)
+    names = {name: options.arrays.get(name, name) for name in inputs}
+    arrays = read_npz(path, tuple(dict.fromkeys(names.values())))
+    lengths = {name: array.shape[0] if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1 or 0 in lengths.values():
+        problem = f"{path}: the arrays do not hold the same records"
+        got = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise UserError(Diagnostic(problem, None, "as many in each, and at least one", got))
+    fields = {
+        name: _field(arrays[held], spec, f"{path}: {held}.npy", options.scale)
+        for name, spec in inputs.items()
+        for held in (names[name],)
+    }
+    classes = numbered(fields["label"].records) if "label" in fields else ()
+    return Dataset("npz", fields, classes, split)
+
+
+def _field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float) -> Field:
+    """The column of an input; images without an axis of channels get one."""
+    if spec.shape == (1, *array.shape[1:]):
+        array = array[:, np.newaxis]
+    if array.dtype == np.uint8 and spec.dtype == "float32":
+        return Field(array, scale)
+    at = unfit(array, spec.dtype)
+    if at is not None:
+        record = np.unravel_index(at, array.shape)
+        problem = f"{where}: record {record[0]} holds a number that is no {spec.dtype}"
+        raise UserError(Diagnostic(problem, None, wanted(spec.dtype), str(array[record])))
+    return Field(array.astype(spec.dtype, copy=False))

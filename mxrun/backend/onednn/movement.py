@@ -1,0 +1,34 @@
+"""Moving elements without computing: permuted axes as one reorder primitive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from mxrun.backend.onednn.descriptor import View
+from mxrun.backend.onednn.library import require
+from mxrun.backend.onednn.primitive import Argument, Asked, Primitive, build
+from mxrun.base.tensor import Shape, TensorSpec
+
+
+@dataclass(frozen=True)
+class Permuted(View):
+    """A tensor seen with its axes in another order: axis i is the tensor's axis `order[i]`."""
+
+    order: Shape = ()
+
+    def apply(self, sizes: Shape, strides: Shape) -> tuple[Shape, Shape]:
+        """Sizes and strides in that order."""
+        return tuple(sizes[axis] for axis in self.order), tuple(strides[i] for i in self.order)
+
+
+@cache
+def transpose(source: TensorSpec, output: TensorSpec, axes: Shape, threads: int) -> Primitive:
+    """SOURCE → OUTPUT, whose axis i is SOURCE's axis `axes[i]`; either plain or channels-last."""
+    asked: dict[int, Asked] = {
+        Argument.SOURCE: Asked(source, Permuted(order=axes)),
+        Argument.OUTPUT: Asked(output),
+    }
+    engine = require().engine
+    seen, wanted = asked[Argument.SOURCE].handle, asked[Argument.OUTPUT].handle
+    return build("reorder", (seen, engine, wanted, engine), asked, threads)

@@ -1,0 +1,62 @@
+"""The binary files of CIFAR: records of some label bytes and 3 x 32 x 32 bytes, nothing else.
+
+Source of the format: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009,
+and the description that comes with the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.files import fail, find_file, read_whole
+
+_SHAPE = (3, 32, 32)
+_PIXELS = 3 * 32 * 32
+
+
+def read_cifar(
+    files: Sequence[Path], labels: int, classes: Sequence[int]
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """All records: images uint8 [count, 3, 32, 32] and labels uint8 [count, labels].
+
+    A record begins with `labels` bytes, of which byte i is below `classes[i]`. Raises UserError
+    naming file, record and byte offset.
+    """
+    parts = [_records(path, labels, classes) for path in files]
+    records = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    return records[:, labels:].reshape(-1, *_SHAPE), records[:, :labels]
+
+
+def read_names(folder: Path, name: str, count: int) -> tuple[str, ...]:
+    """The names of `count` classes, one a line; raises UserError where they are not that many."""
+    path = find_file(folder, name)
+    lines = bytes(read_whole(path)).decode(errors="replace").split("\n")
+    names = tuple(line.strip() for line in lines if line.strip())
+    if len(names) != count:
+        problem = f"{path}: a name is needed for each class"
+        raise UserError(Diagnostic(problem, None, f"{count} lines", str(len(names))))
+    return names
+
+
+def _records(path: Path, labels: int, classes: Sequence[int]) -> NDArray[np.uint8]:
+    """uint8 [count, labels + 3072]."""
+    size = labels + _PIXELS
+    content = read_whole(path)
+    count, rest = divmod(len(content), size)
+    if rest or not count:
+        problem = f"record {count}: the file ends inside of it" if rest else "the file is empty"
+        expected = f"records of {size} bytes"
+        fail(path, len(content), problem, expected, f"{count} records and {rest} bytes")
+    records = np.frombuffer(content, np.uint8).reshape(count, size)
+    for at, below in enumerate(classes):
+        wrong = records[:, at] >= below
+        if wrong.any():
+            record = int(np.argmax(wrong))
+            problem = f"record {record}: the label is no class"
+            fail(path, record * size + at, problem, f"0 to {below - 1}", str(records[record, at]))
+    return records

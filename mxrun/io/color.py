@@ -1,0 +1,107 @@
+"""Transforms of how bright and how coloured things are; on float32 values, bytes being 0..1."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.params import Float32, Positive
+from mxrun.io.record import Draw, Record, RecordShape, Transform, register
+
+# ITU-R BT.601: how bright red, green and blue look.
+_LUMA = np.array([0.299, 0.587, 0.114], np.float32).reshape(3, 1, 1)
+
+Strength = Annotated[float, Field(ge=0, le=1)]
+
+
+@register("normalize")
+class Normalize(Transform):
+    """(value - mean) / std, per channel: the first axis of the record, whatever its others."""
+
+    works_on_values: ClassVar[bool] = True
+    moves_values: ClassVar[bool] = True
+
+    mean: Float32 | tuple[Float32, ...] = Field(
+        default=0.0, description="of all channels, or one per channel"
+    )
+    std: Positive | tuple[Positive, ...] = Field(
+        default=1.0, description="of all channels, or one per channel"
+    )
+
+    def output(self, shape: RecordShape) -> RecordShape:
+        """The same; raises UserError where the number of channels is another."""
+        for name, given in (("mean", self.mean), ("std", self.std)):
+            if isinstance(given, tuple) and (not shape or shape[0] not in (None, len(given))):
+                got = f"{len(given)} for records of shape {[*shape]}"
+                raise UserError(
+                    Diagnostic(f"{name} is not one number per channel", expected="as many", got=got)
+                )
+        return shape
+
+    def apply(self, record: Record, draw: Draw) -> Record:
+        """A new float32 array."""
+        axes = (-1,) + (1,) * (record.ndim - 1)
+        mean, std = (
+            np.array(given, np.float32).reshape(axes if isinstance(given, tuple) else ())
+            for given in (self.mean, self.std)
+        )
+        return (record - mean) / std
+
+
+@register("color_jitter")
+class ColorJitter(Transform):
+    """Change brightness, contrast and saturation, in this order; in evaluation nothing.
+
+    Each by a factor drawn from 1 - strength .. 1 + strength: of the values, of their distance
+    from the image's mean brightness, and of their distance from the pixel's. Brightness is
+    0.299 red + 0.587 green + 0.114 blue; results are kept in 0..1.
+    """
+
+    works_on_values: ClassVar[bool] = True
+    wants_unit_values: ClassVar[bool] = True
+
+    brightness: Strength = Field(default=0.0, description="strength of the change")
+    contrast: Strength = Field(default=0.0, description="strength of the change")
+    saturation: Strength = Field(default=0.0, description="strength of the change")
+
+    def evaluation(self) -> tuple[Transform, ...]:
+        """Nothing."""
+        return ()
+
+    def output(self, shape: RecordShape) -> RecordShape:
+        """The same; raises UserError for anything but grey or red, green and blue."""
+        grey = len(shape) == 3 and shape[0] in (1, None) and not self.saturation
+        if not grey and (len(shape) != 3 or shape[0] not in (3, None)):
+            expected = "[3, height, width]" + ("" if self.saturation else " or [1, height, width]")
+            raise UserError(
+                Diagnostic("this is no such image", expected=expected, got=f"{[*shape]}")
+            )
+        return shape
+
+    def apply(self, record: Record, draw: Draw) -> Record:
+        """A new float32 array."""
+        strengths = np.array([self.brightness, self.contrast, self.saturation])
+        factors = (1 + strengths * (2 * draw((3,)) - 1)).astype(np.float32)
+        result: Record = np.clip(record * factors[0], 0, 1)
+        if self.contrast:
+            result = _blend(result, _brightness(result).mean(dtype=np.float32), factors[1])
+        if self.saturation:
+            result = _blend(result, _brightness(result), factors[2])
+        return result
+
+
+def _brightness(record: Record) -> Record:
+    """float32 [height, width]."""
+    if len(record) == 1:
+        return record.reshape(record.shape[1:])
+    brightness: Record = (record * _LUMA).sum(axis=0)
+    return brightness
+
+
+def _blend(record: Record, grey: Record | np.float32, factor: np.float32) -> Record:
+    """grey + (record - grey) factor, within 0..1."""
+    blend: Record = np.clip(grey + (record - grey) * factor, 0, 1)
+    return blend

@@ -1,0 +1,38 @@
+"""A registry whose entries may be known by name before the modules that make them are imported."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import TypeVar
+
+from mxrun.base.errors import Diagnostic, nearest
+from mxrun.base.registry import Registry
+
+T = TypeVar("T")
+
+
+class DeclaredRegistry(Registry[T]):
+    """Things by name; a declared module is imported when its name is first looked up."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self._modules: dict[str, str] = {}
+
+    def declare(self, name: str, module: str) -> None:
+        """Say that importing `module` registers `name`."""
+        self._modules[name] = module
+
+    def get(self, name: str) -> T:
+        """Look up a name; raises UserError naming the nearest known names."""
+        if name in self._modules and name not in self:
+            importlib.import_module(self._modules[name])
+        return super().get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._entries, *self._modules}))
+
+    def unknown(self, name: str) -> Diagnostic:
+        """The diagnostic for a name that is neither registered nor declared."""
+        hint = nearest(name, self) or f"known: {', '.join(self)}"
+        return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)

@@ -1,0 +1,94 @@
+"""Images: bytes of a file → uint8 [channels, height, width]."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import InternalError
+from mxrun.io.files import fail, unreadable
+
+# 8,192 x 8,192; an image is decoded whole, and its header may lie.
+MAXIMUM_PIXELS = 1 << 26
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
+
+_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "WEBP")
+_EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
+
+# What Pillow's parsers let slip for damaged bytes, besides OSError; some only warn.
+_DAMAGED = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    RuntimeError,
+    Warning,
+    struct.error,
+    zlib.error,
+)
+
+
+def read_image(path: Path, channels: int) -> NDArray[np.uint8]:
+    """Decode a file; raises UserError naming it and the byte that decoding came to."""
+    try:
+        stream = path.open("rb")
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    with stream:
+        return decode_image(stream, path, channels)
+
+
+def decode_image(stream: BinaryIO, name: Path | str, channels: int) -> NDArray[np.uint8]:
+    """Decode a PNG, JPEG, BMP, PPM or WebP image as grey (1 channel) or red, green, blue (3).
+
+    `name` stands for the file in errors. Raises UserError for anything else than one whole image.
+    """
+    # The import makes WebP known; otherwise Pillow would load the parsers of forty formats for it.
+    from PIL import Image, WebPImagePlugin  # noqa: F401
+
+    if channels not in (1, 3):
+        raise InternalError(f"an image of {channels} channels")
+    try:
+        image = Image.open(stream, formats=_FORMATS)
+        _check(image.width, image.height, image.mode, name)
+        pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    except (*_DAMAGED, Image.DecompressionBombError) as error:
+        fail(name, _position(stream), f"cannot be decoded as an image: {_reason(error, name)}")
+    return _planes(pixels)
+
+
+def _check(width: int, height: int, mode: str, name: Path | str) -> None:
+    """Refuse what a header announces before anything of it is decoded."""
+    if width * height > MAXIMUM_PIXELS:
+        most, got = f"at most {MAXIMUM_PIXELS} pixels", f"{width} x {height}"
+        fail(name, 0, "the image is too large", most, got)
+    if mode not in _EIGHT_BITS:
+        fail(name, 0, "wrong kind of pixels", "8 bits per channel", f"Pillow's mode {mode}")
+
+
+def _planes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """[height, width] or [height, width, 3] → [channels, height, width], in C order."""
+    planes = pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    return np.ascontiguousarray(planes, np.uint8)
+
+
+def _position(stream: BinaryIO) -> int:
+    """How far the decoder has come in a file; 0 for a stream that does not tell."""
+    return stream.tell() if not stream.closed and stream.seekable() else 0
+
+
+def _reason(error: Exception, name: Path | str) -> str:
+    """Pillow's reason in one line, without the objects it prints."""
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "no PNG, JPEG, BMP, PPM or WebP file"
+    return str(error).partition("\n")[0].replace(str(name), "the file") or type(error).__name__

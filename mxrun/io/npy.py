@@ -1,0 +1,121 @@
+"""NumPy's array format, plain (.npy) and as part of an archive (.npz), read without trust.
+
+Only arrays of numbers are read; nothing in a file is ever run. Source of the format: NumPy's
+`numpy.lib.format`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.io.files import MAXIMUM_BYTES, fail, unreadable
+
+_CHUNK = 1 << 20
+_MAGIC = b"\x93NUMPY"
+# How many bytes the header's length takes, by version.
+_LENGTHS = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
+_LONGEST_HEADER = 1 << 16
+_DESCR = re.compile(r"'descr'\s*:\s*('[^']{1,20}'|[^']{1,20}|.{1,20})")
+_ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)\b")
+_SHAPE = re.compile(r"'shape'\s*:\s*\(((?:\s*[0-9]{1,19}\s*,){0,32}\s*(?:[0-9]{1,19})?\s*)\)")
+_NUMBERS = re.compile(r"'[<>|=]?(?:b1|[iu][1248]|f[248])'")
+
+
+def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
+    """One array of integers, booleans or floating-point numbers, in C order.
+
+    `name` stands for the file in errors. Memory grows with the data that is really there. Raises
+    UserError naming file and byte offset.
+    """
+    shape, column_major, dtype = _header(stream, name)
+    offset = stream.tell()
+    count = math.prod(shape)
+    if count * dtype.itemsize > MAXIMUM_BYTES:
+        most, got = f"at most {MAXIMUM_BYTES} bytes", f"{dtype} {list(shape)}"
+        fail(name, 0, "the header asks for too much", most, got)
+    wanted = count * dtype.itemsize
+    content = bytearray()
+    while len(content) < wanted + 1:
+        piece = stream.read(min(_CHUNK, wanted + 1 - len(content)))
+        if not piece:
+            break
+        content += piece
+    if len(content) != wanted:
+        problem = f"the header promises {dtype} {list(shape)}"
+        got = "more" if len(content) > wanted else f"{len(content)} bytes behind the header"
+        fail(name, offset + min(len(content), wanted), problem, f"{wanted} bytes", got)
+    array = np.frombuffer(content, dtype).reshape(shape, order="F" if column_major else "C")
+    # `ascontiguousarray` alone would make a list of a single number.
+    return np.ascontiguousarray(array, dtype.newbyteorder("=")).reshape(shape)
+
+
+def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The arrays of an archive by name; raises UserError naming archive, array and byte offset."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            held = archive.namelist()
+            return {name: _member(archive, path, name, held) for name in names}
+    except zipfile.BadZipFile as error:
+        fail(path, 0, f"no archive of arrays: {error}", "a file that numpy.savez wrote")
+    except (OSError, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read: {reason}") from error
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) -> NDArray[Any]:
+    arrays = [each.removesuffix(".npy") for each in held if each.endswith(".npy")]
+    if name not in arrays:
+        has = f"one of {', '.join(arrays)}" if arrays else "an archive of arrays"
+        hint = nearest(name, arrays)
+        raise UserError(Diagnostic(f"{path}: no array is called {name!r}", None, has, name, hint))
+    shown = f"{path}: {name}.npy"
+    with archive.open(f"{name}.npy") as stream:
+        try:
+            return read_npy(stream, shown)
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            fail(shown, stream.tell(), f"damaged: {error}")
+
+
+def _header(stream: IO[bytes], name: Path | str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns lie together, and type of the elements.
+
+    The header is a Python literal, which is searched for its three entries and never evaluated.
+    """
+    start = stream.read(len(_MAGIC) + 2)
+    width = _LENGTHS.get(start[len(_MAGIC) :], 0)
+    if not start.startswith(_MAGIC) or not width:
+        fail(name, 0, "no array of NumPy's", "a file that numpy.save wrote", start.hex(" "))
+    length = int.from_bytes(stream.read(width), "little")
+    text = stream.read(min(length, _LONGEST_HEADER)).decode("latin-1")
+    offset = len(start) + width
+    found = [_match(pattern, text) for pattern in (_DESCR, _ORDER, _SHAPE)]
+    if len(text) < length or None in found:
+        fail(name, offset, "the header is damaged", "descr, fortran_order and shape", text[:80])
+    descr, order, shape = map(str, found)
+    if not _NUMBERS.fullmatch(descr):
+        fail(name, offset, "wrong type of elements", "integers or floating-point numbers", descr)
+    sizes = tuple(int(size) for size in shape.split(",") if size.strip())
+    return sizes, order == "True", np.dtype(descr.strip("'"))
+
+
+def _match(pattern: re.Pattern[str], text: str) -> str | None:
+    found = pattern.search(text)
+    return found[1] if found else None
+
+
+def read_npy_file(path: Path) -> NDArray[Any]:
+    """The array of a .npy file; raises UserError as `read_npy`."""
+    try:
+        with path.open("rb") as stream:
+            return read_npy(stream, path)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error

@@ -1,0 +1,329 @@
+"""Batches made ahead by loader threads, while the compute team works on the one before.
+
+Decoding and transforms run in Pillow and NumPy, which let the interpreter lock go for most of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.batch import SAMPLE_WEIGHT, Batch
+from mxrun.io.dataset import Dataset, Field, Inputs
+from mxrun.io.files import prefixed
+from mxrun.io.iterator import ArrayIterator, DataIterator, Slots, batched, check_slots, provided
+from mxrun.io.order import BatchOrder, LastBatch
+from mxrun.io.record import Record
+from mxrun.io.transform import Draws, values
+
+# How long the end of the process waits for a loader thread that reads a record.
+_EXIT_S = 1.0
+
+
+def staging_specs(inputs: Inputs, batch_size: int) -> dict[str, TensorSpec]:
+    """The arrays of one staged batch, for a network that reads `inputs`."""
+    return batched(inputs, batch_size)
+
+
+class Staging:
+    """The memory of batches made ahead: arrays as `staging_specs` has them, for each batch.
+
+    Several iterators may share it, as training and evaluation do: a reset takes it over, and the
+    iterator that had it must be reset before it can go on.
+    """
+
+    def __init__(self, batches: Sequence[Slots] = ()) -> None:
+        self.batches = batches
+        self._user: _Loader | None = None
+
+    def take(self, user: _Loader) -> None:
+        """Let `user` fill the memory, and no other."""
+        if self._user is not None and self._user is not user:
+            self._user.cancel()
+        self._user = user
+
+
+def open_iterator(
+    dataset: Dataset,
+    batch_size: int,
+    *,
+    shuffle: bool = False,
+    seed: int = 0,
+    last_batch: LastBatch = "pad",
+    threads: int = 1,
+    workers: int = 1,
+    staging: Staging | None = None,
+) -> DataIterator:
+    """The iterator for an opened data set: straight from memory, or through loader threads.
+
+    `threads` is the compute team, which gathers rows from memory; `workers` and `staging`, the
+    batches made ahead, matter only where records are read lazily or transformed. Raises UserError
+    where `last_batch` leaves nothing of the data set.
+    """
+    if dataset.lazy or dataset.pipeline:
+        order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch)
+        return PrefetchIterator(dataset, order, workers=workers, staging=staging or Staging())
+    return ArrayIterator(
+        dataset,
+        batch_size,
+        shuffle=shuffle,
+        seed=seed,
+        last_batch=last_batch,
+        threads=threads,
+    )
+
+
+class PrefetchIterator(DataIterator):
+    """Iterates over a data set whose rows are made by `workers` threads, some batches ahead.
+
+    `staging` holds the batches made ahead; `next_into` copies the next one. Which thread makes a
+    row changes nothing: a row is a function of seed, epoch and record. Threads start with the first
+    reset or batch and stop with `close`.
+
+    `waited_seconds` is the time that `next_into` has spent waiting for batches not yet made, and
+    `waited_batches` how many those were.
+    """
+
+    def __init__(
+        self, dataset: Dataset, order: BatchOrder, *, workers: int, staging: Staging
+    ) -> None:
+        """Raises UserError where `order` leaves nothing of the data set."""
+        order.check(dataset.name, dataset.place)
+        specs = staging_specs(dataset.inputs, order.batch_size)
+        if workers < 1 or not staging.batches:
+            raise InternalError(f"{workers} workers on {len(staging.batches)} staged batches")
+        for slots in staging.batches:
+            check_slots(slots, specs)
+            if set(slots) != set(specs):
+                raise InternalError(f"a staged batch holds {sorted(slots)}, not {sorted(specs)}")
+        self.batch_size = order.batch_size
+        self.provide_data, self.provide_label = provided(dataset.inputs, order.batch_size)
+        self.waited_seconds, self.waited_batches = 0.0, 0
+        self._batches = order
+        self._staging = staging.batches
+        self._checked: Slots | None = None
+        self._indices = np.empty(0, np.int64)
+        self._position, self._count = 0, 0
+        self._loader = _Loader(_RowMaker(dataset, order), staging, workers)
+        self._finish = weakref.finalize(self, self._loader.stop, _EXIT_S)
+        self._started = False
+
+    def batches(self, epoch: int) -> int:
+        """Number of batches of `epoch`."""
+        return self._batches.batches(epoch)
+
+    def reset(self, epoch: int, batch: int = 0) -> None:
+        """Go to `batch` of `epoch` and begin to make batches from there on."""
+        if not self._finish.alive:
+            raise InternalError("the iterator is closed")
+        self._started = True
+        self._indices = self._batches.indices(epoch)
+        self._indices.setflags(write=False)
+        self._position, self._count = batch, self.batches(epoch)
+        self._loader.begin(epoch, self._indices, batch, self._count)
+
+    def next_into(self, slots: Slots) -> Batch | None:
+        """Write the next batch into `slots` (those given, no others); None after the last.
+
+        Raises UserError for a record that cannot be read, when its batch is due.
+        """
+        if slots is not self._checked:
+            check_slots(slots, self.specs)
+            self._checked = slots
+        if not self._started:
+            self.reset(0)
+        if self._position >= self._count:
+            return None
+        self._wait()
+        staged = self._staging[self._position % len(self._staging)]
+        valid = self._batches.valid(self._position)
+        for name, slot in slots.items():
+            if name == SAMPLE_WEIGHT:
+                slot.fill(1.0)
+                slot[valid:] = 0.0
+            else:
+                np.copyto(slot, staged[name])
+        first = self._position * self.batch_size
+        self._position += 1
+        self._loader.release()
+        return Batch(valid, self._indices[first : first + self.batch_size])
+
+    def close(self) -> None:
+        """Stop the threads and wait for them."""
+        self._finish.detach()
+        self._loader.stop(None)
+
+    def _wait(self) -> None:
+        if self._loader.is_ready(self._position):
+            return
+        started = time.perf_counter()
+        self._loader.wait(self._position)
+        self.waited_seconds += time.perf_counter() - started
+        self.waited_batches += 1
+
+
+class _RowMaker:
+    """Makes the rows of a batch, one by one; has no state that a thread could disturb."""
+
+    def __init__(self, dataset: Dataset, order: BatchOrder) -> None:
+        self._dataset = dataset
+        self._order = order
+
+    def make(self, slots: Slots, row: int, epoch: int, at: int, record: int) -> None:
+        """Write the row `row` of a batch, the row `at` of its epoch.
+
+        Raises UserError naming the record where it cannot be read or transformed.
+        """
+        draws = Draws(self._order.seed, self._order.drawn_in(epoch, at), record)
+        try:
+            for name, slot in slots.items():
+                slot[row] = self._made(name, record, draws, slot.shape[1:])
+        except UserError as error:
+            where = f"record {record} of data set {self._dataset.name!r}"
+            raise prefixed(error, where, self._dataset.place) from error
+
+    def _made(self, name: str, record: int, draws: Draws, shape: tuple[int, ...]) -> Record:
+        column = self._dataset.lazy.get(name) or self._dataset.fields[name]
+        raw = column.records[record] if isinstance(column, Field) else column.record(record)
+        made = self._dataset.pipeline.apply(name, raw, column.scale, draws)
+        if made.shape != shape:
+            problem = "the record does not fit the network's input"
+            hint = "resize, center_crop, ... in `transforms` bring records to one size"
+            expected, got = str(list(shape)), str(list(made.shape))
+            raise UserError(Diagnostic(problem, None, expected, got, hint))
+        return made if column.scale is None else values(made, column.scale)
+
+
+class _Loader:
+    """Threads that fill staged batches in order, each batch cut into parts of some rows.
+
+    A batch may be made once the one that lay in its place has been released. All state is guarded
+    by one lock; a thread holds it only to take a part and to hand it in.
+    """
+
+    def __init__(self, maker: _RowMaker, staging: Staging, workers: int) -> None:
+        self._maker = maker
+        self._memory = staging
+        self._staging = staging.batches
+        self._workers = workers
+        self._size = len(next(iter(self._staging[0].values())))
+        self._rows = -(-self._size // workers)
+        self._parts = -(-self._size // self._rows)
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._stopping, self._cancelled = False, False
+        self._busy = 0
+        self._epoch = 0
+        self._indices: NDArray[np.int64] = np.empty(0, np.int64)
+        self._released, self._taken, self._end = 0, 0, 0
+        self._left: dict[int, int] = {}
+        self._failed: dict[int, Exception] = {}
+
+    def begin(self, epoch: int, indices: NDArray[np.int64], batch: int, batches: int) -> None:
+        """Drop what was under way and make the batches `batch` .. `batches` - 1 of `epoch`."""
+        self._memory.take(self)
+        self.cancel()
+        with self._changed:
+            self._cancelled = False
+            self._epoch, self._indices = epoch, indices
+            self._released, self._taken = batch, batch * self._parts
+            self._end = batches * self._parts
+            self._left.clear()
+            self._failed.clear()
+            self._changed.notify_all()
+        while len(self._threads) < self._workers:
+            thread = threading.Thread(target=self._work, name="mxrun-loader", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def cancel(self) -> None:
+        """Make no more batches, and wait until no thread writes into the memory."""
+        with self._changed:
+            self._cancelled = True
+            self._changed.wait_for(lambda: self._busy == 0)
+
+    def is_ready(self, batch: int) -> bool:
+        """Whether `batch` lies in its place; raises what went wrong in it."""
+        with self._changed:
+            return self._ready(batch)
+
+    def wait(self, batch: int) -> None:
+        """Wait until `batch` is ready; raises what went wrong in it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready(batch))
+
+    def release(self) -> None:
+        """The oldest staged batch has been copied: its place is free."""
+        with self._changed:
+            del self._left[self._released]
+            self._released += 1
+            self._changed.notify_all()
+
+    def stop(self, timeout: float | None) -> None:
+        """End the threads, each after the record that it is at, and wait up to `timeout` s."""
+        with self._changed:
+            self._stopping = self._cancelled = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            # Garbage, and with it an iterator, may be collected by one of its own threads.
+            if thread is not threading.current_thread():
+                thread.join(timeout)
+
+    def _ready(self, batch: int) -> bool:
+        if self._cancelled:
+            raise InternalError("no batches are made: closed, or to be reset as another took over")
+        if self._left.get(batch) != 0:
+            return False
+        first = batch * self._size
+        failed = [row for row in self._failed if first <= row < first + self._size]
+        if failed:
+            raise self._failed[min(failed)]
+        return True
+
+    def _work(self) -> None:
+        while (part := self._take()) is not None:
+            failure = self._fill(part)
+            with self._changed:
+                self._busy -= 1
+                self._left[part // self._parts] -= 1
+                if failure is not None:
+                    self._failed[failure[0]] = failure[1]
+                self._changed.notify_all()
+
+    def _take(self) -> int | None:
+        """The next part to make; None when the thread is to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._may_take())
+            if self._stopping:
+                return None
+            part = self._taken
+            self._taken += 1
+            self._busy += 1
+            self._left.setdefault(part // self._parts, self._parts)
+            return part
+
+    def _may_take(self) -> bool:
+        limit = (self._released + len(self._staging)) * self._parts
+        return not self._cancelled and self._taken < min(self._end, limit)
+
+    def _fill(self, part: int) -> tuple[int, Exception] | None:
+        """Make the rows of a part; the first that fails ends it and is returned with its error."""
+        batch, number = divmod(part, self._parts)
+        slots = self._staging[batch % len(self._staging)]
+        first = number * self._rows
+        for row in range(first, min(first + self._rows, self._size)):
+            if self._cancelled:
+                break
+            at = batch * self._size + row
+            try:
+                self._maker.make(slots, row, self._epoch, at, int(self._indices[at]))
+            except Exception as error:  # noqa: BLE001 - carried to who waits for the batch
+                return at, error
+        return None

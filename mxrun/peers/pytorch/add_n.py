@@ -1,0 +1,19 @@
+"""add_n."""
+
+from __future__ import annotations
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def add_n(parameters: Parameters, *data: Tensor) -> Tensor:
+    """The sum, from the left."""
+    del parameters
+    total = data[0]
+    for addend in data[1:]:
+        total = total + addend
+    return total
+
+
+OPERATORS: Operators = {
+    "add_n": add_n,
+}

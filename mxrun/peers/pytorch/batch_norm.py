@@ -1,0 +1,45 @@
+"""BatchNorm."""
+
+from __future__ import annotations
+
+import torch
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def batch_norm(
+    parameters: Parameters,
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The output, and the mean and biased variance it was normalized by.
+
+    functional.batch_norm keeps an unbiased moving variance, so the moving statistics are written
+    here.
+    """
+    axis = int(parameters.number("axis", 1)) % data.dim()
+    others = [other for other in range(data.dim()) if other != axis]
+    shape = [1] * data.dim()
+    shape[axis] = -1
+    mean, var = moving_mean.clone(), moving_var.clone()
+    if parameters.is_train and not parameters.flag("use_global_stats", False):
+        var, mean = torch.var_mean(data, others, correction=0)
+        momentum = parameters.number("momentum", 0.9)
+        for moving, new in ((moving_mean, mean), (moving_var, var)):
+            moving.mul_(momentum).add_(new.detach(), alpha=1 - momentum)
+    scale = torch.rsqrt(var + parameters.number("eps", 1e-3))
+    if not parameters.flag("fix_gamma", True):
+        scale = scale * gamma
+    output = (data - mean.reshape(shape)) * scale.reshape(shape) + beta.reshape(shape)
+    # As in MXNet nothing flows back through the statistics themselves; the zero lets autograd try.
+    zero = 0 * beta
+    return output, mean.detach() + zero, var.detach() + zero
+
+
+OPERATORS: Operators = {
+    "BatchNorm": batch_norm,
+}
+AUXILIARY_INPUTS: dict[str, tuple[int, ...]] = {"BatchNorm": (3, 4)}

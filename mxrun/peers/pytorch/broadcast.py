@@ -1,0 +1,23 @@
+"""Arithmetic with broadcasting, whose rules are PyTorch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mxrun.peers.pytorch.elementwise import ARITHMETIC
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def _broadcasting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """The function as an operator."""
+
+    def apply(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
+        del parameters
+        return function(lhs, rhs)
+
+    return apply
+
+
+OPERATORS: Operators = {
+    f"broadcast_{name}": _broadcasting(function) for name, function in ARITHMETIC.items()
+}

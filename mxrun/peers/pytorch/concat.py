@@ -1,0 +1,17 @@
+"""Concat."""
+
+from __future__ import annotations
+
+import torch
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def concat(parameters: Parameters, *data: Tensor) -> Tensor:
+    """All tensors one after the other along one axis."""
+    return torch.cat(data, int(parameters.number("dim", 1)))
+
+
+OPERATORS: Operators = {
+    "Concat": concat,
+}

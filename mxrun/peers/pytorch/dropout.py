@@ -1,0 +1,24 @@
+"""Dropout."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def dropout(parameters: Parameters, data: Tensor) -> tuple[Tensor, Tensor]:
+    """The output and its mask, which PyTorch's own generator draws."""
+    p = parameters.number("p", 0.5)
+    shape = list(data.shape)
+    for axis in parameters.shape("axes", ()):
+        shape[axis] = 1
+    dropping = parameters.is_train or parameters.text("mode", "training") == "always"
+    mask = functional.dropout(torch.ones(shape, dtype=data.dtype), p, training=dropping)
+    return data * mask, mask
+
+
+OPERATORS: Operators = {
+    "Dropout": dropout,
+}

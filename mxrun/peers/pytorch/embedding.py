@@ -1,0 +1,18 @@
+"""Embedding."""
+
+from __future__ import annotations
+
+import torch
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def embedding(parameters: Parameters, data: Tensor, weight: Tensor) -> Tensor:
+    """Rows by number; MXNet takes the nearest row for a number outside."""
+    del parameters
+    return torch.nn.functional.embedding(data.long().clamp(0, weight.shape[0] - 1), weight)
+
+
+OPERATORS: Operators = {
+    "Embedding": embedding,
+}

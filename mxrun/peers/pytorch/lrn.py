@@ -1,0 +1,26 @@
+"""LRN."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def lrn(parameters: Parameters, data: Tensor) -> tuple[Tensor, Tensor]:
+    """The output and the norm; the window of an even size is that of the odd size below."""
+    size = int(parameters.number("nsize", math.nan))
+    reach = (size - 1) // 2
+    padded = functional.pad(data.square(), (0, 0, 0, 0, reach, reach))
+    total = padded.unfold(1, 2 * reach + 1, 1).sum(-1)
+    weight = parameters.number("alpha", 1e-4) / size
+    norm = parameters.number("knorm", 2.0) + weight * total
+    return data * torch.pow(norm, -parameters.number("beta", 0.75)), norm
+
+
+OPERATORS: Operators = {
+    "LRN": lrn,
+}

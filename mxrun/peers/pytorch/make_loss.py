@@ -1,0 +1,39 @@
+"""MakeLoss and BlockGrad."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def block_grad(parameters: Parameters, data: Tensor) -> Tensor:
+    """data with a gradient of zero."""
+    del parameters
+    return data.detach() + 0 * data
+
+
+def make_loss(parameters: Parameters, data: Tensor) -> Tensor:
+    """data; backward grad_scale / divisor, whatever arrives from above.
+
+    MXNet's batch is all axes but the last.
+    """
+    divisors = {
+        "null": 1,
+        "batch": math.prod(data.shape[:-1]),
+        "valid": max(1, int((data > parameters.number("valid_thresh", 0.0)).sum())),
+    }
+    divisor = divisors[parameters.text("normalization", "null")]
+    scale = parameters.number("grad_scale", 1.0) / divisor
+    output = data.clone()
+    if output.requires_grad:
+        output.register_hook(lambda head: torch.full_like(head, scale))
+    return output
+
+
+OPERATORS: Operators = {
+    "BlockGrad": block_grad,
+    "MakeLoss": make_loss,
+}

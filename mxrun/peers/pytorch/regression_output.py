@@ -1,0 +1,45 @@
+"""Regression outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def difference(output: Tensor, label: Tensor) -> Tensor:
+    """output - label."""
+    return output - label
+
+
+def sign(output: Tensor, label: Tensor) -> Tensor:
+    """1 where the output is above its label, otherwise -1, as in MXNet 1.9.1."""
+    return torch.where(output > label, 1.0, -1.0).to(output.dtype)
+
+
+def regression_output(
+    link: Callable[[Tensor], Tensor],
+    slope: Callable[[Tensor, Tensor], Tensor],
+    parameters: Parameters,
+    data: Tensor,
+    label: Tensor,
+) -> Tensor:
+    """link(data); backward gives slope · grad_scale / elements of a sample, whatever arrives."""
+    output = link(data.detach())
+    source = data.clone()
+    if source.requires_grad:
+        scale = parameters.number("grad_scale", 1.0) * data.shape[0] / data.numel()
+        target = label.detach().reshape(data.shape)
+        source.register_hook(lambda head: slope(output, target) * scale)
+    # source - source is zero and exists to carry the gradient to the hook.
+    return output + (source - source.detach())
+
+
+OPERATORS: Operators = {
+    "LinearRegressionOutput": partial(regression_output, torch.clone, difference),
+    "LogisticRegressionOutput": partial(regression_output, torch.sigmoid, difference),
+    "MAERegressionOutput": partial(regression_output, torch.clone, sign),
+}

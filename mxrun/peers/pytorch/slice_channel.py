@@ -1,0 +1,22 @@
+"""SliceChannel."""
+
+from __future__ import annotations
+
+import math
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def slice_channel(parameters: Parameters, data: Tensor) -> tuple[Tensor, ...]:
+    """Equal parts along one axis, which goes where it is to be squeezed."""
+    axis = int(parameters.number("axis", 1))
+    size = data.shape[axis] // int(parameters.number("num_outputs", math.nan))
+    parts = data.split(size, axis)
+    if parameters.flag("squeeze_axis", False):
+        return tuple(part.squeeze(axis) for part in parts)
+    return tuple(parts)
+
+
+OPERATORS: Operators = {
+    "SliceChannel": slice_channel,
+}

@@ -1,0 +1,16 @@
+"""softmax_cross_entropy."""
+
+from __future__ import annotations
+
+from torch.nn import functional
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def softmax_cross_entropy(parameters: Parameters, data: Tensor, label: Tensor) -> Tensor:
+    """The sum over the rows, as a tensor of one element."""
+    del parameters
+    return functional.cross_entropy(data, label.long(), reduction="sum")[None]
+
+
+OPERATORS: Operators = {"softmax_cross_entropy": softmax_cross_entropy}

@@ -1,0 +1,386 @@
+"""BatchNorm: every channel brought to mean 0 and variance 1 over the batch, scaled and shifted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.call import NativeCall
+from mxrun.backend.onednn import normalization
+from mxrun.backend.onednn.primitive import Argument, Primitive
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Float32, NotNegative, Parameters
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, align
+from mxrun.operator.kernel import BackwardRequest, Buffers, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    Part,
+    Slot,
+    native_kernel,
+    onednn_serves,
+    source,
+    target,
+)
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import (
+    GradientKind,
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    StateUpdate,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import ShapeContradiction, show, unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.optimizer_update import CopyPart
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+# Positions of arguments, auxiliary states and outputs.
+DATA, GAMMA, BETA, MOVING_MEAN, MOVING_VAR = range(5)
+OUTPUT, MEAN, VAR = range(3)
+
+
+class BatchNormParameters(Parameters):
+    """Parameters of BatchNorm (MXNet's names and defaults)."""
+
+    eps: NotNegative = Field(default=1e-3, description="Added to the variance.")
+    momentum: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.9, description="How much of the moving statistics a training step keeps."
+    )
+    fix_gamma: bool = Field(
+        default=True, description="Read gamma as 1 and give it no gradient; its values stay."
+    )
+    use_global_stats: bool = Field(
+        default=False,
+        description="Normalize by the moving statistics in training too, and leave them alone.",
+    )
+    output_mean_var: bool = Field(
+        default=False, description="Let the network read the outputs mean and var."
+    )
+    axis: int = Field(default=1, description="The axis of the channels; negative from the end.")
+    cudnn_off: bool = Field(
+        default=False, description="Accepted for MXNet's models; has no effect."
+    )
+    min_calib_range: Float32 | None = Field(
+        default=None, description="Accepted for MXNet's quantized models; has no effect."
+    )
+    max_calib_range: Float32 | None = Field(
+        default=None, description="Accepted for MXNet's quantized models; has no effect."
+    )
+
+
+@register("BatchNorm")
+class BatchNormProperty(OperatorProperty[BatchNormParameters]):
+    """output = gamma * (data - mean) / sqrt(var + eps) + beta, channel by channel.
+
+    data and output of any shape with C channels along `axis`; gamma, beta, moving_mean,
+    moving_var, mean and var [C]. In training mean and var are those of the batch, the variance
+    biased (divided by the number of elements), and the moving statistics follow them:
+    moving = momentum * moving + (1 - momentum) * mean or var. In evaluation and under
+    use_global_stats mean and var are copies of the moving statistics. (MXNet 1.9.1's output `var`
+    is the inverse deviation 1 / sqrt(var + eps).)
+
+    Backward reads the output's gradient, data, gamma unless fixed, mean and var; as in MXNet
+    nothing flows back through the outputs mean and var. With n elements a channel,
+    x = (data - mean) / sqrt(var + eps) and g the output's gradient: beta's is sum(g), gamma's
+    sum(g x), data's gamma / sqrt(var + eps) * (g - sum(g) / n - x sum(g x) / n), under
+    use_global_stats without the two sums.
+    """
+
+    type_string = "BatchNorm"
+    parameter_type = BatchNormParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, and one number a channel: the scale gamma, the shift beta."""
+        return ("data", "gamma", "beta")
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """The output, and the statistics it was normalized by."""
+        return ("output", "mean", "var")
+
+    def list_auxiliary_states(self) -> tuple[str, ...]:
+        """The moving statistics."""
+        return ("moving_mean", "moving_var")
+
+    @property
+    def num_visible_outputs(self) -> int:
+        """The output, or all three."""
+        return 3 if self.parameters.output_mean_var else 1
+
+    def list_state_updates(self) -> tuple[StateUpdate, ...]:
+        """The moving statistics follow the batch's, but not under use_global_stats."""
+        if self.parameters.use_global_stats:
+            return ()
+        momentum = self.parameters.momentum
+        return (
+            StateUpdate("moving_mean", "mean", momentum),
+            StateUpdate("moving_var", "var", momentum),
+        )
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """data and output have one shape; everything else is [C]."""
+        data = unify("data", inputs[DATA], outputs[OUTPUT], "output")
+        channels: int | None = None
+        axis = self.parameters.axis
+        if data is not None:
+            if not -len(data) <= axis < len(data):
+                raise ShapeContradiction("data", show(data), f"an axis {axis}", "axis")
+            channels = data[axis]
+        names = (*self.list_arguments()[GAMMA:], *self.list_outputs()[MEAN:])
+        for name, shape in zip(names, [*inputs[GAMMA:], *outputs[MEAN:]], strict=True):
+            (channels,) = unify(name, shape, (channels,), "data's channels")
+        if data is not None:
+            known = list(data)
+            known[axis] = channels
+            data = tuple(known)
+        each = (channels,)
+        return Inferred([data, each, each], [data, each, each], [each, each])
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """All computed, but a fixed gamma's is zero."""
+        computes, zero = GradientKind.COMPUTES, GradientKind.ZERO
+        return (computes, zero if self.parameters.fix_gamma else computes, computes)
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """The output's gradient, data, gamma unless fixed, mean and var."""
+        gamma = [] if self.parameters.fix_gamma else [in_data[GAMMA]]
+        return [out_grad[OUTPUT], in_data[DATA], *gamma, out_data[MEAN], out_data[VAR]]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The output over data, which evaluation no longer needs."""
+        return [(in_data[DATA], out_data[OUTPUT])]
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """data's gradient over the output's."""
+        return [(out_grad[OUTPUT], in_grad[DATA])]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Mean (one), variance (three), normalization and affine map (four) of every element."""
+        return 8 * math.prod(in_shapes[DATA])
+
+    def create_operator(self) -> Operator:
+        """NumPy sums over all axes but one."""
+        return BatchNorm(self.parameters)
+
+
+class BatchNorm(Operator):
+    """The formulas of the property."""
+
+    def __init__(self, parameters: BatchNormParameters) -> None:
+        self.parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """The statistics, then the normalized data."""
+        data = in_data[DATA].array
+        mean, var = (state.array for state in aux_states)
+        if context.is_train and not self.parameters.use_global_stats:
+            others = self._other_axes(data)
+            mean, var = data.mean(axis=others), data.var(axis=others)
+        normalized, _ = self._normalized(data, mean, var)
+        if not self.parameters.fix_gamma:
+            normalized *= self._along(data, in_data[GAMMA].array)
+        assign(out_data[OUTPUT], req[OUTPUT], normalized + self._along(data, in_data[BETA].array))
+        assign(out_data[MEAN], req[MEAN], mean)
+        assign(out_data[VAR], req[VAR], var)
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """The two sums, then data's gradient."""
+        gradient, data = need(out_grad[OUTPUT]), need(in_data[DATA])
+        normalized, scale = self._normalized(data, need(out_data[MEAN]), need(out_data[VAR]))
+        others = self._other_axes(data)
+        beta_grad = gradient.sum(axis=others)
+        gamma_grad = (gradient * normalized).sum(axis=others)
+        data_grad = gradient
+        if not self.parameters.use_global_stats:
+            count = data.size // max(beta_grad.size, 1)
+            data_grad = gradient - self._along(data, beta_grad / count)
+            data_grad = data_grad - normalized * self._along(data, gamma_grad / count)
+        if not self.parameters.fix_gamma:
+            scale = scale * self._along(data, need(in_data[GAMMA]))
+        assign(in_grad[DATA], req[DATA], data_grad * scale)
+        assign(in_grad[GAMMA], req[GAMMA], gamma_grad)
+        assign(in_grad[BETA], req[BETA], beta_grad)
+
+    def _normalized(self, data: Array, mean: Array, var: Array) -> tuple[Array, Array]:
+        """(data - mean) * scale, and scale = 1 / sqrt(var + eps)."""
+        scale = self._along(data, 1 / np.sqrt(var + np.asarray(self.parameters.eps, var.dtype)))
+        return (data - self._along(data, mean)) * scale, scale
+
+    def _other_axes(self, data: Array) -> tuple[int, ...]:
+        axis = self.parameters.axis % data.ndim
+        return tuple(other for other in range(data.ndim) if other != axis)
+
+    def _along(self, data: Array, channels: Array) -> Array:
+        """[C] in a form that meets data's channels."""
+        return np.expand_dims(channels, self._other_axes(data))
+
+
+@dataclass(frozen=True)
+class NormalizationPart:
+    """A oneDNN primitive some of whose results nobody wants: `unwanted` go to scratch."""
+
+    primitive: Primitive
+    slots: Mapping[Argument, Slot]
+    unwanted: tuple[Argument, ...]
+
+    @property
+    def team(self) -> int:
+        """The team the primitive was made for."""
+        return self.primitive.threads
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The primitive's scratchpad, and the results nobody wants behind it."""
+        results = (align(self.primitive.specs[argument].nbytes) for argument in self.unwanted)
+        return align(self.primitive.scratchpad_bytes) + sum(results)
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """Bind the primitive."""
+        addresses = {int(argument): slot.address(buffers) for argument, slot in self.slots.items()}
+        place = scratch + align(self.primitive.scratchpad_bytes)
+        for argument in self.unwanted:
+            addresses[argument] = place
+            place += align(self.primitive.specs[argument].nbytes)
+        return (self.primitive.bind(addresses, scratch),)
+
+
+@implement("BatchNorm", backend="onednn")
+class OnednnBatchNorm(Implementation):
+    """oneDNN's batch normalization in whatever layout the data come, plain or channels-last."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """One primitive; given statistics are also copied to the outputs that want them."""
+        if not onednn_serves(*request.inputs):
+            return None
+        p = prop.parameters
+        data = _laid_out(request.inputs[DATA], p.axis)
+        given = p.use_global_stats or not request.is_train
+        what = _normalization(p, data, given)
+        team = team_for_elements(data.elements, request.threads)
+        primitive = normalization.batch_normalization_forward(what, team)
+        slots = {Argument.SOURCE: source(DATA), Argument.SHIFT: source(BETA)}
+        if not p.fix_gamma:
+            slots[Argument.SCALE] = source(GAMMA)
+        results = {Argument.OUTPUT: OUTPUT}
+        statistics = {Argument.MEAN: MEAN, Argument.VARIANCE: VAR}
+        copies: list[Part] = []
+        if given:
+            slots |= {Argument.MEAN: source(MOVING_MEAN), Argument.VARIANCE: source(MOVING_VAR)}
+            copies = [
+                CopyPart(what.data.shape[1], slots[argument], target(index), 1)
+                for argument, index in statistics.items()
+                if request.requests[index] is not OpReqType.NULL
+            ]
+        else:
+            results |= statistics
+        part = _part(primitive, slots, results, request.requests)
+        read = {slot.index for slot in slots.values()}
+        inputs = (data, *(spec.laid_out(PLAIN) for spec in request.inputs[GAMMA:]))
+        channels = inputs[BETA]
+        return native_kernel(
+            f"onednn:{primitive.implementation}",
+            [part, *copies],
+            tuple(spec if index in read else None for index, spec in enumerate(inputs)),
+            (data, channels, channels),
+            request.requests,
+            request.threads,
+            flops=prop.flops([data.shape], []),
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One primitive for all three gradients."""
+        p = prop.parameters
+        data, channels = request.forward.inputs[DATA], request.in_grad[BETA].laid_out(PLAIN)
+        assert data is not None
+        what = _normalization(p, data, p.use_global_stats)
+        team = team_for_elements(data.elements, request.threads)
+        primitive = normalization.batch_normalization_backward(what, team)
+        first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
+        slots = {
+            Argument.OUTPUT_GRAD: source(OUTPUT),
+            Argument.SOURCE: source(first + DATA),
+            Argument.MEAN: source(second + MEAN),
+            Argument.VARIANCE: source(second + VAR),
+        }
+        results = {Argument.SOURCE_GRAD: DATA, Argument.SHIFT_GRAD: BETA}
+        if not p.fix_gamma:
+            slots[Argument.SCALE] = source(first + GAMMA)
+            results[Argument.SCALE_GRAD] = GAMMA
+        part = _part(primitive, slots, results, request.requests)
+        gamma = None if p.fix_gamma else channels
+        return native_kernel(
+            f"onednn:{primitive.implementation}",
+            [part],
+            (*(data, None, None), *(data, gamma, None), *(None, channels, channels)),
+            (data, gamma, channels),
+            request.requests,
+            request.threads,
+            flops=prop.flops([data.shape], []),
+        )
+
+
+def _part(
+    primitive: Primitive,
+    slots: Mapping[Argument, Slot],
+    results: Mapping[Argument, int],
+    requests: Sequence[OpReqType],
+) -> NormalizationPart:
+    """`results` say which output each result of the primitive is."""
+    wanted = {a: target(i) for a, i in results.items() if requests[i] is not OpReqType.NULL}
+    unwanted = tuple(argument for argument in results if argument not in wanted)
+    return NormalizationPart(primitive, {**slots, **wanted}, unwanted)
+
+
+def _laid_out(data: TensorSpec, axis: int) -> TensorSpec:
+    """data as it comes, but plain where its layout is not made for these channels."""
+    channels_last = data.layout == CHANNELS_LAST and axis % len(data.shape) == 1
+    return data if channels_last else data.laid_out(PLAIN)
+
+
+def _normalization(
+    p: BatchNormParameters, data: TensorSpec, given: bool
+) -> normalization.BatchNormalization:
+    """In oneDNN's terms: the same bytes with the channels along axis 1."""
+    axis = p.axis % len(data.shape)
+    before, channels = math.prod(data.shape[:axis]), data.shape[axis]
+    after = math.prod(data.shape[axis + 1 :])
+    if data.layout == CHANNELS_LAST:
+        seen = TensorSpec((before, channels, after), data.dtype, CHANNELS_LAST)
+    elif after == 1:
+        seen = TensorSpec((before, channels), data.dtype)
+    else:
+        seen = TensorSpec((before, channels, after), data.dtype)
+    return normalization.BatchNormalization(seen, float(p.eps), not p.fix_gamma, given)

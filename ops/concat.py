@@ -1,0 +1,204 @@
+"""Concat: tensors joined along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Annotated, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Int32, Parameters
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.rows import copy_rows_loop, rows_along
+from mxrun.ops.strided import unpacked
+
+T = TypeVar("T")
+
+
+class ConcatParameters(Parameters):
+    """Parameters of Concat (MXNet's)."""
+
+    num_args: Annotated[Int32, Field(ge=1)] = Field(
+        description="How many tensors are joined; follows from the inputs that are wired.",
+        examples=[2],
+    )
+    dim: Int32 = Field(
+        default=1, description="The axis along which they are joined; negative from behind."
+    )
+
+
+@register("Concat", "concat")
+class ConcatProperty(OperatorProperty[ConcatParameters]):
+    """output = arg0, arg1, ... one after the other along the axis `dim`, all other axes equal.
+
+    Backward reads the output's gradient and the inputs' shapes.
+    """
+
+    type_string = "Concat"
+    parameter_type = ConcatParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """arg0, arg1, ..."""
+        return tuple(f"arg{index}" for index in range(self.parameters.num_args))
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """All axes but `dim` both ways; `dim` forward, or of one input from all the others."""
+        ranks = [len(shape) for shape in (*inputs, *outputs) if shape is not None]
+        if not ranks:
+            return Inferred(inputs, outputs, [])
+        axis = self.axis(ranks[0])
+        named = list(zip((*self.list_arguments(), "output"), (*inputs, *outputs), strict=True))
+        common: Dimensions = (None,) * ranks[0]
+        for name, shape in named:
+            whole = unify(name, shape, (None,) * ranks[0], "all have one rank")
+            rule = f"all axes but {axis} are equal"
+            common = unify(name, _with_axis(whole, axis, None), common, rule)
+        *parts, output = [unify(name, shape, common) for name, shape in named]
+        *sizes, total = self._sizes([part[axis] for part in parts], output[axis], output)
+        joined = [_with_axis(part, axis, size) for part, size in zip(parts, sizes, strict=True)]
+        return Inferred([*joined], [_with_axis(output, axis, total)], [])
+
+    def axis(self, rank: int) -> int:
+        """`dim` counted from the front; raises ShapeContradiction where it is outside the rank."""
+        dim = self.parameters.dim
+        if not -rank <= dim < rank:
+            raise ShapeContradiction("arg0", f"rank {rank}", f"axis {dim} inside", "dim")
+        return dim % rank
+
+    def _sizes(
+        self, sizes: Sequence[int | None], total: int | None, output: Dimensions
+    ) -> list[int | None]:
+        """The inputs' sizes along the axis and, last, the output's."""
+        known = sum(size for size in sizes if size is not None)
+        unknown = [index for index, size in enumerate(sizes) if size is None]
+        if not unknown:
+            (total,) = unify("output", (total,), (known,), "the sum of the inputs' sizes")
+            return [*sizes, total]
+        if total is not None and total < known:
+            rule = "the sum of the inputs' sizes"
+            raise ShapeContradiction("output", show(output), f"at least {known}", rule)
+        completed = list(sizes)
+        if len(unknown) == 1 and total is not None:
+            completed[unknown[0]] = total - known
+        return [*completed, total]
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad, and in_data for their shapes: an unasked gradient does not tell its own.
+
+        The compiled implementation knows the shapes beforehand and keeps no input alive.
+        """
+        return [out_grad[0], *in_data]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """None: nothing is computed."""
+        return 0
+
+    def create_operator(self) -> Operator:
+        """NumPy's concatenate."""
+        return Concat(self)
+
+
+def _with_axis(shape: Dimensions, axis: int, size: int | None) -> Dimensions:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+class Concat(Operator):
+    """Joins; the gradient is cut where the inputs met."""
+
+    def __init__(self, prop: ConcatProperty) -> None:
+        self.axis = prop.axis
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = concatenate(arg0, arg1, ...)."""
+        axis = self.axis(len(in_data[0].shape))
+        assign(out_data[0], req[0], np.concatenate([tensor.array for tensor in in_data], axis))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """Each input's part of the output's gradient."""
+        gradient = need(out_grad[0])
+        axis = self.axis(gradient.ndim)
+        ends = list(accumulate(need(tensor).shape[axis] for tensor in in_data))
+        for tensor, request, part in zip(
+            in_grad, req, np.split(gradient, ends, axis), strict=False
+        ):
+            assign(tensor, request, part)
+
+
+@implement("Concat", backend="jit")
+class CompiledConcat(Implementation):
+    """Copies of rows in float32; channels-last where an input or the gradient comes so."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """One copy for each input."""
+        if any(spec.dtype != "float32" for spec in request.inputs):
+            return None
+        channels_last = any(spec.layout == CHANNELS_LAST for spec in request.inputs)
+        layout = CHANNELS_LAST if channels_last else PLAIN
+        inputs = tuple(spec.laid_out(layout) for spec in request.inputs)
+        output = request.outputs[0].laid_out(layout)
+        parts = []
+        for index, (rows, columns, offset, stride) in enumerate(_places(prop, inputs, output)):
+            arguments = (rows, columns, source(index), 0, columns, target(0), offset, stride)
+            team = team_for_elements(rows * columns, request.threads)
+            parts.append(LoopPart(copy_rows_loop, arguments, team))
+        return native_kernel(self.name, parts, inputs, (output,), request.requests, request.threads)
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One copy for each gradient that is asked for."""
+        (gradient,) = request.out_grad
+        assert gradient is not None
+        gradient = unpacked(gradient)
+        outputs = tuple(spec.laid_out(gradient.layout) for spec in request.in_grad)
+        parts = []
+        for index, (rows, columns, offset, stride) in enumerate(_places(prop, outputs, gradient)):
+            if request.requests[index] is not OpReqType.NULL:
+                arguments = (rows, columns, source(0), offset, stride, target(index), 0, columns)
+                team = team_for_elements(rows * columns, request.threads)
+                parts.append(LoopPart(copy_rows_loop, arguments, team))
+        unread = (None,) * (len(outputs) + 1)
+        return native_kernel(
+            self.name, parts, (gradient, *unread), outputs, request.requests, request.threads
+        )
+
+
+def _places(
+    prop: AnyProperty, pieces: Sequence[TensorSpec], whole: TensorSpec
+) -> list[tuple[int, int, int, int]]:
+    """(rows, columns, offset, stride) of each piece within the whole's memory, in elements."""
+    assert isinstance(prop, ConcatProperty)
+    axis = prop.axis(len(whole.shape))
+    _, stride = rows_along(whole, axis)
+    places, offset = [], 0
+    for piece in pieces:
+        rows, columns = rows_along(piece, axis)
+        places.append((rows, columns, offset, stride))
+        offset += columns
+    return places

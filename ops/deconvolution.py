@@ -1,0 +1,364 @@
+"""Deconvolution: the transposed convolution over one, two or three spatial axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from pydantic import Field, model_validator
+
+from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.onednn import dilated, operations
+from mxrun.backend.onednn.descriptor import ANY
+from mxrun.backend.onednn.primitive import Argument, Unsupported
+from mxrun.backend.team import team_for_elements, team_for_flops
+from mxrun.base.params import Int32
+from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    GradientParts,
+    LoopPart,
+    Part,
+    PrimitivePart,
+    native_kernel,
+    onednn_serves,
+    source,
+    target,
+)
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import (
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    ResourceKind,
+    ResourceRequest,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.convolution import MEBIBYTE, ConvolutionParameters
+from mxrun.ops.window import NonNegative, Window, WindowProducts, columns_space
+
+T = TypeVar("T")
+
+
+class DeconvolutionParameters(ConvolutionParameters):
+    """Parameters of Deconvolution (MXNet's names and defaults).
+
+    kernel, stride, dilate and pad are those of the convolution that is transposed.
+    """
+
+    adj: tuple[NonNegative, ...] = Field(
+        default=(),
+        description="Positions added at the end of each axis of the output, fewer than stride; "
+        "none when left out.",
+    )
+    target_shape: tuple[NonNegative, ...] = Field(
+        default=(),
+        description="Sizes of the output, which pad and adj are then computed from; all zero is "
+        "the same as left out.",
+    )
+    workspace: Int32 = Field(
+        default=512,
+        ge=0,
+        description="Most temporary space in MiB: sets how many images are unfolded at once "
+        "(at least one).",
+    )
+    no_bias: bool = Field(default=True, description="Leave the bias out.")
+
+    @model_validator(mode="after")
+    def _sizes_consistent(self) -> DeconvolutionParameters:
+        rank = len(self.kernel)
+        for name in ("adj", "target_shape"):
+            given = len(getattr(self, name))
+            if given not in (0, rank):
+                raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
+        if any(self.target_shape):
+            if not all(self.target_shape):
+                raise ValueError("target_shape has a 0 beside other sizes")
+            return self
+        for adj, stride in zip(self.adj, self.window().stride, strict=False):
+            if adj >= stride:
+                raise ValueError(f"adj {adj} must be smaller than its stride {stride}")
+        return self
+
+    def output_size(self, axis: int, size: int) -> int:
+        """stride * (size - 1) + extent - 2 * pad + adj, or what target_shape says."""
+        if any(self.target_shape):
+            return self.target_shape[axis]
+        adj = self.adj[axis] if self.adj else 0
+        return self._full_size(axis, size) - 2 * self.window().pad[axis] + adj
+
+    def excess(self, axis: int, size: int) -> int:
+        """Positions that windows write beyond the output: both pads less adj."""
+        return self._full_size(axis, size) - self.output_size(axis, size)
+
+    def window_over(self, spatial: Shape) -> Window:
+        """The geometry over data's spatial axes; pad is half the excess, rounded up."""
+        if not any(self.target_shape):
+            return self.window()
+        pads = tuple((self.excess(axis, size) + 1) // 2 for axis, size in enumerate(spatial))
+        return replace(self.window(), pad=pads)
+
+    def _full_size(self, axis: int, size: int) -> int:
+        window = self.window()
+        return window.stride[axis] * (size - 1) + window.extent(axis)
+
+
+@register("Deconvolution")
+class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
+    """The data gradient of a Convolution: output[n, o, y*stride + k*dilate - pad] sums
+    weight[c, o, k] * data[n, c, y] over y, k and the channels c of o's group, plus bias[o].
+
+    data [N, C, spatial...], weight [C, num_filter / num_group, kernel...], bias [num_filter],
+    output [N, num_filter, stride * (spatial - 1) + dilate * (kernel - 1) + 1 - 2 * pad + adj...].
+    With target_shape, 2 * pad - adj is what makes that size, adj its parity (0 or 1).
+    Backward reads the output's gradient, data and weight.
+    """
+
+    type_string = "Deconvolution"
+    parameter_type = DeconvolutionParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, weight and, unless no_bias, bias."""
+        return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """Channels from data or weight; sizes forward always, backward without target_shape."""
+        p = self.parameters
+        rank = len(p.kernel)
+        axes = f"[batch, channel] and the {rank} axes of kernel {list(p.kernel)}"
+        data = unify("data", inputs[0], (None,) * (rank + 2), axes)
+        output = unify("output", outputs[0], (None, p.num_filter, *(None,) * rank), "num_filter")
+        share_of_filters = p.num_filter // p.num_group
+        weight = unify(
+            "weight",
+            inputs[1],
+            (None, share_of_filters, *p.kernel),
+            "num_filter / num_group and kernel",
+        )
+        weight = unify("weight", weight, (data[1], *(None,) * (rank + 1)), "data's channels")
+        channels = weight[0]
+        if channels is not None and channels % p.num_group:
+            rule = f"a multiple of num_group {p.num_group} channels"
+            raise ShapeContradiction("data", show(data), f"{channels} channels", rule)
+        batch = data[0] if data[0] is not None else output[0]
+        sizes = [self._sizes(axis, data, output) for axis in range(rank)]
+        data = unify("data", data, (batch, channels, *(size for size, _ in sizes)), "output")
+        output = unify(
+            "output",
+            output,
+            (batch, None, *(size for _, size in sizes)),
+            "data, kernel, stride, dilate, pad, adj and target_shape",
+        )
+        bias = [unify("bias", shape, (p.num_filter,), "num_filter") for shape in inputs[2:]]
+        return Inferred([data, weight, *bias], [output], [])
+
+    def _sizes(
+        self, axis: int, data: Dimensions, output: Dimensions
+    ) -> tuple[int | None, int | None]:
+        p = self.parameters
+        size, given = data[axis + 2], output[axis + 2]
+        if size is None:
+            if any(p.target_shape):
+                return None, p.target_shape[axis]
+            return self._size_for(axis, output), given
+        fitting, excess = p.output_size(axis, size), p.excess(axis, size)
+        if fitting < 1:
+            raise ShapeContradiction("data", show(data), "larger", f"pad {list(p.pad)}")
+        if any(p.target_shape):
+            rule = f"target_shape {list(p.target_shape)}"
+            if excess < 0:
+                raise ShapeContradiction("data", show(data), "larger", rule)
+            if excess % 2 >= p.window().stride[axis]:
+                inferred = f"[..., {fitting + excess % 2}, ...]"
+                raise ShapeContradiction("output", show(output), inferred, f"{rule} at stride 1")
+        return size, fitting
+
+    def _size_for(self, axis: int, output: Dimensions) -> int | None:
+        """Of data, for output to have its size."""
+        size = output[axis + 2]
+        if size is None:
+            return None
+        stride, one = self.parameters.window().stride[axis], self.parameters.output_size(axis, 1)
+        if size < one or (size - one) % stride:
+            rule = "kernel, stride, dilate, pad and adj"
+            inferred = f"{one} and a multiple of {stride} along axis {axis + 2}"
+            raise ShapeContradiction("output", show(output), inferred, rule)
+        return (size - one) // stride + 1
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad, data and weight: neither bias nor output."""
+        return [out_grad[0], in_data[0], in_data[1]]
+
+    def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """Columns of as many images as `workspace` allows, at least one."""
+        p, data = self.parameters, inputs[0]
+        output = (data.shape[0], p.num_filter)
+        limit = p.workspace * MEBIBYTE
+        space = columns_space(output, data.dtype, p.window(), data.shape[2:], limit)
+        return [ResourceRequest(ResourceKind.TEMP_SPACE, space)]
+
+    def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """The same columns, of the output's gradient."""
+        return self.forward_resource(inputs)
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Two per multiplication with a weight."""
+        return 2 * math.prod(in_shapes[0]) * math.prod(in_shapes[1][1:])
+
+    def create_operator(self) -> Operator:
+        """Multiplies by the weight and folds columns into windows."""
+        return Deconvolution(self.parameters)
+
+
+class Deconvolution(Operator):
+    """Convolution's products in exchanged roles: data are the windows, output the images."""
+
+    def __init__(self, parameters: DeconvolutionParameters) -> None:
+        self.parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = fold(weight^T x data) + bias."""
+        data, weight, *bias = (tensor.array for tensor in in_data)
+        spatial = out_data[0].shape[2:]
+        result = self._products(context, data.shape).images(data, weight, spatial)
+        if bias:
+            result += bias[0].reshape(-1, *(1,) * len(spatial))
+        assign(out_data[0], req[0], result)
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """data: weight x columns(grad); weight: data x columns(grad)^T; bias: sum of grad."""
+        gradient, data, weight = need(out_grad[0]), need(in_data[0]), need(in_data[1])
+        products = self._products(context, data.shape)
+        if req[0] is not OpReqType.NULL:
+            assign(in_grad[0], req[0], products.windows(gradient, weight, data.shape[2:]))
+        if req[1] is not OpReqType.NULL:
+            assign(in_grad[1], req[1], products.weight(gradient, data))
+        if len(req) == 3:
+            assign(in_grad[2], req[2], gradient.sum(axis=(0, *range(2, gradient.ndim))))
+
+    def _products(self, context: OpContext, data: Shape) -> WindowProducts:
+        p = self.parameters
+        return WindowProducts(p.window_over(data[2:]), p.num_group, context.space(0).array)
+
+
+@native
+def add_bias_loop(block: Block) -> None:
+    """output[row, c] += bias[c]."""
+    channels, bias, output = integer(block, 1), float32s(block, 2), float32s(block, 3)
+    begin, end = share(block, integer(block, 0))
+    for row in range(begin, end):
+        for c in range(channels):
+            output[row * channels + c] += bias[c]
+
+
+@implement("Deconvolution", backend="onednn")
+class OnednnDeconvolution(Implementation):
+    """oneDNN's convolutions with the roles of data and output exchanged, channels last.
+
+    The weight is that of the transposed convolution as it stands. oneDNN's own deconvolutions
+    wrap the same code; only a bias is added more cheaply by them.
+    """
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """output = the data gradient of the convolution, then the bias."""
+        data, weight, *bias = request.inputs
+        if not onednn_serves(*request.inputs):
+            return None
+        output = request.outputs[0].laid_out(CHANNELS_LAST)
+        flops = prop.flops([data.shape, weight.shape], [])
+        try:
+            primitive = dilated.backward_data(
+                output,
+                weight.laid_out(ANY),
+                data.laid_out(CHANNELS_LAST),
+                _geometry(prop.parameters, data.shape),
+                team_for_flops(flops, request.threads),
+            )
+        except Unsupported:
+            return None
+        if primitive.is_reference:
+            return None
+        slots = {
+            Argument.OUTPUT_GRAD: source(0),
+            Argument.WEIGHTS: source(1),
+            Argument.SOURCE_GRAD: target(0),
+        }
+        parts: list[Part] = [PrimitivePart(primitive, slots)]
+        if bias:
+            channels = output.shape[1]
+            arguments = (output.elements // channels, channels, source(2), target(0))
+            team = team_for_elements(output.elements, request.threads)
+            parts.append(LoopPart(add_bias_loop, arguments, team))
+        specs = primitive.specs
+        return native_kernel(
+            f"onednn:{primitive.implementation}",
+            parts,
+            (specs[Argument.OUTPUT_GRAD], specs[Argument.WEIGHTS], *bias),
+            (specs[Argument.SOURCE_GRAD],),
+            request.requests,
+            request.threads,
+            flops=flops,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """data: the convolution of grad; weight: its weight gradient; bias: a column sum."""
+        (gradient,), (data, weight, *_) = request.out_grad, request.in_data
+        assert gradient is not None
+        assert data is not None
+        assert weight is not None
+        specs = (
+            gradient.laid_out(CHANNELS_LAST),
+            weight.laid_out(ANY),
+            data.laid_out(CHANNELS_LAST),
+        )
+        window = _geometry(prop.parameters, data.shape)
+        team = team_for_flops(request.forward.flops, request.threads)
+        parts = GradientParts(request)
+        if parts.wants(0):
+            slots = {
+                Argument.SOURCE: source(0),
+                Argument.WEIGHTS: source(2),
+                Argument.OUTPUT: target(0),
+            }
+            parts.add_primitive(operations.convolution_forward(*specs, window, team), slots)
+        if parts.wants(1):
+            slots = {
+                Argument.SOURCE: source(0),
+                Argument.OUTPUT_GRAD: source(1),
+                Argument.WEIGHTS_GRAD: target(1),
+            }
+            primitive = dilated.backward_weights(*specs, window, team)
+            parts.add_primitive(primitive, slots)
+        if parts.wants(2):
+            parts.add_column_sum(source(0), CHANNELS_LAST, target(2))
+        products = parts.wants(0) + parts.wants(1)
+        return parts.kernel(products * request.forward.flops)
+
+
+def _geometry(parameters: DeconvolutionParameters, data: Shape) -> operations.Window:
+    window = parameters.window_over(data[2:])
+    return operations.Window(
+        window.stride, window.dilate, window.pad, window.pad, parameters.num_group
+    )

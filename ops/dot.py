@@ -1,0 +1,312 @@
+"""Products of matrices: dot and batch_dot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.onednn import operations
+from mxrun.backend.onednn.primitive import Argument, Primitive, Unsupported
+from mxrun.backend.team import team_for_flops
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    PrimitivePart,
+    Slot,
+    native_kernel,
+    onednn_serves,
+    source,
+    target,
+)
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.operator.tensor import Tensor
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+
+class DotParameters(Parameters):
+    """Which sides are transposed."""
+
+    transpose_a: bool = Field(default=False, description="Use lhs transposed.")
+    transpose_b: bool = Field(default=False, description="Use rhs transposed.")
+
+
+class ProductProperty(OperatorProperty[DotParameters]):
+    """output = lhs x rhs over stored matrices. Backward reads out_grad and both sides."""
+
+    parameter_type = DotParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """lhs and rhs."""
+        return ("lhs", "rhs")
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad and both sides."""
+        return [out_grad[0], *in_data]
+
+    def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
+        """The shapes of lhs and rhs as the matrices, or stacks of matrices, that lie in memory."""
+        raise NotImplementedError
+
+    def output_of(self, left: Shape, right: Shape) -> Shape:
+        """The shape of the product of stored matrices."""
+        rows = left[-1] if self.parameters.transpose_a else left[-2]
+        columns = right[-2] if self.parameters.transpose_b else right[-1]
+        return (*left[:-2], rows, columns)
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Two per multiplication."""
+        left, _ = self.stored(*in_shapes)
+        inner = left[-2] if self.parameters.transpose_a else left[-1]
+        return 2 * math.prod(out_shapes[0]) * inner
+
+    def create_operator(self) -> Operator:
+        """NumPy's matmul."""
+        return Product(self)
+
+
+@register("dot")
+class DotProperty(ProductProperty):
+    """output[i, j] = sum over k of lhs[i, k] * rhs[k, j], i and j standing for any number of axes.
+
+    The summed axis is lhs's last (with transpose_a its first) and rhs's first (with transpose_b
+    its last). Two vectors give one number of shape [1]. Backward reads the output's gradient, lhs
+    and rhs: lhs's gradient is grad x rhs^T, rhs's lhs^T x grad.
+    """
+
+    type_string = "dot"
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """The summed axis between the sides, the others to and from the output."""
+        (lhs, rhs), output = inputs, outputs[0]
+        if lhs is None or rhs is None:
+            return Inferred([lhs, rhs], [output], [])
+        p = self.parameters
+        if not lhs or not rhs:
+            raise ShapeContradiction("lhs" if not lhs else "rhs", "[]", "at least one axis", "dot")
+        if len(lhs) == len(rhs) == 1 and (p.transpose_a or p.transpose_b):
+            expected = "a matrix beside the vector"
+            raise ShapeContradiction("lhs", show(lhs), expected, "transpose_a or transpose_b")
+        first, last = 0 if p.transpose_a else len(lhs) - 1, len(rhs) - 1 if p.transpose_b else 0
+        rhs = unify("rhs", rhs, _only(last, lhs[first], len(rhs)), "lhs's summed axis")
+        lhs = unify("lhs", lhs, _only(first, rhs[last], len(lhs)), "rhs's summed axis")
+        rest = (*lhs[:first], *lhs[first + 1 :], *rhs[:last], *rhs[last + 1 :])
+        output = unify("output", output, rest or (1,), "lhs and rhs")
+        if rest:
+            left = len(lhs) - 1
+            lhs = (*output[:first], lhs[first], *output[first:left])
+            rhs = (*output[left : left + last], rhs[last], *output[left + last :])
+        return Inferred([lhs, rhs], [output], [])
+
+    def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
+        """lhs split after its first axis where transposed, else before its last; rhs likewise."""
+        p = self.parameters
+        return _split(lhs, first=p.transpose_a), _split(rhs, first=not p.transpose_b)
+
+
+def _only(axis: int, size: int | None, rank: int) -> Dimensions:
+    """A shape of which one axis is known."""
+    return tuple(size if position == axis else None for position in range(rank))
+
+
+def _split(shape: Shape, first: bool) -> Shape:
+    """The matrix of the first axis and all others, or of all others and the last."""
+    if first:
+        return shape[0], math.prod(shape[1:])
+    return math.prod(shape[:-1]), shape[-1]
+
+
+@register("batch_dot")
+class BatchDotProperty(ProductProperty):
+    """output[b] = lhs[b] x rhs[b] for matrices of stacks with the same leading axes, at least one.
+
+    lhs [..., M, K] (transpose_a: [..., K, M]), rhs [..., K, N] (transpose_b: [..., N, K]), output
+    [..., M, N]. Backward reads the output's gradient, lhs and rhs.
+    """
+
+    type_string = "batch_dot"
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """All leading axes among all three, the matrices' sizes where two of them share one."""
+        rank = next((len(shape) for shape in (*inputs, *outputs) if shape is not None), None)
+        if rank is None:
+            return Inferred(inputs, outputs, [])
+        if rank < 3:
+            name = "output" if inputs == [None, None] else "lhs"
+            raise ShapeContradiction(name, f"rank {rank}", "rank 3 or more", "a stack of matrices")
+        unknown: Dimensions = (None,) * rank
+        lhs = unify("lhs", inputs[0], unknown, "the rank of the others")
+        rhs = unify("rhs", inputs[1], unknown, "the rank of the others")
+        output = unify("output", outputs[0], unknown, "the rank of lhs and rhs")
+        p = self.parameters
+        left, right = _turned(lhs, p.transpose_a), _turned(rhs, p.transpose_b)
+        batch = (*left[:-2],)
+        right = unify("rhs", right, (*batch, left[-1], None), "lhs's leading and summed axes")
+        output = unify("output", output, (*right[:-2], left[-2], right[-1]), "lhs and rhs")
+        left = unify("lhs", left, (*output[:-1], right[-2]), "rhs and output")
+        right = unify("rhs", right, (*output[:-2], None, output[-1]), "output")
+        return Inferred([_turned(left, p.transpose_a), _turned(right, p.transpose_b)], [output], [])
+
+    def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
+        """All leading axes as one."""
+        left, right = ((math.prod(shape[:-2]), *shape[-2:]) for shape in (lhs, rhs))
+        return left, right
+
+
+def _turned(shape: Dimensions, transposed: bool) -> Dimensions:
+    return (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One operand of a product: out_grad (0), lhs (1) or rhs (2), and whether it is transposed."""
+
+    position: int
+    transposed: bool
+
+
+def gradients(p: DotParameters) -> tuple[tuple[Factor, Factor], tuple[Factor, Factor]]:
+    """The products that give the gradients of lhs and rhs as stored."""
+    plain, turned = Factor(0, False), Factor(0, True)
+    left = (plain, Factor(2, not p.transpose_b))
+    if p.transpose_a:
+        left = (Factor(2, p.transpose_b), turned)
+    right = (Factor(1, not p.transpose_a), plain)
+    if p.transpose_b:
+        right = (turned, Factor(1, p.transpose_a))
+    return left, right
+
+
+class Product(Operator):
+    """Works on the stored matrices."""
+
+    def __init__(self, prop: ProductProperty) -> None:
+        self.prop = prop
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = lhs x rhs."""
+        p = self.prop.parameters
+        left, right = self._matrices(in_data[0].array, in_data[1].array)
+        product = np.matmul(_transposed(left, p.transpose_a), _transposed(right, p.transpose_b))
+        assign(out_data[0], req[0], product.reshape(out_data[0].shape))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """lhs: grad x rhs^T; rhs: lhs^T x grad; both transposed as they are stored."""
+        lhs, rhs = need(in_data[0]), need(in_data[1])
+        left, right = self._matrices(lhs, rhs)
+        gradient = need(out_grad[0]).reshape(self.prop.output_of(left.shape, right.shape))
+        tensors = (gradient, left, right)
+        for side, factors in enumerate(gradients(self.prop.parameters)):
+            result = in_grad[side]
+            if result is None or req[side] is OpReqType.NULL:
+                continue
+            one, other = (_transposed(tensors[f.position], f.transposed) for f in factors)
+            assign(result, req[side], np.matmul(one, other).reshape(result.shape))
+
+    def _matrices(self, lhs: Array, rhs: Array) -> tuple[Array, Array]:
+        left, right = self.prop.stored(lhs.shape, rhs.shape)
+        return lhs.reshape(left), rhs.reshape(right)
+
+
+def _transposed(matrix: Array, transposed: bool) -> Array:
+    return np.swapaxes(matrix, -1, -2) if transposed else matrix
+
+
+@implement("dot", "batch_dot", backend="onednn")
+class OnednnProduct(Implementation):
+    """oneDNN's matrix products of plain tensors, transposed ones read by their strides."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """One product."""
+        assert isinstance(prop, ProductProperty)
+        if not onednn_serves(*request.inputs) or OpReqType.NULL in request.requests:
+            return None
+        inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
+        left, right = prop.stored(inputs[0].shape, inputs[1].shape)
+        p = prop.parameters
+        flops = prop.flops([spec.shape for spec in inputs], [request.outputs[0].shape])
+        team = team_for_flops(flops, request.threads)
+        output = prop.output_of(left, right)
+        try:
+            product = _product((left, right), output, (p.transpose_a, p.transpose_b), team)
+        except Unsupported:
+            return None
+        return native_kernel(
+            f"onednn:{product.implementation}",
+            [_part(product, source(0), source(1), target(0))],
+            inputs,
+            (request.outputs[0].laid_out(PLAIN),),
+            request.requests,
+            request.threads,
+            flops=flops,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One product for each side that is asked for."""
+        assert isinstance(prop, ProductProperty)
+        (gradient,) = request.out_grad
+        assert gradient is not None
+        shapes = prop.stored(request.in_grad[0].shape, request.in_grad[1].shape)
+        matrices = (prop.output_of(*shapes), *shapes)
+        team = team_for_flops(request.forward.flops, request.threads)
+        parts, names, read = [], [], set()
+        for side, (one, other) in enumerate(gradients(prop.parameters)):
+            if request.requests[side] is OpReqType.NULL:
+                continue
+            operands = (matrices[one.position], matrices[other.position])
+            turned = (one.transposed, other.transposed)
+            product = _product(operands, shapes[side], turned, team)
+            read |= {one.position, other.position}
+            parts.append(_part(product, source(one.position), source(other.position), target(side)))
+            names.append(product.implementation)
+        specs = (gradient, *request.in_grad)
+        return native_kernel(
+            "onednn:" + "+".join(names),
+            parts,
+            (*(spec.laid_out(PLAIN) if i in read else None for i, spec in enumerate(specs)), None),
+            tuple(spec.laid_out(PLAIN) for spec in request.in_grad),
+            request.requests,
+            request.threads,
+            flops=len(parts) * request.forward.flops,
+        )
+
+
+def _product(
+    operands: tuple[Shape, Shape], output: Shape, transposed: tuple[bool, bool], threads: int
+) -> Primitive:
+    left, right = (TensorSpec(shape) for shape in operands)
+    return operations.matmul(left, right, TensorSpec(output), threads, *transposed)
+
+
+def _part(product: Primitive, left: Slot, right: Slot, output: Slot) -> PrimitivePart:
+    slots = {Argument.SOURCE: left, Argument.WEIGHTS: right, Argument.OUTPUT: output}
+    return PrimitivePart(product, slots)

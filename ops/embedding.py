@@ -1,0 +1,221 @@
+"""Embedding: rows of a table, looked up by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.jit import Block, float32s, int32s, integer, native, share
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Int32, Parameters
+from mxrun.base.tensor import PLAIN, Shape
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import (
+    GradientKind,
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    PartialType,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import unify
+from mxrun.operator.tensor import Tensor
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+Count = Annotated[Int32, Field(ge=1)]
+
+
+class EmbeddingParameters(Parameters):
+    """Parameters of Embedding (MXNet's)."""
+
+    input_dim: Count = Field(
+        description="Rows of the table: how many different ids there are.", examples=[1000]
+    )
+    output_dim: Count = Field(
+        description="Columns of the table: the length of each vector.", examples=[16]
+    )
+    dtype: Literal["float16", "float32", "float64", "uint8", "int32", "int8", "int64"] = Field(
+        default="float32", description="Element type of the weight and the output."
+    )
+    sparse_grad: bool = Field(
+        default=False,
+        description="Accepted for MXNet's models; the gradient is the same, and dense.",
+    )
+
+
+@register("Embedding")
+class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
+    """output[..., :] = weight[id, :] for every id in data.
+
+    data [...], weight [input_dim, output_dim], output [..., output_dim]. An id outside the table
+    means its nearest row, as in MXNet; a fractional one is cut. The weight's gradient sums the
+    output's rows of equal ids in data's order; data has none. Backward reads the output's gradient
+    and data.
+    """
+
+    type_string = "Embedding"
+    parameter_type = EmbeddingParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data and weight."""
+        return ("data", "weight")
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """data both ways; the weight from the parameters."""
+        data, output = inputs[0], outputs[0]
+        rows, columns = self.parameters.input_dim, self.parameters.output_dim
+        weight = unify("weight", inputs[1], (rows, columns), "[input_dim, output_dim]")
+        if output is not None:
+            unknown = (None,) * (len(output) - 1)
+            output = unify("output", output, (*unknown, columns), "data's axes and output_dim")
+            data = unify("data", data, output[:-1], "output")
+        if data is not None:
+            output = unify("output", output, (*data, columns), "data's axes and output_dim")
+        return Inferred([data, weight], [output], [])
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """Ids are int32 unless given; the weight and the output share a type."""
+        common = inputs[1] or outputs[0] or self.parameters.dtype
+        return [inputs[0] or "int32", common], [common]
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """The weight's alone."""
+        return (GradientKind.ZERO, GradientKind.COMPUTES)
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad and data."""
+        return [out_grad[0], in_data[0]]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """None: nothing is computed."""
+        return 0
+
+    def create_operator(self) -> Operator:
+        """NumPy's take."""
+        return Embedding(self.parameters)
+
+
+class Embedding(Operator):
+    """Looks up; the gradient adds every row where it came from."""
+
+    def __init__(self, parameters: EmbeddingParameters) -> None:
+        self.rows = parameters.input_dim
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = weight[data]."""
+        assign(out_data[0], req[0], in_data[1].array[self._ids(in_data[0].array)])
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """weight[id] += grad[..., :] for every id, in data's order."""
+        if in_grad[1] is None:
+            return
+        gradient = np.zeros(in_grad[1].shape, in_grad[1].array.dtype)
+        np.add.at(gradient, self._ids(need(in_data[0])), need(out_grad[0]))
+        assign(in_grad[1], req[1], gradient)
+
+    def _ids(self, data: Array) -> Array:
+        """Row numbers inside the table."""
+        ids: Array = np.clip(data, 0, self.rows - 1).astype(np.int64)
+        return ids
+
+
+@native
+def lookup_loop(block: Block) -> None:
+    """output[n, :] = weight[data[n] within the table, :]."""
+    count, rows, columns = integer(block, 0), integer(block, 1), integer(block, 2)
+    data, weight, output = int32s(block, 3), float32s(block, 4), float32s(block, 5)
+    begin, end = share(block, count)
+    for n in range(begin, end):
+        read = min(max(data[n], 0), rows - 1) * columns
+        write = n * columns
+        for c in range(columns):
+            output[write + c] = weight[read + c]
+
+
+@native
+def scatter_loop(block: Block) -> None:
+    """gradient = 0; gradient[data[n] within the table, :] += out_grad[n, :] for n in order.
+
+    Each thread sums columns of its own, so that no sum depends on the team.
+    """
+    count, rows, columns = integer(block, 0), integer(block, 1), integer(block, 2)
+    data, out_grad, gradient = int32s(block, 3), float32s(block, 4), float32s(block, 5)
+    begin, end = share(block, columns)
+    for row in range(rows):
+        for c in range(row * columns + begin, row * columns + end):
+            gradient[c] = 0
+    for n in range(count):
+        write = min(max(data[n], 0), rows - 1) * columns
+        read = n * columns
+        for c in range(begin, end):
+            gradient[write + c] += out_grad[read + c]
+
+
+@implement("Embedding", backend="jit")
+class CompiledEmbedding(Implementation):
+    """Loops for int32 ids and a float32 table."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """A copy for each id."""
+        data, weight = request.inputs
+        if (data.dtype, weight.dtype) != ("int32", "float32"):
+            return None
+        output = request.outputs[0].laid_out(PLAIN)
+        team = team_for_elements(output.elements, request.threads)
+        rows, columns = weight.shape
+        arguments = (data.elements, rows, columns, source(0), source(1), target(0))
+        return native_kernel(
+            self.name,
+            [LoopPart(lookup_loop, arguments, team)],
+            (data.laid_out(PLAIN), weight.laid_out(PLAIN)),
+            (output,),
+            request.requests,
+            request.threads,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """Zeros, and an addition for each id."""
+        gradient, data = request.out_grad[0], request.in_data[0]
+        assert gradient is not None
+        assert data is not None
+        weight = request.in_grad[1].laid_out(PLAIN)
+        team = team_for_elements(gradient.elements + weight.elements, request.threads)
+        rows, columns = weight.shape
+        arguments = (data.elements, rows, columns, source(1), source(0), target(1))
+        return native_kernel(
+            self.name,
+            [LoopPart(scatter_loop, arguments, team)],
+            (gradient.laid_out(PLAIN), data.laid_out(PLAIN), None, None),
+            (None, weight),
+            request.requests,
+            request.threads,
+            flops=gradient.elements,
+        )

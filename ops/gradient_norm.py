@@ -1,0 +1,245 @@
+"""Norms of gradients and the factor that brings them under a bound.
+
+Sums of squares are taken in float64 over fixed pieces of the elements, and the pieces' sums are
+added in their order: the result depends neither on the team nor on what runs beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend import jit
+from mxrun.backend.call import NativeCall
+from mxrun.backend.jit import (
+    Block,
+    NativeFunction,
+    float32s,
+    float64s,
+    integer,
+    native,
+    real,
+    share,
+)
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Float32, Int32, NotNegative, Parameters
+from mxrun.base.tensor import PLAIN, Shape
+from mxrun.operator.kernel import BackwardRequest, Buffers, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import Slot, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import unify
+from mxrun.operator.tensor import Tensor
+
+Array = npt.NDArray[Any]
+
+# A piece is 4,096 elements, which 64 sums take in turns: additions to one sum have to wait for each
+# other, those to sums that lie side by side are vector code.
+_PIECE = 4096
+_LANES = 64
+_FLOAT64_BYTES = 8
+
+
+def sums(count: int) -> int:
+    """How many partial sums `count` elements have."""
+    return -(-count // _PIECE) * _LANES
+
+
+def sums_bytes(count: int) -> int:
+    """Scratch for the partial sums of `count` elements."""
+    return sums(count) * _FLOAT64_BYTES
+
+
+def sum_of_squares(values: Array) -> float:
+    """In float64, where the square of a float32 is exact."""
+    flat = values.ravel().astype(np.float64)
+    return float(np.dot(flat, flat))
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A place in a kernel's scratch."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class ScratchLoopPart:
+    """A compiled loop that may take places in the kernel's scratch, which outlasts the part."""
+
+    function: NativeFunction
+    arguments: tuple[Slot | Scratch | int | float, ...]
+    threads: int
+    scratch_bytes: int
+
+    @property
+    def team(self) -> None:
+        """None: the loop starts its own."""
+        return
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """Bind the loop."""
+        arguments: list[int | float] = []
+        for argument in self.arguments:
+            if isinstance(argument, Slot):
+                arguments.append(argument.address(buffers))
+            elif isinstance(argument, Scratch):
+                arguments.append(scratch + argument.offset)
+            else:
+                arguments.append(argument)
+        return (jit.bind(self.function, tuple(arguments), self.threads),)
+
+
+@native
+def square_sums_loop(block: Block) -> None:
+    """sums[piece, lane] = the sum of data[i]^2 over every `lanes`-th element of a piece."""
+    count, data, partial = integer(block, 0), float32s(block, 1), float64s(block, 2)
+    size, lanes = integer(block, 3), integer(block, 4)
+    # share() cuts at multiples of 16; so can a piece be the least that a thread takes.
+    begin, end = share(block, (count + size - 1) // size * 16)
+    for piece in range(begin // 16, end // 16):
+        own, first, last = piece * lanes, piece * size, min(count, piece * size + size)
+        for lane in range(lanes):
+            partial[own + lane] = 0.0
+        rows = (last - first) // lanes
+        for row in range(rows):
+            start = first + row * lanes
+            for lane in range(lanes):
+                value = np.float64(data[start + lane])
+                partial[own + lane] += value * value
+        start = first + rows * lanes
+        for lane in range(last - start):
+            value = np.float64(data[start + lane])
+            partial[own + lane] += value * value
+
+
+def square_sums(
+    count: int, data: Slot | Scratch, partial: Scratch, threads: int, scratch_bytes: int
+) -> ScratchLoopPart:
+    """The part that writes the partial sums of `data`."""
+    arguments = (count, data, partial, _PIECE, _LANES)
+    return ScratchLoopPart(square_sums_loop, arguments, threads, scratch_bytes)
+
+
+class GlobalNormScaleParameters(Parameters):
+    """Parameters of _global_norm_scale."""
+
+    num_args: Annotated[Int32, Field(ge=1)] = Field(description="Number of gradients.")
+    max_norm: NotNegative = Field(description="The largest norm that is left as it is.")
+    rescale_grad: Float32 = Field(
+        default=1.0, description="Factor of every gradient before its norm is taken."
+    )
+
+
+T = TypeVar("T")
+
+
+@register("_global_norm_scale")
+class GlobalNormScaleProperty(OperatorProperty[GlobalNormScaleParameters]):
+    """output = min(1, max_norm / (norm + 1e-8)), norm = |rescale_grad| * sqrt(sum of all grads^2).
+
+    The factor of gluon.utils.clip_global_norm, of shape [1]; the gradients have any shapes. NaN
+    where the norm is not finite. No gradient.
+    """
+
+    type_string = "_global_norm_scale"
+    parameter_type = GlobalNormScaleParameters
+    is_internal = True
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """grad0, grad1, ..."""
+        return tuple(f"grad{index}" for index in range(self.parameters.num_args))
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """The output is one number, whatever the gradients are."""
+        return Inferred(list(inputs), [unify("output", outputs[0], (1,), "one number")], [])
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """None."""
+        return (GradientKind.NONE,) * self.parameters.num_args
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """A product and a sum for every element."""
+        return 2 * sum(math.prod(shape) for shape in in_shapes)
+
+    def create_operator(self) -> Operator:
+        """NumPy expressions."""
+        return GlobalNormScale(self.parameters)
+
+
+class GlobalNormScale(Operator):
+    """Squares in float64."""
+
+    def __init__(self, parameters: GlobalNormScaleParameters) -> None:
+        self._parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = min(1, max_norm / (norm + 1e-8))."""
+        p = self._parameters
+        total = math.fsum(sum_of_squares(tensor.array) for tensor in in_data)
+        norm = abs(p.rescale_grad) * math.sqrt(total)
+        scale = min(1.0, p.max_norm / (norm + 1e-8)) if math.isfinite(norm) else math.nan
+        assign(out_data[0], req[0], np.array([scale], in_data[0].array.dtype))
+
+
+@native
+def norm_scale_loop(block: Block) -> None:
+    """GlobalNormScale from the partial sums of all gradients, one after the other."""
+    partial, output = float64s(block, 1), float32s(block, 2)
+    total = 0.0
+    for k in range(integer(block, 0)):
+        total += partial[k]
+    rescale = np.float64(real(block, 4))
+    norm = math.sqrt(total) * abs(rescale)
+    scale = min(1.0, np.float64(real(block, 3)) / (norm + 1e-8))
+    output[0] = scale + (norm - norm)
+
+
+@implement("_global_norm_scale", backend="jit")
+class CompiledGlobalNormScale(Implementation):
+    """Partial sums of every gradient, then one loop over them."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Plain layouts in float32."""
+        if any(spec.dtype != "float32" for spec in request.inputs):
+            return None
+        p = prop.parameters
+        counts = [spec.elements for spec in request.inputs]
+        scratch_bytes = sum(map(sums_bytes, counts))
+        parts, offset = [], 0
+        for index, count in enumerate(counts):
+            threads = team_for_elements(count, request.threads)
+            partial = Scratch(offset)
+            parts.append(square_sums(count, source(index), partial, threads, scratch_bytes))
+            offset += sums_bytes(count)
+        arguments = (
+            *(offset // _FLOAT64_BYTES, Scratch(0), target(0)),
+            *(float(p.max_norm), float(p.rescale_grad)),
+        )
+        return native_kernel(
+            self.name,
+            [*parts, ScratchLoopPart(norm_scale_loop, arguments, 1, scratch_bytes)],
+            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
+            tuple(spec.laid_out(PLAIN) for spec in request.outputs),
+            request.requests,
+            request.threads,
+            flops=prop.flops([spec.shape for spec in request.inputs], []),
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """There is no gradient."""
+        return None

@@ -1,0 +1,258 @@
+"""LRN: every element divided by a norm over the same position of neighbouring channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend.onednn import normalization
+from mxrun.backend.onednn.primitive import Argument, Primitive, Unsupported
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Float32, Parameters
+from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    LoopPart,
+    Part,
+    PrimitivePart,
+    Slot,
+    extra,
+    native_kernel,
+    onednn_serves,
+    source,
+    target,
+)
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import ShapeContradiction, show
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.window import Positive
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+_RANK = 4
+
+
+class LRNParameters(Parameters):
+    """Parameters of LRN (MXNet's names and defaults)."""
+
+    nsize: Positive = Field(
+        description="Channels in the window; an even number counts as the odd one below.",
+        examples=[5],
+    )
+    alpha: Float32 = Field(default=1e-4, description="Weight of the mean square.")
+    beta: Float32 = Field(default=0.75, description="The power of the norm.")
+    knorm: Float32 = Field(default=2.0, description="What the norm is without any squares.")
+
+    @property
+    def reach(self) -> int:
+        """How far the window goes to either side of its channel."""
+        return (self.nsize - 1) // 2
+
+
+@register("LRN")
+class LRNProperty(OperatorProperty[LRNParameters]):
+    """output[n, c] = data[n, c] * tmp_norm[n, c]^(-beta), with tmp_norm[n, c] = knorm + alpha /
+    nsize * the sum of data[n, k]^2 over the channels k with |k - c| <= (nsize - 1) // 2.
+
+    data, output and the hidden tmp_norm [N, C, H, W]. Backward reads the output's gradient g and
+    data: data's is g tmp_norm^(-beta) - 2 alpha beta / nsize * data * the sum over the window of
+    g data tmp_norm^(-beta - 1).
+    """
+
+    type_string = "LRN"
+    parameter_type = LRNParameters
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """The output, and the hidden norm."""
+        return ("output", "tmp_norm")
+
+    @property
+    def num_visible_outputs(self) -> int:
+        """The output alone."""
+        return 1
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """data, output and tmp_norm have one shape."""
+        names = ("data", "output", "tmp_norm")
+        shapes = same_shape(names, [*inputs, *outputs], "elementwise")
+        data = shapes[0]
+        if data is not None and len(data) != _RANK:
+            raise ShapeContradiction("data", show(data), "rank 4", "[batch, channel, y, x]")
+        return Inferred(shapes[:1], shapes[1:], [])
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """The output's gradient and data."""
+        return [out_grad[0], in_data[0]]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """A window's squares and their sum, the power and the product, for every element."""
+        return (2 * self.parameters.nsize + 4) * math.prod(in_shapes[0])
+
+    def create_operator(self) -> Operator:
+        """NumPy sums of shifted channels."""
+        return LRN(self.parameters)
+
+
+class LRN(Operator):
+    """The formulas of the property."""
+
+    def __init__(self, parameters: LRNParameters) -> None:
+        self.parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """The norm, and the product with its power."""
+        data = in_data[0].array
+        norm = self._norm(data)
+        assign(out_data[0], req[0], data * norm**-self.parameters.beta)
+        assign(out_data[1], req[1], norm)
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """The element's own part, and what it does to the norms around it."""
+        p, gradient, data = self.parameters, need(out_grad[0]), need(in_data[0])
+        norm = self._norm(data)
+        power = norm**-p.beta
+        around = self._window_sum(gradient * data * power / norm)
+        factor = 2 * p.alpha * p.beta / p.nsize
+        assign(in_grad[0], req[0], gradient * power - factor * data * around)
+
+    def _norm(self, data: Array) -> Array:
+        p = self.parameters
+        norm: Array = p.knorm + p.alpha / p.nsize * self._window_sum(np.square(data))
+        return norm
+
+    def _window_sum(self, values: Array) -> Array:
+        """Over the channels around each."""
+        total: Array = values.copy()
+        for shift in range(1, min(self.parameters.reach, values.shape[1] - 1) + 1):
+            total[:, shift:] += values[:, :-shift]
+            total[:, :-shift] += values[:, shift:]
+        return total
+
+
+@native
+def norm_loop(block: Block) -> None:
+    """norm[i, c] = k + weight * the sum of data[i, c - reach ... c + reach]^2, over rows i."""
+    rows, channels, reach = integer(block, 0), integer(block, 1), integer(block, 2)
+    k, weight = real(block, 3), real(block, 4)
+    data, norm = float32s(block, 5), float32s(block, 6)
+    begin, end = share(block, rows)
+    for row in range(begin, end):
+        first = row * channels
+        for c in range(channels):
+            total = np.float32(0)
+            for i in range(max(c - reach, 0), min(c + reach + 1, channels)):
+                total += data[first + i] * data[first + i]
+            norm[first + c] = k + weight * total
+
+
+@implement("LRN", backend="onednn")
+class OnednnLRN(Implementation):
+    """oneDNN's LRN on channels-last data, where it has fast code: mostly for beta 0.75.
+
+    Left to the NumPy body is what oneDNN 3.2 gets wrong: backward crashes for windows below 3 and
+    errs for those from 7 on where the channels do not fill its vectors of 16.
+    """
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """One primitive, which leaves in training what its backward wants; the norm is a loop."""
+        data = request.inputs[0].laid_out(CHANNELS_LAST)
+        primitive = _forward(prop.parameters, data, request.threads, request.is_train)
+        if primitive is None:
+            return None
+        parts: list[Part] = []
+        extra_outputs: tuple[TensorSpec, ...] = ()
+        if request.requests[0] is not OpReqType.NULL:
+            slots: dict[Argument, Slot] = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
+            workspace = primitive.specs.get(Argument.WORKSPACE)
+            if workspace is not None:
+                slots[Argument.WORKSPACE] = extra(0)
+                extra_outputs = (workspace,)
+            parts.append(PrimitivePart(primitive, slots))
+        if request.requests[1] is not OpReqType.NULL:
+            parts.append(_norm_part(prop.parameters, data, primitive.threads))
+        return native_kernel(
+            f"onednn:{primitive.implementation}",
+            parts,
+            (data,),
+            (data, data),
+            request.requests,
+            request.threads,
+            extra_outputs=extra_outputs,
+            flops=prop.flops([data.shape], []),
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One primitive over data, the gradient and what forward left."""
+        data = request.in_grad[0].laid_out(CHANNELS_LAST)
+        team = team_for_elements(data.elements, request.threads)
+        primitive = normalization.lrn_backward(data, _window(prop.parameters), team)
+        slots: dict[Argument, Slot] = {
+            Argument.OUTPUT_GRAD: source(0),
+            Argument.SOURCE: source(2),
+            Argument.SOURCE_GRAD: target(0),
+        }
+        workspace = request.forward.extra_outputs
+        if workspace:
+            slots[Argument.WORKSPACE] = source(5)
+        return native_kernel(
+            f"onednn:{primitive.implementation}",
+            [PrimitivePart(primitive, slots)],
+            (data, None, data, None, None, *workspace),
+            (data,),
+            request.requests,
+            request.threads,
+            flops=2 * request.forward.flops,
+        )
+
+
+def _forward(p: LRNParameters, data: TensorSpec, threads: int, is_train: bool) -> Primitive | None:
+    """The primitive; None where oneDNN has no right one or only its slow reference."""
+    right = 3 <= p.nsize <= 6 or (p.nsize > 6 and data.shape[1] % 16 == 0)
+    if not (right and onednn_serves(data)):
+        return None
+    team = team_for_elements(data.elements, threads)
+    try:
+        primitive = normalization.lrn_forward(data, _window(p), team, is_train)
+    except Unsupported:
+        return None
+    return None if primitive.is_reference else primitive
+
+
+def _window(p: LRNParameters) -> normalization.ChannelWindow:
+    return normalization.ChannelWindow(p.nsize, float(p.alpha), float(p.beta), float(p.knorm))
+
+
+def _norm_part(p: LRNParameters, data: TensorSpec, team: int) -> LoopPart:
+    channels = data.shape[1]
+    arguments = (
+        *(data.elements // channels, channels, p.reach),
+        *(float(p.knorm), float(p.alpha / p.nsize), source(0), target(1)),
+    )
+    return LoopPart(norm_loop, arguments, team)

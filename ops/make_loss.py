@@ -1,0 +1,309 @@
+"""MakeLoss and BlockGrad: where gradients start, and where they end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Float32, Parameters
+from mxrun.base.tensor import PLAIN, Shape
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, Part, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import (
+    GradientKind,
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    same_shape,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import ShapeContradiction, show, unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.rows import copy_part
+from mxrun.ops.view import ViewProperty
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+NORMALIZATIONS = ("null", "batch", "valid")
+
+
+class BlockGradParameters(Parameters):
+    """BlockGrad has no parameters."""
+
+
+@register("BlockGrad", "stop_gradient")
+class BlockGradProperty(ViewProperty[BlockGradParameters]):
+    """output = data, whose gradient is zero whatever the output's is: nothing is trained for it."""
+
+    type_string = "BlockGrad"
+    parameter_type = BlockGradParameters
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """data and output have one shape."""
+        data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
+        return Inferred([data], [output], [])
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """Zero."""
+        return (GradientKind.ZERO,)
+
+
+class MakeLossParameters(Parameters):
+    """Parameters of MakeLoss (MXNet's, and use_sample_weight)."""
+
+    grad_scale: Float32 = Field(default=1.0, description="Multiplies the gradient.")
+    valid_thresh: Float32 = Field(
+        default=0.0, description="With normalization valid: elements greater than this count."
+    )
+    normalization: Literal["null", "batch", "valid"] = Field(
+        default="null",
+        description="Divides the gradient by nothing, by the product of all axes but the last, or "
+        "by the number of elements that count.",
+    )
+    use_sample_weight: bool = Field(
+        default=False,
+        description="Adds the argument sample_weight [batch]: what loss and gradient of each row "
+        "are multiplied by; a row of weight 0 is in no normalization.",
+    )
+
+
+@register("MakeLoss", "make_loss")
+class MakeLossProperty(OperatorProperty[MakeLossParameters]):
+    """output = data; its gradient is grad_scale / divisor everywhere, whatever comes from above.
+
+    data [N, ...], loss [1] = the sum of data. divisor: 1; for batch, all axes but the last, which
+    is what MXNet 1.9.1 takes for the batch; for valid, the number of data's elements above
+    valid_thresh, at least 1. Backward reads data, and only to count the latter.
+    """
+
+    type_string = "MakeLoss"
+    parameter_type = MakeLossParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, and sample_weight where it is asked for."""
+        return ("data", "sample_weight") if self.parameters.use_sample_weight else ("data",)
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """output; loss is hidden."""
+        return ("output", "loss")
+
+    @property
+    def num_visible_outputs(self) -> int:
+        """The output alone."""
+        return 1
+
+    @property
+    def loss_output(self) -> int:
+        """The summed loss."""
+        return 1
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """data and output have one shape; one weight for each of its rows."""
+        data = unify("data", inputs[0], outputs[0], "output")
+        loss = unify("loss", outputs[1], (1,), "one number")
+        weights = [unify("sample_weight", shape, (None,), "one per row") for shape in inputs[1:]]
+        if data is not None:
+            if not data:
+                raise ShapeContradiction("data", show(data), "rank 1 or more", "a batch of rows")
+            if weights:
+                data = unify("data", data, (weights[0][0], *data[1:]), "sample_weight")
+            weights = [
+                unify("sample_weight", shape, (data[0],), "data's rows") for shape in weights
+            ]
+        return Inferred([data, *weights], [data, loss], [])
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """data's; weights have none."""
+        return (GradientKind.COMPUTES, GradientKind.ZERO)[: len(self.list_arguments())]
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """data where its elements are counted, and sample_weight."""
+        return [*in_data] if self.parameters.normalization == "valid" else [*in_data[1:]]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The output over data."""
+        return [(in_data[0], out_data[0])]
+
+    def create_operator(self) -> Operator:
+        """NumPy on rows."""
+        return MakeLoss(self.parameters)
+
+
+class MakeLoss(Operator):
+    """Passes data on; sums it, and starts the gradient."""
+
+    def __init__(self, parameters: MakeLossParameters) -> None:
+        self.parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = data, loss = its sum over the rows, each with its weight."""
+        data = in_data[0].array
+        weight = _weights([tensor.array for tensor in in_data[1:]], data.shape)
+        present = weight != 0
+        rows = data.reshape(len(data), -1)[present].sum(axis=1)
+        assign(out_data[1], req[1], np.sum(rows * weight[present]))
+        assign(out_data[0], req[0], data)
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """grad_scale * weight / divisor."""
+        if in_grad[0] is None:
+            return
+        shape = in_grad[0].shape
+        weight = _weights([need(tensor) for tensor in in_data[1:]], shape)
+        divisor = 1
+        if self.parameters.normalization == "batch":
+            divisor = max(1, int(np.count_nonzero(weight)) * _counted_per_row(shape))
+        elif self.parameters.normalization == "valid":
+            counted = need(in_data[0])[weight != 0] > self.parameters.valid_thresh
+            divisor = max(1, int(np.count_nonzero(counted)))
+        gradient = weight * (self.parameters.grad_scale / divisor)
+        rows = gradient.reshape(-1, *(1,) * (len(shape) - 1))
+        assign(in_grad[0], req[0], np.broadcast_to(rows, shape))
+
+
+def _weights(given: Sequence[Array], shape: Shape) -> Array:
+    """One weight per row; 1 where none are given."""
+    return given[0] if given else np.ones(shape[0], np.float32)
+
+
+def _counted_per_row(shape: Shape) -> int:
+    """What each row adds to the divisor of `batch`; MXNet sees one axis as one row."""
+    return math.prod(shape[1:-1]) if len(shape) > 1 else 0
+
+
+@native
+def loss_loop(block: Block) -> None:
+    """loss[0] = the sum over rows, in their order, of weight * the sum of the row."""
+    rows, columns = integer(block, 0), integer(block, 1)
+    data, weight, loss = float32s(block, 2), float32s(block, 3), float32s(block, 4)
+    total = 0.0
+    for row in range(rows):
+        factor = np.float32(1)
+        if integer(block, 3) != 0:
+            factor = weight[row]
+        if factor != 0:
+            partial = 0.0
+            for i in range(row * columns, (row + 1) * columns):
+                partial += data[i]
+            total += partial * factor
+    loss[0] = total
+
+
+@native
+def loss_gradient_loop(block: Block) -> None:
+    """gradient[r, :] = scale * weight[r] / divisor.
+
+    Arguments: rows, columns, data (0 unless its elements are counted), weight (0 for none),
+    gradient, scale, normalization as its place among NORMALIZATIONS, threshold, what a row adds
+    to the divisor of batch.
+    """
+    rows, columns = integer(block, 0), integer(block, 1)
+    data, weight, gradient = float32s(block, 2), float32s(block, 3), float32s(block, 4)
+    scale, normalization, threshold = real(block, 5), integer(block, 6), real(block, 7)
+    weighted = integer(block, 3) != 0
+    counted = 0
+    if normalization != 0:
+        for row in range(rows):
+            if weighted and weight[row] == 0:
+                continue
+            if normalization == 1:
+                counted += integer(block, 8)
+            else:
+                for i in range(row * columns, (row + 1) * columns):
+                    if data[i] > threshold:
+                        counted += 1
+    scale = scale / np.float32(max(counted, 1))
+    begin, end = share(block, rows * columns)
+    while begin < end:
+        row = begin // columns
+        stop = min(end, (row + 1) * columns)
+        value = scale
+        if weighted:
+            value *= weight[row]
+        for i in range(begin, stop):
+            gradient[i] = value
+        begin = stop
+
+
+@implement("MakeLoss", backend="jit")
+class CompiledMakeLoss(Implementation):
+    """Loops in float32."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """A copy, unless the output lies over data, and the sum by one thread."""
+        inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
+        if any(spec.dtype != "float32" for spec in inputs):
+            return None
+        parts: list[Part] = []
+        if request.requests[1] is not OpReqType.NULL:
+            weight = source(1) if len(inputs) > 1 else 0
+            arguments = (*_matrix(inputs[0].shape), source(0), weight, target(1))
+            parts.append(LoopPart(loss_loop, arguments, 1))
+        if request.requests[0] is not OpReqType.NULL:
+            parts.append(copy_part(inputs[0], source(0), target(0), request.threads))
+        return native_kernel(
+            self.name,
+            parts,
+            inputs,
+            (inputs[0], request.outputs[1]),
+            request.requests,
+            request.threads,
+            flops=inputs[0].elements,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One value for each row."""
+        p = prop.parameters
+        shape = request.in_grad[0].shape
+        rows, columns = _matrix(shape)
+        data = source(2) if p.normalization == "valid" else 0
+        weight = source(3) if p.use_sample_weight else 0
+        normalization = NORMALIZATIONS.index(p.normalization)
+        rules = (float(p.grad_scale), normalization, float(p.valid_thresh), _counted_per_row(shape))
+        team = team_for_elements(rows * columns, request.threads)
+        part = LoopPart(loss_gradient_loop, (rows, columns, data, weight, target(0), *rules), team)
+        read = tuple(None if spec is None else spec.laid_out(PLAIN) for spec in request.in_data)
+        outputs = (request.in_grad[0].laid_out(PLAIN), *(None,) * (len(read) - 1))
+        return native_kernel(
+            self.name,
+            [part],
+            (None, None, *read, None, None),
+            outputs,
+            request.requests,
+            request.threads,
+            flops=rows * columns,
+        )
+
+
+def _matrix(shape: Shape) -> tuple[int, int]:
+    """(rows, columns): the batch and all other axes."""
+    return shape[0], math.prod(shape[1:])

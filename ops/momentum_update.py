@@ -1,0 +1,278 @@
+"""Updates along the gradient or its sign, with and without momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.jit import Block, clipped, float32s, integer, native, real, share
+from mxrun.base.params import Float32, Parameters
+from mxrun.operator.register import implement, register
+from mxrun.ops.optimizer_update import (
+    CompiledUpdate,
+    Update,
+    UpdateLoop,
+    UpdateParameters,
+    UpdateProperty,
+    UpdateStep,
+)
+
+Array = npt.NDArray[Any]
+
+
+class SgdUpdateParameters(UpdateParameters):
+    """Parameters of sgd_update."""
+
+    lazy_update: bool = Field(
+        default=True, description="Accepted for MXNet's models; gradients here are never sparse."
+    )
+
+
+class SgdMomUpdateParameters(SgdUpdateParameters):
+    """Parameters of sgd_mom_update: those of sgd_update and momentum."""
+
+    momentum: Float32 = Field(default=0.0, description="Factor of the momentum at every step.")
+
+
+class NagMomUpdateParameters(UpdateParameters):
+    """Parameters of nag_mom_update."""
+
+    momentum: Float32 = Field(default=0.0, description="Factor of the momentum at every step.")
+
+
+class SignumUpdateParameters(UpdateParameters):
+    """Parameters of signum_update."""
+
+    momentum: Float32 = Field(default=0.0, description="Factor of the momentum at every step.")
+    wd_lh: Float32 = Field(
+        default=0.0, description="Weight decay that acts on the weight itself, not by its sign."
+    )
+
+
+class SgdUpdate(Update):
+    """The gradient, decayed."""
+
+    def gradient(self, step: UpdateStep) -> Array:
+        """clip(rescale_grad * grad) + wd * weight."""
+        decay: Array = step.weight * step.number(self.parameters.wd)
+        return step.clipped(step.gradient) + decay
+
+    def update(self, step: UpdateStep) -> Sequence[Array]:
+        """output = weight - lr * gradient."""
+        return [step.weight - self.gradient(step) * step.rate]
+
+
+class SgdMomUpdate(SgdUpdate):
+    """The same with momentum."""
+
+    def update(self, step: UpdateStep) -> Sequence[Array]:
+        """mom_output = momentum * mom - lr * gradient; output = weight + mom_output."""
+        (mom,) = step.states
+        moved = mom * step.number(self.parameters.momentum) - self.gradient(step) * step.rate
+        return [step.weight + moved, moved]
+
+
+class NagMomUpdate(SgdUpdate):
+    """The same, with the gradient's own step taken once more from where momentum leads."""
+
+    def update(self, step: UpdateStep) -> Sequence[Array]:
+        """mom_output as in sgd_mom_update; output = weight + momentum * mom_output - lr * g."""
+        (mom,) = step.states
+        momentum = step.number(self.parameters.momentum)
+        descent = self.gradient(step) * step.rate
+        moved = mom * momentum - descent
+        return [step.weight + (moved * momentum - descent), moved]
+
+
+class SignsgdUpdate(Update):
+    """The gradient's sign alone."""
+
+    def update(self, step: UpdateStep) -> Sequence[Array]:
+        """output = (1 - lr * wd) * weight - lr * sign(grad)."""
+        kept = 1 - step.rate * step.number(self.parameters.wd)
+        return [step.weight * kept - _sign(step.clipped(step.gradient)) * step.rate]
+
+
+class SignumUpdate(Update):
+    """The momentum's sign alone."""
+
+    def update(self, step: UpdateStep) -> Sequence[Array]:
+        """mom_output = momentum * mom - (1 - momentum) * gradient; output by its sign."""
+        p, (mom,) = self.parameters, step.states
+        momentum = step.number(p.momentum)
+        gradient = step.clipped(step.gradient) + step.weight * step.number(p.wd)
+        moved = mom * momentum - gradient * (1 - momentum)
+        kept = 1 - step.rate * step.number(p.wd_lh)
+        return [step.weight * kept + _sign(moved) * step.rate, moved]
+
+
+def _sign(values: Array) -> Array:
+    """-1, 0 or 1; NaN for what is not finite."""
+    with np.errstate(invalid="ignore"):
+        result: Array = np.sign(values) + (values - values)
+    return result
+
+
+@register("sgd_update")
+class SgdUpdateProperty(UpdateProperty):
+    """output = weight - lr * gradient, gradient = clip(rescale_grad * grad) + wd * weight.
+
+    weight, grad and output have one shape; output takes weight's place. No gradient.
+    """
+
+    type_string = "sgd_update"
+    parameter_type: ClassVar[type[Parameters]] = SgdUpdateParameters
+    operations = 5
+    body = SgdUpdate
+
+
+@register("sgd_mom_update")
+class SgdMomUpdateProperty(UpdateProperty):
+    """mom_output = momentum * mom - lr * gradient, output = weight + mom_output, gradient =
+    clip(rescale_grad * grad) + wd * weight.
+
+    All of one shape; output takes weight's place, mom_output mom's. No gradient.
+    """
+
+    type_string = "sgd_mom_update"
+    parameter_type = SgdMomUpdateParameters
+    states = ("mom",)
+    operations = 7
+    body = SgdMomUpdate
+
+
+@register("nag_mom_update")
+class NagMomUpdateProperty(UpdateProperty):
+    """mom_output = momentum * mom - lr * gradient, output = weight + momentum * mom_output -
+    lr * gradient, gradient = clip(rescale_grad * grad) + wd * weight.
+
+    Nesterov's accelerated gradient. MXNet 1.9.1 run in place computes mom_output's decay from the
+    new weight instead, which no formula of it says. All of one shape; output takes weight's place,
+    mom_output mom's. No gradient.
+    """
+
+    type_string = "nag_mom_update"
+    parameter_type = NagMomUpdateParameters
+    states = ("mom",)
+    operations = 9
+    body = NagMomUpdate
+
+
+@register("signsgd_update")
+class SignsgdUpdateProperty(UpdateProperty):
+    """output = (1 - lr * wd) * weight - lr * sign(rescale_grad * grad).
+
+    weight, grad and output have one shape; output takes weight's place. No gradient.
+    """
+
+    type_string = "signsgd_update"
+    operations = 4
+    body = SignsgdUpdate
+
+
+@register("signum_update")
+class SignumUpdateProperty(UpdateProperty):
+    """mom_output = momentum * mom - (1 - momentum) * gradient, output = (1 - lr * wd_lh) * weight +
+    lr * sign(mom_output), gradient = clip(rescale_grad * grad) + wd * weight.
+
+    All of one shape; output takes weight's place, mom_output mom's. No gradient. MXNet 1.9.1 keeps
+    the momentum with this sign, against its own documentation.
+    """
+
+    type_string = "signum_update"
+    parameter_type = SignumUpdateParameters
+    states = ("mom",)
+    operations = 8
+    body = SignumUpdate
+
+
+@native
+def sgd_loop(block: Block) -> None:
+    """SgdUpdate on float32, over the weight."""
+    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
+    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
+    weight, grad = float32s(block, 7), float32s(block, 8)
+    begin, end = share(block, integer(block, 0))
+    for i in range(begin, end):
+        weight[i] -= (clipped(grad[i] * rescale, limit) + weight[i] * wd) * rate
+
+
+@native
+def sgd_mom_loop(block: Block) -> None:
+    """SgdMomUpdate on float32, over weight and mom."""
+    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
+    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
+    weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
+    momentum = real(block, 10)
+    begin, end = share(block, integer(block, 0))
+    for i in range(begin, end):
+        gradient = clipped(grad[i] * rescale, limit) + weight[i] * wd
+        mom[i] = mom[i] * momentum - gradient * rate
+        weight[i] += mom[i]
+
+
+@native
+def nag_mom_loop(block: Block) -> None:
+    """NagMomUpdate on float32, over weight and mom."""
+    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
+    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
+    weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
+    momentum = real(block, 10)
+    begin, end = share(block, integer(block, 0))
+    for i in range(begin, end):
+        descent = (clipped(grad[i] * rescale, limit) + weight[i] * wd) * rate
+        mom[i] = mom[i] * momentum - descent
+        weight[i] += mom[i] * momentum - descent
+
+
+@native
+def signsgd_loop(block: Block) -> None:
+    """SignsgdUpdate on float32, over the weight."""
+    one, zero = np.float32(1), np.float32(0)
+    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
+    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
+    weight, grad = float32s(block, 7), float32s(block, 8)
+    kept = one - rate * wd
+    begin, end = share(block, integer(block, 0))
+    for i in range(begin, end):
+        gradient = clipped(grad[i] * rescale, limit)
+        sign = one if gradient > zero else (-one if gradient < zero else gradient)
+        weight[i] = weight[i] * kept - sign * rate
+
+
+@native
+def signum_loop(block: Block) -> None:
+    """SignumUpdate on float32, over weight and mom."""
+    one, zero = np.float32(1), np.float32(0)
+    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
+    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
+    weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
+    momentum, wd_lh = real(block, 10), real(block, 11)
+    kept = one - rate * wd_lh
+    begin, end = share(block, integer(block, 0))
+    for i in range(begin, end):
+        gradient = clipped(grad[i] * rescale, limit) + weight[i] * wd
+        moved = mom[i] * momentum - gradient * (one - momentum)
+        sign = one if moved > zero else (-one if moved < zero else moved)
+        mom[i] = moved
+        weight[i] = weight[i] * kept + (sign + (moved - moved)) * rate
+
+
+@implement(
+    *("sgd_update", "sgd_mom_update", "nag_mom_update", "signsgd_update", "signum_update"),
+    backend="jit",
+)
+class CompiledMomentumUpdate(CompiledUpdate):
+    """One loop in float32, the bits of the NumPy body."""
+
+    loops: ClassVar[Mapping[str, UpdateLoop]] = {
+        "sgd_update": UpdateLoop(sgd_loop),
+        "sgd_mom_update": UpdateLoop(sgd_mom_loop, ("momentum",)),
+        "nag_mom_update": UpdateLoop(nag_mom_loop, ("momentum",)),
+        "signsgd_update": UpdateLoop(signsgd_loop),
+        "signum_update": UpdateLoop(signum_loop, ("momentum", "wd_lh")),
+    }

@@ -1,0 +1,146 @@
+"""The moving average of a tensor: BatchNorm's statistics, the average of the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, Shape
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.property import (
+    GradientKind,
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    same_shape,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.optimizer_update import CopyPart
+
+T = TypeVar("T")
+
+
+class MovingAverageParameters(Parameters):
+    """Parameters of _moving_average."""
+
+    momentum: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="How much of the average is kept."
+    )
+
+
+@register("_moving_average")
+class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
+    """average_output = momentum * average + (1 - momentum) * value.
+
+    All of one shape; average_output takes average's place. No gradient.
+    """
+
+    type_string = "_moving_average"
+    parameter_type = MovingAverageParameters
+    is_internal = True
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """The average so far and what joins it."""
+        return ("average", "value")
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """The new average."""
+        return ("average_output",)
+
+    def list_mutated_inputs(self) -> dict[int, int]:
+        """The average is overwritten."""
+        return {0: 0}
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """None."""
+        return (GradientKind.NONE, GradientKind.NONE)
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """All of one shape."""
+        names = (*self.list_arguments(), *self.list_outputs())
+        average, value, output = same_shape(names, [*inputs, *outputs], "moving average")
+        return Inferred([average, value], [output], [])
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The new average over the old one."""
+        return [(in_data[0], out_data[0])]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Two products and a sum for each element."""
+        return 3 * math.prod(in_shapes[0])
+
+    def create_operator(self) -> Operator:
+        """One expression."""
+        return MovingAverage(self.parameters)
+
+
+class MovingAverage(Operator):
+    """MXNet's order of operations, in the average's element type."""
+
+    def __init__(self, parameters: MovingAverageParameters) -> None:
+        self._parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """average_output = average * momentum + value * (1 - momentum)."""
+        average, value = (tensor.array for tensor in in_data)
+        momentum = average.dtype.type(self._parameters.momentum)
+        assign(out_data[0], req[0], average * momentum + value * (1 - momentum))
+
+
+@native
+def moving_average_loop(block: Block) -> None:
+    """MovingAverage on float32, over the average."""
+    momentum, average, value = real(block, 1), float32s(block, 2), float32s(block, 3)
+    rest = np.float32(1) - momentum
+    begin, end = share(block, integer(block, 0))
+    for i in range(begin, end):
+        average[i] = average[i] * momentum + value[i] * rest
+
+
+@implement("_moving_average", backend="jit")
+class CompiledMovingAverage(Implementation):
+    """One loop in float32, the bits of the NumPy body."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Plain layouts; the output asked for."""
+        types = {spec.dtype for spec in request.inputs}
+        if types != {"float32"} or OpReqType.NULL in request.requests:
+            return None
+        count = request.inputs[0].elements
+        threads = team_for_elements(count, request.threads)
+        arguments = (count, float(prop.parameters.momentum), target(0), source(1))
+        return native_kernel(
+            self.name,
+            [
+                CopyPart(count, source(0), target(0), threads),
+                LoopPart(moving_average_loop, arguments, threads),
+            ],
+            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
+            tuple(spec.laid_out(PLAIN) for spec in request.outputs),
+            request.requests,
+            request.threads,
+            flops=prop.flops([spec.shape for spec in request.inputs], []),
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """There is no gradient."""
+        return None

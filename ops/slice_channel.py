@@ -1,0 +1,206 @@
+"""SliceChannel: a tensor split into equal parts along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Int32, Parameters
+from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.rows import copy_rows_loop, rows_along, zero_rows_loop
+from mxrun.ops.strided import unpacked
+
+T = TypeVar("T")
+
+# Far more than any network has; each is a tensor, a name and a call.
+_MOST_OUTPUTS = 4096
+
+
+class SliceChannelParameters(Parameters):
+    """Parameters of SliceChannel (MXNet's)."""
+
+    num_outputs: Annotated[int, Field(ge=1, le=_MOST_OUTPUTS)] = Field(
+        description="How many parts; must divide the axis.", examples=[2]
+    )
+    axis: Int32 = Field(
+        default=1, description="The axis along which data is split; negative from behind."
+    )
+    squeeze_axis: bool = Field(
+        default=False, description="Remove that axis from the outputs, where it has size 1."
+    )
+
+
+@register("SliceChannel", "split")
+class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
+    """output0, output1, ... = equal parts of data, one after the other along `axis`.
+
+    Backward reads the outputs' gradients; where nothing reads an output, its part of data's
+    gradient is zero.
+    """
+
+    type_string = "SliceChannel"
+    parameter_type = SliceChannelParameters
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """output0, output1, ..."""
+        return tuple(f"output{index}" for index in range(self.parameters.num_outputs))
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """Both ways, as soon as either rank is known."""
+        data = inputs[0]
+        part: PartialShape = None
+        for name, output in zip(self.list_outputs(), outputs, strict=True):
+            part = unify(name, output, part, "all outputs have one shape")
+        squeezed = self.parameters.squeeze_axis
+        if data is None and part is not None:
+            data = (None,) * (len(part) + squeezed)
+        if data is None:
+            return Inferred([None], outputs, [])
+        axis = self.axis(len(data))
+        count = self.parameters.num_outputs
+        size = data[axis]
+        if size is not None and (size % count or (squeezed and size != count)):
+            expected = f"axis {axis} of {count}" + ("" if squeezed else " or a multiple")
+            raise ShapeContradiction("data", show(data), expected, f"num_outputs {count}")
+        length = 1 if squeezed else None if size is None else size // count
+        whole = self._with_axis(data, axis, length)
+        part = unify("output0", part, whole[:axis] + whole[axis + squeezed :], "data")
+        if squeezed:
+            full: Dimensions = (*part[:axis], count, *part[axis:])
+        else:
+            length = part[axis]
+            full = self._with_axis(part, axis, None if length is None else length * count)
+        return Inferred([unify("data", data, full, "output")], [part] * count, [])
+
+    def _with_axis(self, shape: Dimensions, axis: int, size: int | None) -> Dimensions:
+        return (*shape[:axis], size, *shape[axis + 1 :])
+
+    def axis(self, rank: int) -> int:
+        """`axis` counted from the front; raises ShapeContradiction where it is outside the rank."""
+        axis = self.parameters.axis
+        if not -rank <= axis < rank:
+            raise ShapeContradiction("data", f"rank {rank}", f"axis {axis} inside", "axis")
+        return axis % rank
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """The outputs' gradients."""
+        return [*out_grad]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """None: nothing is computed."""
+        return 0
+
+    def create_operator(self) -> Operator:
+        """NumPy's split."""
+        return SliceChannel(self)
+
+
+class SliceChannel(Operator):
+    """Views data as [..., parts, size of a part, ...]."""
+
+    def __init__(self, prop: SliceChannelProperty) -> None:
+        self.axis, self.count = prop.axis, prop.parameters.num_outputs
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output i = part i."""
+        data = in_data[0].array
+        parts = np.split(data, self.count, self.axis(data.ndim))
+        for output, request, part in zip(out_data, req, parts, strict=True):
+            if request is not OpReqType.NULL:
+                assign(output, request, part.reshape(output.shape))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """Part i of data's gradient = output i's; zero where there is none."""
+        if in_grad[0] is None:
+            return
+        whole = np.zeros(in_grad[0].shape, in_grad[0].array.dtype)
+        for tensor, part in zip(
+            out_grad, np.split(whole, self.count, self.axis(whole.ndim)), strict=True
+        ):
+            if tensor is not None:
+                part[...] = tensor.array.reshape(part.shape)
+        assign(in_grad[0], req[0], whole)
+
+
+@implement("SliceChannel", backend="jit")
+class CompiledSliceChannel(Implementation):
+    """Copies of rows in float32; channels-last where data or gradients come so."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """One copy for each output that is asked for."""
+        (data,) = request.inputs
+        if data.dtype != "float32":
+            return None
+        data = data.laid_out(PLAIN) if prop.parameters.squeeze_axis else unpacked(data)
+        outputs = tuple(spec.laid_out(data.layout) for spec in request.outputs)
+        rows, columns, stride = _places(prop, data)
+        team = team_for_elements(rows * columns, request.threads)
+        parts = [
+            LoopPart(
+                copy_rows_loop,
+                (rows, columns, source(0), index * columns, stride, target(index), 0, columns),
+                team,
+            )
+            for index, req in enumerate(request.requests)
+            if req is not OpReqType.NULL
+        ]
+        return native_kernel(self.name, parts, (data,), outputs, request.requests, request.threads)
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One copy for each gradient that came, zeros for each that did not."""
+        before = request.forward.inputs[0]
+        assert before is not None
+        whole = request.in_grad[0].laid_out(before.layout)
+        rows, columns, stride = _places(prop, whole)
+        team = team_for_elements(rows * columns, request.threads)
+        parts = []
+        for index, gradient in enumerate(request.out_grad):
+            place = (target(0), index * columns, stride)
+            if gradient is None:
+                parts.append(LoopPart(zero_rows_loop, (rows, columns, *place), team))
+            else:
+                arguments = (rows, columns, source(index), 0, columns, *place)
+                parts.append(LoopPart(copy_rows_loop, arguments, team))
+        gradients = tuple(
+            None if spec is None else spec.laid_out(whole.layout) for spec in request.out_grad
+        )
+        unread = (None,) * (1 + len(gradients))
+        return native_kernel(
+            self.name, parts, (*gradients, *unread), (whole,), request.requests, request.threads
+        )
+
+
+def _places(prop: AnyProperty, data: TensorSpec) -> tuple[int, int, int]:
+    """(rows, columns, stride) of one part within data's memory, in elements."""
+    assert isinstance(prop, SliceChannelProperty)
+    rows, stride = rows_along(data, prop.axis(len(data.shape)))
+    return rows, stride // prop.parameters.num_outputs, stride

@@ -1,0 +1,261 @@
+"""softmax_cross_entropy: the summed cross-entropy of rows as one number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.jit import Block, float32s, int32s, integer, native, share
+from mxrun.backend.onednn import operations
+from mxrun.backend.onednn.primitive import Argument
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, Shape
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    LoopPart,
+    PrimitivePart,
+    extra,
+    native_kernel,
+    onednn_serves,
+    source,
+    target,
+)
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import (
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    PartialType,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import unify
+from mxrun.operator.tensor import Tensor
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+# The smallest probability whose logarithm is taken (MXNet's).
+SMALLEST = 1e-8
+
+
+class SoftmaxCrossEntropyParameters(Parameters):
+    """MXNet's operator has no parameters; use_sample_weight is ours."""
+
+    use_sample_weight: bool = Field(
+        default=False,
+        description="A third argument weighs each row; weight 0 takes it out of the sum.",
+    )
+
+
+@register("softmax_cross_entropy")
+class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters]):
+    """output = sum over n of weight[n] * -log(max(p[n, label[n]], 1e-8)), p the softmax of rows.
+
+    data [N, C], label [N], output [1], sample_weight [N] with use_sample_weight, else 1.
+    data's gradient: grad * weight * (p - onehot(label)), which knows nothing of the 1e-8; a label
+    outside the classes is no class at all and counts as probability 0. The output is the loss of a
+    network that ends here: its gradient is 1 where nothing gives another. Backward reads the
+    output's gradient, data, label and the weights.
+    """
+
+    type_string = "softmax_cross_entropy"
+    parameter_type = SoftmaxCrossEntropyParameters
+    label_arguments = ("label", "sample_weight")
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, label and, with use_sample_weight, sample_weight."""
+        weight = ("sample_weight",) if self.parameters.use_sample_weight else ()
+        return ("data", "label", *weight)
+
+    @property
+    def loss_output(self) -> int:
+        """The output itself."""
+        return 0
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """The rows among all inputs; the output is one number."""
+        data = unify("data", inputs[0], (None, None), "rows of classes")
+        label = unify("label", inputs[1], (data[0],), "data's rows")
+        weights = [unify("sample_weight", shape, label, "data's rows") for shape in inputs[2:]]
+        rows = weights[0][0] if weights else label[0]
+        data = unify("data", data, (rows, None), "label's rows")
+        label = unify("label", label, (rows,), "data's rows")
+        output = unify("output", outputs[0], (1,), "one number")
+        return Inferred([data, label, *weights], [output], [])
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """Labels are int32 unless given; weights are float32."""
+        completed, types = super().infer_type(inputs, outputs)
+        for index, default in enumerate(("int32", "float32"), start=1):
+            if index < len(completed):
+                completed[index] = completed[index] or default
+        return completed, types
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad and all inputs."""
+        return [out_grad[0], *in_data]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Those of the softmax."""
+        return 5 * math.prod(in_shapes[0])
+
+    def create_operator(self) -> Operator:
+        """NumPy on rows."""
+        return SoftmaxCrossEntropy()
+
+
+class SoftmaxCrossEntropy(Operator):
+    """Backward computes the softmax anew."""
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """The weighted sum over the rows."""
+        data, label, *weight = (tensor.array for tensor in in_data)
+        chosen = (_probability(data) * _onehot(label, data)).sum(axis=1)
+        entropy = -np.log(np.maximum(chosen, data.dtype.type(SMALLEST)))
+        assign(out_data[0], req[0], np.sum(entropy * weight[0] if weight else entropy))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """grad * weight * (p - onehot)."""
+        data, label, *weight = (need(tensor) for tensor in in_data)
+        slope = _probability(data) - _onehot(label, data)
+        if out_grad[0] is not None:
+            slope = slope * out_grad[0].array[0]
+        if weight:
+            slope = slope * weight[0][:, None]
+        assign(in_grad[0], req[0], slope.astype(data.dtype, copy=False))
+
+
+def _probability(data: Array) -> Array:
+    # A difference of -inf rightly gives probability 0, one of two infinities NaN.
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponential = np.exp(data - data.max(axis=1, keepdims=True))
+    probability: Array = exponential / exponential.sum(axis=1, keepdims=True)
+    return probability
+
+
+def _onehot(label: Array, data: Array) -> Array:
+    with np.errstate(invalid="ignore"):  # a label beyond int32 becomes one outside the classes
+        chosen: Array = label.astype(np.int32)[:, None] == np.arange(data.shape[1])
+    return chosen.astype(data.dtype)
+
+
+@native
+def loss_loop(block: Block) -> None:
+    """loss[0] = sum of weight[n] * -log(max(p[n, label[n]], smallest)), in the samples' order."""
+    samples, classes = integer(block, 0), integer(block, 1)
+    probability, label = float32s(block, 2), int32s(block, 3)
+    weight, loss = float32s(block, 4), float32s(block, 5)
+    total = 0.0
+    for n in range(samples):
+        chosen = 0.0
+        if 0 <= label[n] < classes:
+            chosen = probability[n * classes + label[n]]
+        # Not max(): it would hide a probability that is no number.
+        if chosen < 1e-8:
+            chosen = 1e-8
+        entropy = -math.log(chosen)
+        if integer(block, 4) != 0:
+            entropy *= weight[n]
+        total += entropy
+    loss[0] = total
+
+
+@native
+def gradient_loop(block: Block) -> None:
+    """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * head[0] * weight[n].
+
+    Without head or weight, which is address 0, that is 1.
+    """
+    samples, classes = integer(block, 0), integer(block, 1)
+    probability, label = float32s(block, 2), int32s(block, 3)
+    weight, head, gradient = float32s(block, 4), float32s(block, 5), float32s(block, 6)
+    begin, end = share(block, samples)
+    for n in range(begin, end):
+        row, factor = n * classes, np.float32(1)
+        if integer(block, 5) != 0:
+            factor *= head[0]
+        if integer(block, 4) != 0:
+            factor *= weight[n]
+        for k in range(row, row + classes):
+            gradient[k] = probability[k] * factor
+        if 0 <= label[n] < classes:
+            place = row + label[n]
+            gradient[place] = (probability[place] - np.float32(1)) * factor
+
+
+@implement("softmax_cross_entropy", backend="onednn")
+class OnednnSoftmaxCrossEntropy(Implementation):
+    """oneDNN's softmax, kept for backward, and two loops; float32 data, int32 labels."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Softmax by the team, the sum by one thread in the samples' order."""
+        data, label = (spec.laid_out(PLAIN) for spec in request.inputs[:2])
+        served = onednn_serves(data) and label.dtype == "int32"
+        if not served or OpReqType.NULL in request.requests:
+            return None
+        team = team_for_elements(data.elements, request.threads)
+        softmax = operations.softmax_forward(data, 1, team)
+        weight = source(2) if len(request.inputs) == 3 else 0
+        places = (extra(0), source(1), weight, target(0))
+        return native_kernel(
+            f"onednn:{softmax.implementation}",
+            [
+                PrimitivePart(softmax, {Argument.SOURCE: source(0), Argument.OUTPUT: extra(0)}),
+                LoopPart(loss_loop, (*data.shape, *places), 1),
+            ],
+            (data, label, *request.inputs[2:]),
+            request.outputs,
+            request.requests,
+            request.threads,
+            extra_outputs=(data,),
+            flops=5 * data.elements,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One pass over the softmax, which forward left."""
+        (gradient,) = request.out_grad
+        (probability,) = request.forward.extra_outputs
+        arguments = len(request.in_data)
+        weight = source(3) if arguments == 3 else 0
+        head = 0 if gradient is None else source(0)
+        places = (source(2 + arguments), source(2), weight, head, target(0))
+        part = LoopPart(
+            gradient_loop,
+            (*probability.shape, *places),
+            team_for_elements(probability.elements, request.threads),
+        )
+        return native_kernel(
+            "jit",
+            [part],
+            (gradient, None, *request.in_data[1:], None, probability),
+            (probability, *(None,) * (arguments - 1)),
+            request.requests,
+            request.threads,
+            flops=2 * probability.elements,
+        )

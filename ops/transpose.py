@@ -1,0 +1,208 @@
+"""transpose and SwapAxis: the axes of a tensor in another order."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from mxrun.backend.onednn import movement
+from mxrun.backend.onednn.primitive import Argument
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Int32, Parameters
+from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    PrimitivePart,
+    native_kernel,
+    onednn_serves,
+    source,
+    target,
+)
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import ShapeContradiction, unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.strided import unpacked
+
+P = TypeVar("P", bound=Parameters)
+T = TypeVar("T")
+
+
+class PermutationProperty(OperatorProperty[P]):
+    """output's axis i is data's axis `axes(rank)[i]`. Backward reads the output's gradient only."""
+
+    @abstractmethod
+    def axes(self, rank: int) -> Shape:
+        """The order of data's axes in the output; raises ShapeContradiction for another rank."""
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """Both ways, as soon as the rank is known."""
+        data, output = inputs[0], outputs[0]
+        rank = _rank(data, output)
+        if rank is None:
+            return Inferred([None], [None], [])
+        axes = self.axes(rank)
+        given = unify("data", data, (None,) * rank, "output's rank")
+        permuted = unify("output", output, tuple(given[axis] for axis in axes), "data's axes")
+        back = tuple(permuted[axis] for axis in inverse(axes))
+        return Inferred([unify("data", given, back, "output's axes")], [permuted], [])
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad."""
+        return [out_grad[0]]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """None: nothing is computed."""
+        return 0
+
+    def create_operator(self) -> Operator:
+        """NumPy's transpose."""
+        return Permutation(self)
+
+
+def inverse(axes: Shape) -> Shape:
+    """The order that undoes `axes`."""
+    return tuple(int(axis) for axis in np.argsort(axes))
+
+
+def _rank(*shapes: PartialShape) -> int | None:
+    return next((len(shape) for shape in shapes if shape is not None), None)
+
+
+class TransposeParameters(Parameters):
+    """Parameters of transpose (MXNet's)."""
+
+    axes: tuple[Annotated[Int32, Field(ge=0)], ...] = Field(
+        default=(), description="For each axis of the output, data's; reversed when left out."
+    )
+
+    @model_validator(mode="after")
+    def _permutation(self) -> TransposeParameters:
+        if sorted(self.axes) != list(range(len(self.axes))):
+            raise ValueError(f"axes must name each of 0 to {len(self.axes) - 1} once")
+        return self
+
+
+@register("transpose")
+class TransposeProperty(PermutationProperty[TransposeParameters]):
+    """output's axis i is data's axis `axes[i]`. Backward reads the output's gradient only."""
+
+    type_string = "transpose"
+    parameter_type = TransposeParameters
+
+    def axes(self, rank: int) -> Shape:
+        """The parameter; the reverse order where it is empty."""
+        axes = self.parameters.axes or tuple(range(rank))[::-1]
+        if len(axes) != rank:
+            raise ShapeContradiction("data", f"rank {rank}", f"rank {len(axes)}", "axes")
+        return axes
+
+
+class SwapAxisParameters(Parameters):
+    """Parameters of SwapAxis (MXNet's)."""
+
+    dim1: Int32 = Field(default=0, description="The first axis; negative from behind.")
+    dim2: Int32 = Field(default=0, description="The axis it changes places with.")
+
+
+@register("SwapAxis", "swapaxes")
+class SwapAxisProperty(PermutationProperty[SwapAxisParameters]):
+    """output = data with two axes exchanged. Backward reads the output's gradient only."""
+
+    type_string = "SwapAxis"
+    parameter_type = SwapAxisParameters
+
+    def axes(self, rank: int) -> Shape:
+        """All axes in their order but for the two."""
+        axes = list(range(rank))
+        first, second = self.parameters.dim1, self.parameters.dim2
+        for name, axis in (("dim1", first), ("dim2", second)):
+            if not -rank <= axis < rank:
+                raise ShapeContradiction("data", f"rank {rank}", f"axis {axis} inside", name)
+        axes[first], axes[second] = axes[second], axes[first]
+        return tuple(axes)
+
+
+class Permutation(Operator):
+    """Asks the property for the order under the rank it meets."""
+
+    def __init__(self, prop: PermutationProperty[P]) -> None:
+        self.axes = prop.axes
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = data.transpose(axes)."""
+        data = in_data[0].array
+        assign(out_data[0], req[0], data.transpose(self.axes(data.ndim)))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """data's gradient = the output's, axes back in their order."""
+        gradient = need(out_grad[0])
+        assign(in_grad[0], req[0], gradient.transpose(inverse(self.axes(gradient.ndim))))
+
+
+@implement("transpose", "SwapAxis", backend="onednn")
+class OnednnPermutation(Implementation):
+    """One reorder between strided tensors; data may be channels-last, the output is plain."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """From the layout that comes to a plain one."""
+        (data,) = request.inputs
+        if not onednn_serves(data):
+            return None
+        output = request.outputs[0].laid_out(PLAIN)
+        assert isinstance(prop, PermutationProperty)
+        axes = prop.axes(len(data.shape))
+        return _kernel(request, (unpacked(data),), output, axes)
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """From the layout that comes to the one that data had."""
+        (gradient,), (data,) = request.out_grad, request.forward.inputs
+        assert gradient is not None
+        assert data is not None
+        assert isinstance(prop, PermutationProperty)
+        axes = inverse(prop.axes(len(data.shape)))
+        return _kernel(request, (unpacked(gradient), None, None), data, axes)
+
+
+def _kernel(
+    request: ForwardRequest | BackwardRequest,
+    inputs: tuple[TensorSpec | None, ...],
+    output: TensorSpec,
+    axes: Shape,
+) -> Kernel:
+    """The permutation of the first input."""
+    data = inputs[0]
+    assert data is not None
+    team = team_for_elements(data.elements, request.threads)
+    primitive = movement.transpose(data, output, axes, team)
+    return native_kernel(
+        f"onednn:{primitive.implementation}",
+        [PrimitivePart(primitive, {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)})],
+        inputs,
+        (output,),
+        request.requests,
+        request.threads,
+    )

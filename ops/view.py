@@ -1,0 +1,85 @@
+"""What all views share: the same bytes in the same order under another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import Shape
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import OperatorProperty
+from mxrun.operator.tensor import Tensor
+
+P = TypeVar("P", bound=Parameters)
+T = TypeVar("T")
+
+
+class ViewProperty(OperatorProperty[P]):
+    """output = data in row-major order under the output's shape.
+
+    Nothing is computed and, where the planner can, nothing is copied. Backward reads the output's
+    gradient only.
+    """
+
+    is_view = True
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad."""
+        return [out_grad[0]]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The same bytes under another shape."""
+        return [(in_data[0], out_data[0])]
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """The same bytes under another shape."""
+        return [(out_grad[0], in_grad[0])]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """None: nothing is computed."""
+        return 0
+
+    def create_operator(self) -> Operator:
+        """A copy."""
+        return View()
+
+
+class View(Operator):
+    """Copies; where the plan makes a view of it, this does not run."""
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = data, reshaped."""
+        assign(out_data[0], req[0], in_data[0].array.reshape(out_data[0].shape))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """data's gradient = the output's, reshaped."""
+        if in_grad[0] is not None:
+            assign(in_grad[0], req[0], need(out_grad[0]).reshape(in_grad[0].shape))

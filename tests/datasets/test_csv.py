@@ -1,0 +1,124 @@
+"""Tables of numbers: which columns are what, and rows that are no numbers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from damage import damage
+
+from mxrun.base.errors import Place, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset import Dataset, open_datasets, request_dataset
+
+PLACE = Place("c.yaml", 7, 3)
+TABLE = "height,width,kind\n1.5,2,0\n\n3,-4e-1, 2\n5,6,1\n"
+
+
+def inputs(shape: tuple[int, ...] = (2,), label: str = "int32") -> dict[str, TensorSpec]:
+    return {"data": TensorSpec(shape), "label": TensorSpec((), label)}
+
+
+def open_csv(path: Path, wanted=None, split: object = None, **options: object) -> Dataset:
+    request = request_dataset("csv", {"path": str(path), **options}, split, {"path": PLACE})
+    return open_datasets({"it": request}, wanted or inputs())["it"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "table.csv"
+    file.write_text(TABLE)
+    return file
+
+
+def test_the_last_column_is_the_label_by_default(path):
+    dataset = open_csv(path, header=True)
+    data = dataset.fields["data"].records
+    assert data.dtype == np.float32
+    assert data.tolist() == np.array([[1.5, 2], [3, -0.4], [5, 6]], np.float32).tolist()
+    assert dataset.fields["label"].records.tolist() == [0, 2, 1]
+    assert dataset.fields["label"].records.dtype == np.int32
+    assert dataset.classes == ("0", "1", "2")
+    part = open_csv(path, split={"of": "all", "range": [1, 3]}, header=True)
+    assert part.fields["label"].records.tolist() == [2, 1]
+
+
+def test_columns_are_named_or_counted(path):
+    by_name = open_csv(
+        path, data=["width", "kind"], label="height", header=True, wanted=inputs(label="float32")
+    )
+    by_number = open_csv(path, data=[1, -1], label=0, header=True, wanted=inputs(label="float32"))
+    for dataset in (by_name, by_number):
+        assert dataset.fields["data"].records[:, 1].tolist() == [0, 2, 1]
+        assert dataset.fields["label"].records.tolist() == [1.5, 3, 5]
+        assert dataset.fields["label"].records.dtype == np.float32
+        assert dataset.classes == ()
+    alone = open_csv(path, wanted={"data": TensorSpec((3,))}, label=None, header=True)
+    assert set(alone.fields) == {"data"}
+
+
+def test_rows_take_the_shape_of_the_network(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_bytes(b"\xef\xbb\xbf1;2;3;4;0\r\n5;6;7;8;1")
+    dataset = open_csv(file, wanted=inputs((1, 2, 2)), delimiter=";")
+    assert dataset.fields["data"].records.tolist() == [[[[1, 2], [3, 4]]], [[[5, 6], [7, 8]]]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("1,2,3\n4,x,6\n", {}, (":2:2: byte 8:", "no number", "'x'")),
+        ("1,2,3\n4,,6\n", {}, (":2:2: byte 8:", "''")),
+        ("1,2,3\n4,nan,6\n", {}, (":2:2: byte 8:", "'nan'")),
+        ("1,2,3\n4,5,inf\n", {}, (":2:3: byte 10:",)),
+        ("a,b,c\n4,5,6\n", {}, (":1:1: byte 0:", "header: true")),
+        ("1,2,3\n\n4,5\n", {}, (":3:2: byte 7:", "another length", "expected: 3 columns")),
+        ("1,2,3\n4,5,6,7\n", {}, (":2:4: byte 6:", "got: 4")),
+        ("1,2,3\n4,5,0.5\n", {}, (":2:3:", "cannot be taken as int32", "got: 0.5")),
+        ("1,2,3\n4,5,3e9\n", {}, (":2:3:", "within int32")),
+        ("1,2,3\n4,1e39,3\n", {}, (":2:2:", "within float32")),
+        ("", {}, ("byte 0:", "no rows")),
+        ("a,b,c\n", {"header": True}, ("byte 6:", "no rows")),
+        ("1,2,3\n", {"label": "kind"}, ("called 'kind'", "header: true")),
+        ("a,b,kind\n1,2,3\n", {"label": "kin", "header": True}, ("'kind'", "did you mean")),
+        ("1,2,3\n", {"label": 3}, ("no column 3", "-3 to 2")),
+        ("1,2,3\n", {"data": [0, -4]}, ("no column -4",)),
+        ("7\n", {}, ("no column is left",)),
+        ("\0\xff\n", {}, (":1:1: byte 0:",)),
+    ],
+)
+def test_what_is_wrong_is_told_with_row_column_and_byte(tmp_path, text, options, words):
+    file = tmp_path / "t.csv"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError) as caught:
+        open_csv(file, **options)
+    (found,) = caught.value.diagnostics
+    assert found.place == PLACE
+    assert all(word in str(found) for word in (str(file), *words)), str(found)
+
+
+def test_a_file_that_is_none_is_told(tmp_path):
+    for path in (tmp_path, tmp_path / "none.csv", Path("a\0b")):
+        with pytest.raises(UserError, match="cannot be read"):
+            open_csv(path)
+
+
+def test_damaged_files_give_an_error_or_a_valid_data_set(tmp_path):
+    file, draw = tmp_path / "t.csv", random.Random(5)
+    content = "".join(f"{n / 8},{n * n},{n % 3}\n" for n in range(20)).encode()
+    refused, valid = [], 0
+    for _ in range(300):
+        file.write_bytes(damage(content, draw))
+        try:
+            dataset = open_csv(file)
+        except UserError as error:
+            refused.append(str(error))
+        else:
+            assert np.isfinite(dataset.fields["data"].records).all()
+            valid += 1
+    assert len(refused) > 50
+    # A row may have lost the same column as all others: that is no mistake of the file.
+    assert all(str(file) in text or "does not fit data set" in text for text in refused)
+    assert valid > 50

@@ -1,0 +1,177 @@
+"""NumPy's archives: real ones, and headers that lie."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import random
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from damage import damage
+
+from mxrun.base.errors import Place, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset import Dataset, open_datasets, request_dataset
+from mxrun.io.npy import read_npy
+
+INPUTS = {"data": TensorSpec((1, 4, 5)), "label": TensorSpec((), "int32")}
+PLACE = Place("c.yaml", 7, 3)
+IMAGES = (np.arange(6 * 20) % 256).astype(np.uint8).reshape(6, 4, 5)
+LABELS = np.array([0, 1, 2, 0, 1, 2], np.int64)
+
+
+def open_npz(path: Path, wanted=INPUTS, **options: object) -> Dataset:
+    request = request_dataset("npz", {"path": str(path), **options}, "all", {"path": PLACE})
+    return open_datasets({"it": request}, wanted)["it"]
+
+
+def failure(path: Path, **options: object) -> str:
+    with pytest.raises(UserError) as caught:
+        open_npz(path, **options)
+    (found,) = caught.value.diagnostics
+    assert found.place == PLACE
+    return str(found)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_become_fields(tmp_path, save):
+    path = tmp_path / "a.npz"
+    save(path, data=IMAGES, y=LABELS, other=np.array(["text"]))
+    dataset = open_npz(path, arrays={"label": "y"})
+    assert dataset.specs == INPUTS
+    assert np.array_equal(dataset.fields["data"].records[:, 0], IMAGES)
+    assert dataset.fields["data"].scale == 1 / 255
+    assert dataset.fields["label"].records.tolist() == LABELS.tolist()
+    assert dataset.classes == ("0", "1", "2")
+    assert open_npz(path, arrays={"label": "y"}, scale=0.5).fields["data"].scale == 0.5
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f8", "f2", "i2", "u4", "bool"])
+def test_numbers_become_the_networks_type(tmp_path, dtype):
+    data = np.asfortranarray((IMAGES % 2).astype(dtype))
+    np.savez(tmp_path / "a.npz", data=data, label=LABELS.astype("f4"))
+    dataset = open_npz(tmp_path / "a.npz")
+    records = dataset.fields["data"].records
+    assert (records.dtype, records.flags.c_contiguous) == (np.float32, True)
+    assert np.array_equal(records[:, 0], IMAGES % 2)
+    assert dataset.fields["label"].records.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"data": IMAGES}, ("called 'label'", "one of data")),
+        ({"data": IMAGES, "lable": LABELS}, ("called 'label'", "'lable'")),
+        ({"data": IMAGES[:5], "label": LABELS}, ("same records", "data: 5, label: 6")),
+        ({"data": IMAGES[:0], "label": LABELS[:0]}, ("at least one",)),
+        ({"data": np.uint8(1), "label": LABELS}, ("data: 0",)),
+        ({"data": IMAGES, "label": LABELS + 0.5}, ("label.npy: record 0", "whole")),
+        (
+            {"data": IMAGES / 0.0 if False else IMAGES * np.nan, "label": LABELS},
+            ("record 0", "nan"),
+        ),
+        ({"data": IMAGES, "label": LABELS + 2**31}, ("record 0", "within int32")),
+        ({"data": IMAGES, "label": np.array(["a"] * 6)}, ("label.npy: byte 10", "<U1")),
+        ({"data": IMAGES * 1j, "label": LABELS}, ("wrong type", "<c16")),
+    ],
+)
+def test_arrays_that_cannot_be_used_are_told(tmp_path, arrays, words):
+    np.savez(tmp_path / "a.npz", **arrays)
+    text = failure(tmp_path / "a.npz")
+    assert all(word in text for word in (str(tmp_path / "a.npz"), *words)), text
+
+
+def test_an_array_of_objects_is_not_read(tmp_path):
+    np.savez(tmp_path / "a.npz", data=np.array([{"a": 1}], dtype=object), label=LABELS)
+    assert "wrong type of elements" in failure(tmp_path / "a.npz")
+
+
+def npy(header: bytes, body: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    return b"\x93NUMPY" + version + len(header).to_bytes(2, "little") + header + body
+
+
+def described(shape: str, descr: str = "'|u1'") -> bytes:
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ("byte 0", "no array")),
+        (b"\x93NUMPX\x01\x00", ("no array",)),
+        (npy(described("(3,)"), b"abc", b"\x09\x00"), ("no array",)),
+        (npy(described("(3,)"), b"ab"), ("promises uint8 [3]", "got: 2 bytes")),
+        (npy(described("(3,)"), b"abcd"), ("got: more",)),
+        (npy(described("(1 << 60,)")), ("byte 10", "damaged")),
+        (npy(described(f"({1 << 60},)")), ("asks for too much",)),
+        (npy(described(f"({1 << 70}, 0, {1 << 70})"), b"x"), ("damaged",)),
+        (npy(described(f"({1 << 60}, 0, {1 << 60})"), b"x"), ("promises",)),
+        (npy(described("(1000000000,)"), b"abc"), ("promises uint8 [1000000000]", "got: 3 bytes")),
+        (npy(described("(-1,)")), ("damaged",)),
+        (npy(described("(3,)"))[:40], ("byte 10", "damaged")),
+        (npy(described("(3,)", "'|O'")), ("wrong type",)),
+        (npy(described("(3,)", "[('a', 'f4')]")), ("wrong type",)),
+        (npy(described("(3,)", "('f4', (2,))")), ("byte",)),
+        (npy(described("(3,)", "'<f16'")), ("wrong type",)),
+        (npy(b"{'descr': " + b"(" * 5000), ("damaged",)),
+        (npy(b"__import__('os').getcwd()\n"), ("damaged",)),
+    ],
+    ids=itertools.count(),
+)
+def test_a_header_is_never_taken_at_its_word(content, words):
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError) as caught:
+            read_npy(io.BytesIO(content), "x.npy")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert all(word in str(caught.value) for word in ("x.npy: byte ", *words))
+    assert peak < 8 << 20
+
+
+def test_what_is_no_archive_is_told(tmp_path):
+    path = tmp_path / "a.npz"
+    for content in (b"", b"PK\x03\x04", b"text" * 100, npy(described("(1,)"), b"a")):
+        path.write_bytes(content)
+        assert "no archive of arrays" in failure(path)
+    assert "cannot be read" in failure(tmp_path)
+    assert "cannot be read" in failure(tmp_path / "none.npz")
+
+
+def test_a_decompression_bomb_is_bounded(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("data.npy", npy(described("(4,)"), bytes(64 << 20)))
+        archive.writestr("label.npy", npy(described("(4,)"), bytes(4)))
+    tracemalloc.start()
+    try:
+        text = failure(tmp_path / "a.npz")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "got: more" in text
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damaged_archives_give_an_error_or_the_arrays(tmp_path, save):
+    path, draw = tmp_path / "a.npz", random.Random(6)
+    save(path, data=IMAGES, label=LABELS)
+    content = path.read_bytes()
+    refused = []
+    for _ in range(300):
+        path.write_bytes(damage(content, draw))
+        try:
+            dataset = open_npz(path)
+        except UserError as error:
+            refused.append(str(error))
+        else:
+            # The archive's checksums leave no byte of an array to chance.
+            assert np.array_equal(dataset.fields["data"].records[:, 0], IMAGES)
+            assert dataset.fields["label"].records.tolist() == LABELS.tolist()
+    assert len(refused) > 100
+    assert all(str(path) in text for text in refused)

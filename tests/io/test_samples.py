@@ -1,0 +1,107 @@
+"""Files from outside any data set as rows of a network, through what evaluation does to records."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mxrun.base.errors import UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.record import TRANSFORMS
+from mxrun.io.sample import read_samples, samples
+from mxrun.io.transform import NO_TRANSFORMS, pipeline
+
+SPEC = TensorSpec((3, 6, 8))
+PIXELS = (np.arange(6 * 8 * 3) % 256).astype(np.uint8).reshape(6, 8, 3)
+VALUES = PIXELS.transpose(2, 0, 1).astype(np.float32) * np.float32(1 / 255)
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def png(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(array).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def test_an_image_is_one_row(tmp_path: Path) -> None:
+    # The first bytes say what a file is, whatever it is called.
+    (tmp_path / "x").write_bytes(png(PIXELS))
+    (row,) = read_samples(tmp_path / "x", SPEC, NO_TRANSFORMS)
+    assert row.dtype == np.float32
+    assert np.array_equal(row, VALUES)
+    (grey,) = samples(png(PIXELS[:, :, 0]), "x", TensorSpec((1, 6, 8)), NO_TRANSFORMS)
+    assert np.array_equal(grey[0], VALUES[0])
+
+
+@pytest.mark.parametrize(
+    ("array", "spec", "count"),
+    [
+        (PIXELS.transpose(2, 0, 1), SPEC, 1),
+        (np.stack([PIXELS.transpose(2, 0, 1)] * 4), SPEC, 4),
+        (PIXELS[:, :, 0], TensorSpec((1, 6, 8)), 1),
+        (np.stack([PIXELS[:, :, 0]] * 3), TensorSpec((1, 6, 8)), 3),
+        (PIXELS[:, :, 0][np.newaxis], TensorSpec((1, 6, 8)), 1),
+    ],
+)
+def test_an_array_is_one_row_or_several(array, spec, count):
+    for dtype in (np.uint8, np.float64):
+        given = array if dtype == np.uint8 else array * (1 / 255)
+        rows = list(samples(npy(given), "x.npy", spec, NO_TRANSFORMS))
+        assert len(rows) == count
+        for row in rows:
+            assert np.abs(row - VALUES[: spec.shape[0]]).max() < 1e-7
+            assert (row.dtype, row.shape) == (np.float32, spec.shape)
+
+
+def test_a_table_is_a_row_a_line():
+    rows = list(samples(b"1,2,3,4\n5,6,7,8\n", "x.csv", TensorSpec((1, 2, 2)), NO_TRANSFORMS))
+    assert [row.tolist() for row in rows] == [[[[1, 2], [3, 4]]], [[[5, 6], [7, 8]]]]
+    (tokens,) = samples(b"1,2,3\n", "x.csv", TensorSpec((3,), "int32"), NO_TRANSFORMS)
+    assert tokens.dtype == np.int32
+    assert tokens.tolist() == [1, 2, 3]
+
+
+def test_rows_go_through_the_evaluations_transforms():
+    chosen = [("random_crop", {"size": 4}), ("flip", {}), ("normalize", {"mean": 0.5, "std": 0.25})]
+    steps = [(TRANSFORMS.get(name).model_validate(given), None) for name, given in chosen]
+    spec = TensorSpec((3, 4, 4))
+    (row,) = samples(png(PIXELS), "x.png", spec, pipeline(steps).evaluation())
+    assert np.abs(row - (VALUES[:, 1:5, 2:6] - 0.5) / 0.25).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("content", "spec", "words"),
+    [
+        (png(PIXELS), TensorSpec((3, 4, 4)), ("record 0", "[3, 4, 4]", "[3, 6, 8]", "resize")),
+        (png(PIXELS), TensorSpec((48,)), ("takes no images",)),
+        (png(PIXELS)[:50], SPEC, ("byte", "cannot be decoded")),
+        (npy(PIXELS[:5]), SPEC, ("record 0", "[5, 8, 3]")),
+        (npy(PIXELS)[:-1], SPEC, ("byte", "promises")),
+        (npy(np.array([np.inf])), TensorSpec((1,)), ("number 0", "finite")),
+        (b"1,2\n3,x\n", TensorSpec((2,)), (":2:2:", "no number")),
+        (b"1,2\n", TensorSpec((3,)), ("record 0", "[3]", "[2]")),
+        (b"1.5\n", TensorSpec((1,), "int32"), ("whole",)),
+        (b"", SPEC, ("no rows",)),
+    ],
+    ids=itertools.count(),
+)
+def test_what_cannot_be_a_row_is_told_with_its_file(content, spec, words):
+    with pytest.raises(UserError) as caught:
+        list(samples(content, "some/file", spec, NO_TRANSFORMS))
+    assert all(word in str(caught.value) for word in ("some/file", *words))
+
+
+def test_a_transform_that_cannot_take_a_record_names_file_and_record():
+    crop = pipeline([(TRANSFORMS.get("center_crop").model_validate({"size": 7}), None)])
+    with pytest.raises(UserError, match=r"x\.png: record 0: CenterCrop: .*smaller"):
+        list(samples(png(PIXELS), "x.png", SPEC, crop))

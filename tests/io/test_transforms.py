@@ -1,0 +1,285 @@
+"""Transforms, row D5: what each does, that draws belong to records, and what evaluation leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mxrun.base.errors import Place, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.record import TRANSFORMS, Transform
+from mxrun.io.transform import Draws, pipeline, values
+from mxrun.runtime import random
+
+RANDOM = {
+    "random_crop": {"size": 9},
+    "random_resized_crop": {"size": (8, 10)},
+    "flip": {},
+    "pad_crop": {"pad": 4},
+    "color_jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4},
+    "cutout": {"size": 5},
+}
+FIXED = {
+    "resize": {"size": 7},
+    "center_crop": {"size": (6, 5)},
+    "normalize": {"mean": (0.1, 0.2, 0.3), "std": 0.5},
+}
+
+
+def make(name: str, **parameters: object) -> Transform:
+    return TRANSFORMS.get(name).model_validate(parameters)
+
+
+def image(channels: int = 3, height: int = 12, width: int = 16) -> np.ndarray:
+    words = random.raw(5, "image", channels * height * width)
+    return (words % 251 + 1).astype(np.uint8).reshape(channels, height, width)
+
+
+def apply(transform: Transform, record: np.ndarray, number: int = 0, epoch: int = 1) -> np.ndarray:
+    steps = pipeline([(transform, None)])
+    return steps.apply(transform.field, record, 1 / 255, Draws(3, epoch, number))
+
+
+def values_of(record: np.ndarray) -> np.ndarray:
+    return record.astype(np.float32) * np.float32(1 / 255)
+
+
+def test_D5_every_transform_is_listed_and_described():
+    assert set(TRANSFORMS) == {*RANDOM, *FIXED, "one_hot"}
+    for name in TRANSFORMS:
+        assert TRANSFORMS.get(name).__doc__
+        for field in TRANSFORMS.get(name).model_fields.values():
+            assert field.description
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_D5_draws_belong_to_seed_epoch_record_and_position(name):
+    transform, record = make(name, **RANDOM[name]), image()
+    untouched = record.copy()
+
+    def row(seed=3, epoch=1, number=0, before=0):
+        first = [(make("resize", size=(12, 16)), None)] * before
+        steps = pipeline([*first, (transform, None)])
+        made = steps.apply("data", record, 1 / 255, Draws(seed, epoch, number))
+        return values(made, 1 / 255).tobytes()
+
+    assert row() == row()
+    for other in ("seed", "epoch", "number"):
+        assert len({row(**{other: value}) for value in range(12)}) > 1, other
+    assert len({row(before=count) for count in range(12)}) > 1
+    assert np.array_equal(record, untouched)
+
+
+@pytest.mark.parametrize("name", [*RANDOM, *FIXED])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_D5_the_shape_is_known_before_and_bytes_equal_their_values(name, dtype):
+    transform = make(name, **(RANDOM | FIXED)[name])
+    record = image() if dtype == np.uint8 else values_of(image())
+    for number in range(5):
+        made = apply(transform, record, number)
+        assert made.shape == transform.output((3, 12, 16))
+        assert made.dtype == (np.float32 if transform.works_on_values else dtype)
+    assert transform.output((3, None, None))[0] == 3
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_D5_nothing_random_is_left_for_evaluation(name):
+    transform = make(name, **RANDOM[name])
+    evaluation = pipeline([(transform, None)]).evaluation()
+    assert evaluation.evaluation() == evaluation
+    rows = {
+        evaluation.apply("data", image(), 1 / 255, Draws(seed, epoch, number)).tobytes()
+        for seed in range(3)
+        for epoch in range(3)
+        for number in range(3)
+    }
+    assert len(rows) == 1
+    made = evaluation.apply("data", image(), 1 / 255, Draws(0, 0, 0))
+    assert made.shape == transform.output((3, 12, 16))
+
+
+def test_D5_evaluation_takes_the_middle():
+    record = image()
+    row = {name: make(name, **parameters).evaluation() for name, parameters in RANDOM.items()}
+    assert row["flip"] == row["pad_crop"] == row["color_jitter"] == row["cutout"] == ()
+    assert row["random_crop"] == (make("center_crop", size=9),)
+    middle = (make("resize", size=11), make("center_crop", size=(8, 10)))
+    assert row["random_resized_crop"] == middle
+    assert np.array_equal(apply(row["random_crop"][0], record), record[:, 1:10, 3:12])
+    for name, parameters in FIXED.items():
+        assert make(name, **parameters).evaluation() == (make(name, **parameters),)
+
+
+def test_crops_are_parts_of_the_image_and_reach_every_position():
+    record = image()
+    parts = {record[:, y : y + 9, x : x + 9].tobytes(): (y, x) for y in range(4) for x in range(8)}
+    transform = make("random_crop", size=9)
+    seen = [parts[apply(transform, record, number).tobytes()] for number in range(600)]
+    assert set(seen) == set(parts.values())
+    counts = np.bincount([y * 8 + x for y, x in seen])
+    # 32 positions, 18.75 each on average; a deviation by 16 has a chance below 1e-3 in all.
+    assert abs(counts - 600 / 32).max() < 16
+
+
+def test_pad_crop_is_a_part_of_the_bordered_image():
+    record, pad = image(), 3
+    bordered = np.pad(record, ((0, 0), (pad, pad), (pad, pad)))
+    parts = {
+        np.ascontiguousarray(bordered[:, y : y + 12, x : x + 16]).tobytes()
+        for y in range(2 * pad + 1)
+        for x in range(2 * pad + 1)
+    }
+    transform = make("pad_crop", pad=pad)
+    seen = {apply(transform, record, number).tobytes() for number in range(500)}
+    assert seen == parts
+    # A border wider than the image may leave nothing of it.
+    assert {apply(make("pad_crop", pad=40), record, number).any() for number in range(40)} == {
+        True,
+        False,
+    }
+
+
+def test_flips_happen_as_often_as_asked():
+    record = image()
+    flipped = np.ascontiguousarray(record[:, :, ::-1])
+    for probability, least, most in ((0.0, 0, 0), (0.25, 60, 140), (1.0, 400, 400)):
+        rows = [apply(make("flip", probability=probability), record, n) for n in range(400)]
+        count = sum(np.array_equal(row, flipped) for row in rows)
+        assert least <= count <= most
+        assert all(np.array_equal(row, flipped) or np.array_equal(row, record) for row in rows)
+
+
+def test_cutout_sets_one_square_to_zero():
+    record = image()
+    sizes = set()
+    for number in range(300):
+        zeros = apply(make("cutout", size=5), record, number) == 0
+        assert (zeros == zeros[:1]).all()
+        rows, columns = zeros[0].any(1), zeros[0].any(0)
+        assert np.array_equal(zeros[0], np.outer(rows, columns))
+        sizes.add((int(rows.sum()), int(columns.sum())))
+        rest = ~zeros
+        assert np.array_equal(apply(make("cutout", size=5), record, number)[rest], record[rest])
+    assert sizes == {(a, b) for a in (3, 4, 5) for b in (3, 4, 5)}
+
+
+@pytest.mark.parametrize("size", [5, 20, (9, 30), (12, 16)])
+def test_resize_is_pillows_bilinear_filter(size):
+    record = image()
+    height, width = size if isinstance(size, tuple) else (size, size * 16 // 12)
+    picture = Image.fromarray(record.transpose(1, 2, 0))
+    expected = picture.resize((width, height), Image.Resampling.BILINEAR)
+    made = apply(make("resize", size=size), record)
+    assert np.array_equal(made.transpose(1, 2, 0), np.asarray(expected))
+    floats = apply(make("resize", size=size), values_of(record))
+    assert np.abs(floats - values_of(made)).max() < 1.01 / 255
+
+
+def test_resize_keeps_the_ratio_whichever_side_is_shorter():
+    transform = make("resize", size=6)
+    assert transform.output((3, 12, 17)) == (3, 6, 8)
+    assert transform.output((3, 17, 12)) == (3, 8, 6)
+    assert transform.output((3, 1, 1000)) == (3, 6, 6000)
+    assert transform.output((3, None, None)) == (3, None, None)
+
+
+def test_random_resized_crops_have_the_areas_and_ratios_asked_for():
+    """Of an image whose values are its coordinates, a part's corners tell where it lay."""
+    side = 240
+    rows, columns = np.mgrid[:side, :side].astype(np.float32)
+    record = np.stack([rows, columns])
+    transform = make("random_resized_crop", size=60, area=(0.2, 0.5), ratio=(0.5, 2.0))
+    areas, ratios = [], []
+    for number in range(300):
+        made = apply(transform, record, number)
+        # Rows of the result lie `scale` apart; bilinear filters keep a ramp away from the edges.
+        height = float(made[0, 40, 30] - made[0, 20, 30]) * 3
+        width = float(made[1, 30, 40] - made[1, 30, 20]) * 3
+        areas.append(height * width / side**2)
+        ratios.append(width / height)
+    assert 0.19 < min(areas) < 0.23
+    assert 0.47 < max(areas) < 0.51
+    assert 0.48 < min(ratios) < 0.6
+    assert 1.7 < max(ratios) < 2.05
+    assert abs(np.mean(np.log(ratios))) < 0.1
+
+
+def test_a_random_resized_crop_that_never_fits_takes_the_middle():
+    record = image(3, 4, 40)
+    transform = make("random_resized_crop", size=4, area=(1.0, 1.0), ratio=(1.0, 1.0))
+    assert np.array_equal(apply(transform, record), record[:, :, 18:22])
+    tall = image(3, 40, 4)
+    assert np.array_equal(apply(transform, tall), tall[:, 18:22])
+
+
+def test_normalize_is_per_channel_on_values():
+    made = apply(make("normalize", mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 4.0)), image())
+    mean, std = np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 4.0])
+    expected = (image() / 255 - mean[:, None, None]) / std[:, None, None]
+    assert np.abs(made - expected).max() < 1e-6
+    vector = np.arange(3, dtype=np.float32)
+    assert apply(make("normalize", mean=(0.0, 1.0, 2.0)), vector).tolist() == [0, 0, 0]
+    assert apply(make("normalize", mean=1.0, std=2.0), vector).tolist() == [-0.5, 0, 0.5]
+
+
+def test_color_jitter_is_its_formula():
+    record = values_of(image())
+    draws = random.uniform(3, "transform/1/7/0", (3,))
+    brightness, contrast, saturation = 1 + np.array([0.5, 0.3, 0.8]) * (2 * draws - 1)
+
+    def grey(colour):
+        return 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]
+
+    expected = np.clip(record * brightness, 0, 1)
+    expected = np.clip((expected - (mean := grey(expected).mean())) * contrast + mean, 0, 1)
+    expected = np.clip((expected - grey(expected)) * saturation + grey(expected), 0, 1)
+    transform = make("color_jitter", brightness=0.5, contrast=0.3, saturation=0.8)
+    made = apply(transform, image(), number=7)
+    assert np.abs(made - expected).max() < 1e-5
+    assert np.array_equal(apply(make("color_jitter"), image()), record)
+    assert apply(make("color_jitter", brightness=1.0, contrast=1.0), image(1)).shape == (1, 12, 16)
+
+
+def test_one_hot():
+    transform = make("one_hot", classes=4)
+    assert apply(transform, np.int32(2)).tolist() == [0, 0, 1, 0]
+    steps = pipeline([(transform, Place("c.yaml", 9, 5))])
+    wanted = {"label": TensorSpec((4,)), "data": TensorSpec((2,))}
+    assert steps.output("label", (), "int32") == ((4,), "float32")
+    assert steps.source(wanted) == {"label": TensorSpec((), "int32"), "data": TensorSpec((2,))}
+    for label in (-1, 4):
+        with pytest.raises(UserError, match="no class") as caught:
+            steps.apply("label", np.int32(label), None, Draws(0, 0, 0))
+        assert caught.value.diagnostics[0].place == Place("c.yaml", 9, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "shape", "words"),
+    [
+        ("center_crop", {"size": 13}, (3, 12, 16), ("smaller", "[13, 13]", "[12, 16]")),
+        ("random_crop", {"size": (4, 17)}, (3, None, 16), ("smaller", "resize")),
+        ("flip", {}, (7,), ("no image", "[7]")),
+        ("resize", {"size": 4}, (8, 8), ("no image", "[8, 8]")),
+        ("normalize", {"mean": (0.1, 0.2)}, (3, 4, 4), ("one number per channel", "2 for")),
+        ("normalize", {"std": (0.1, 0.2)}, (), ("one number per channel",)),
+        ("color_jitter", {"saturation": 0.1}, (1, 4, 4), ("[3, height, width]",)),
+        ("color_jitter", {}, (2, 4, 4), ("or [1, height, width]",)),
+        ("one_hot", {"classes": 3}, (2,), ("no class", "[2]")),
+    ],
+)
+def test_D5_a_shape_that_a_transform_cannot_take_is_told_with_its_place(
+    name, parameters, shape, words
+):
+    transform, place = make(name, **parameters), Place("c.yaml", 4, 2)
+    with pytest.raises(UserError) as caught:
+        pipeline([(transform, place)]).output(transform.field, shape, "float32")
+    (found,) = caught.value.diagnostics
+    assert found.place == place
+    assert all(word in str(found) for word in (type(transform).__name__, *words))
+
+
+def test_color_jitter_behind_normalize_is_refused():
+    place = Place("c.yaml", 4, 2)
+    with pytest.raises(UserError, match="normalize"):
+        pipeline([(make("normalize"), None), (make("color_jitter"), place)])

@@ -1,0 +1,88 @@
+"""BatchNorm: cases and formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from operator_row import Objective, Reference, Row, rows
+
+Array = npt.NDArray[Any]
+
+
+def positive(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    return random.uniform(0.5, 2, shape).astype(dtype)
+
+
+def batch_norm(p: Any, inputs: list[Array], is_train: bool = True) -> list[Array]:
+    """One channel at a time, with Python's exact sums."""
+    data, gamma, beta, moving_mean, moving_var = inputs
+    output = np.empty_like(data)
+    means, variances = np.empty_like(gamma), np.empty_like(gamma)
+    for channel in range(len(gamma)):
+        values = data.take(channel, p.axis).astype("float64")
+        mean, variance = float(moving_mean[channel]), float(moving_var[channel])
+        if is_train and not p.use_global_stats:
+            mean = math.fsum(values.ravel()) / values.size
+            variance = math.fsum((values.ravel() - mean) ** 2) / values.size
+        scale = (1 if p.fix_gamma else float(gamma[channel])) / math.sqrt(variance + p.eps)
+        place = [slice(None)] * data.ndim
+        place[p.axis] = channel
+        output[tuple(place)] = (values - mean) * scale + float(beta[channel])
+        means[channel], variances[channel] = mean, variance
+    return [output, means, variances]
+
+
+def of_the_output_alone(
+    row: Row, inputs: list[Array], outputs: list[Array], out_grad: list[Array]
+) -> float:
+    """Nothing flows back through mean and var, even where a network may read them."""
+    return float((out_grad[0] * outputs[0]).sum())
+
+
+VALUES = {"moving_var": positive}
+FREE: dict[str, object] = {"fix_gamma": False}
+GLOBAL: dict[str, object] = {"use_global_stats": True}
+
+ROWS: list[Row] = [
+    *rows(
+        "BatchNorm",
+        ({}, (6, 5)),
+        (FREE, (6, 5)),
+        ({}, (4, 3, 5, 4)),
+        ({**FREE, "eps": 2e-5, "momentum": 0.75}, (4, 16, 5, 4)),
+        ({**FREE, "axis": -1}, (3, 4, 5)),
+        ({**FREE, "axis": 2}, (3, 4, 5, 2)),
+        (FREE, (2, 3, 7)),
+        (FREE, (2, 3, 2, 3, 2)),
+        ({**FREE, "eps": 0.5}, (1, 3)),
+        (GLOBAL, (4, 3, 2, 2)),
+        ({**FREE, **GLOBAL}, (4, 3, 2, 2)),
+        ({**FREE, **GLOBAL}, (7, 4)),
+        values=VALUES,
+    ),
+    # MXNet 1.9.1's output var is the inverse deviation.
+    *rows(
+        "BatchNorm",
+        ({**FREE, "output_mean_var": True}, (4, 3, 2, 2)),
+        ({**FREE, **GLOBAL, "output_mean_var": True}, (4, 3, 2, 2)),
+        values=VALUES,
+        peers=("PyTorch",),
+    ),
+    *rows(
+        "BatchNorm",
+        ({}, (4, 3, 2, 2)),
+        (FREE, (4, 3, 2, 2)),
+        (FREE, (5, 7)),
+        values=VALUES,
+        is_train=False,
+    ),
+]
+
+REFERENCES: dict[str, Reference] = {"BatchNorm": batch_norm}
+EVALUATED: dict[str, Reference] = {
+    "BatchNorm": lambda p, inputs: batch_norm(p, inputs, is_train=False)
+}
+OBJECTIVES: dict[str, Objective] = {"BatchNorm": of_the_output_alone}

@@ -1,0 +1,82 @@
+"""Reductions: cases and formulas."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from operator_row import Reference, Row
+
+Array = npt.NDArray[Any]
+
+
+def reduction(function: Callable[[list[float]], float]) -> Reference:
+    """Lists of Python numbers, gathered one element at a time."""
+
+    def reference(p: Any, inputs: list[Array]) -> list[Array]:
+        (data,) = inputs
+        rank = data.ndim
+        chosen = {axis % rank for axis in p.axis or range(rank)}
+        reduced = set(range(rank)) - chosen if p.exclude and p.axis else chosen
+        gathered: dict[tuple[int, ...], list[float]] = {}
+        for index in itertools.product(*map(range, data.shape)):
+            key = tuple(0 if axis in reduced else i for axis, i in enumerate(index))
+            gathered.setdefault(key, []).append(float(data[index]))
+        values = [function(gathered[key]) for key in sorted(gathered)]
+        sizes = [1 if axis in reduced else size for axis, size in enumerate(data.shape)]
+        if not p.keepdims:
+            sizes = [size for axis, size in enumerate(sizes) if axis not in reduced] or [1]
+        return [np.array(values, data.dtype).reshape(sizes)]
+
+    return reference
+
+
+REFERENCES: dict[str, Reference] = {
+    "sum": reduction(math.fsum),
+    "mean": reduction(lambda values: math.fsum(values) / len(values)),
+    "max": reduction(max),
+}
+
+CASES: tuple[tuple[dict[str, object], tuple[int, ...]], ...] = (
+    ({}, (5,)),
+    ({}, (2, 3, 4)),
+    ({"axis": ()}, (3, 2)),
+    ({"keepdims": True}, (3, 4)),
+    ({"axis": (1,)}, (3, 4)),
+    ({"axis": (0,)}, (3, 4)),
+    ({"axis": (-1,), "keepdims": True}, (2, 3, 21)),
+    ({"axis": (1,)}, (2, 3, 4)),
+    ({"axis": (0, 2)}, (3, 4, 5)),
+    ({"axis": (2, 0), "keepdims": True}, (3, 4, 5, 2)),
+    ({"axis": (1,), "exclude": True}, (3, 4, 5, 2)),
+    ({"axis": (1, 0), "exclude": True, "keepdims": True}, (3, 4, 5)),
+    ({"axis": (0, 1), "exclude": True}, (3, 4)),
+    ({"axis": (2, 3)}, (2, 3, 1, 1)),
+    ({"axis": (1,)}, (60, 701)),
+    ({"axis": (0,)}, (60, 701)),
+)
+
+
+def free(parameters: dict[str, object]) -> bool:
+    """Whether the output has as many axes whatever data's rank is."""
+    every = not parameters.get("axis") or "exclude" in parameters
+    return every and "keepdims" not in parameters
+
+
+# As in MXNet, each of several maxima gets the whole gradient, which no difference shows.
+TIES = {"data": lambda random, shape, dtype: random.integers(0, 3, shape).astype(dtype)}
+
+ROWS: list[Row] = [
+    *(
+        Row(name, parameters, shape, any_rank=free(parameters))
+        for name in REFERENCES
+        for parameters, shape in CASES
+    ),
+    # PyTorch's amax divides the gradient among the maxima.
+    Row("max", {"axis": (1,)}, (5, 9), values=TIES, differentiable=False, peers=("MXNet",)),
+    Row("max", {"axis": (0,)}, (9, 7), values=TIES, differentiable=False, peers=("MXNet",)),
+]

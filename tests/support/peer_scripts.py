@@ -1,0 +1,39 @@
+"""Runs a few lines of Python in a peer's interpreter: what its helper process does not offer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mxrun.peers.peer import Peer
+
+_FRAME = """
+import json, sys
+{script}
+json.dump([answer(request) for request in json.load(sys.stdin)], sys.stdout)
+"""
+
+
+def run_in(peer: type[Peer], script: str, requests: Sequence[Any]) -> list[Any]:
+    """What the script's `answer(request)` returns for each request; both sides are JSON.
+
+    Skips without the peer. One call for many requests, because the interpreter starts slowly.
+    """
+    reason = peer.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    done = subprocess.run(
+        [str(peer.interpreter()), "-c", _FRAME.format(script=script)],
+        input=json.dumps(list(requests)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: list[Any] = json.loads(done.stdout)
+    return answers
