@@ -109,7 +109,7 @@ class _Wiring:
         return Symbol([*heads, *map(NodeEntry, unread)])
 
     def _property(self, layer: LayerConfig) -> AnyProperty | None:
-        if layer.operator not in OPERATORS:
+        if layer.operator not in OPERATORS or OPERATORS.get(layer.operator).is_internal:
             unknown = OPERATORS.unknown(layer.operator)
             hint = nearest(layer.operator, [*OPERATORS, *self.parsed.blocks]) or unknown.hint
             self._problem(layer, unknown.problem, layer.place, hint=hint)

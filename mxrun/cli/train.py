@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +29,13 @@ def train(
             "the result is another run's.",
         ),
     ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Time every call, and say where the time went.")
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the first steps' calls for ui.perfetto.dev."),
+    ] = None,
 ) -> None:
     """Train a network into runs/NAME.
 
@@ -40,26 +48,39 @@ def train(
       mxrun train net.yaml train.epochs=3 name=short
       mxrun train net.yaml --json --overwrite > summary.json
       mxrun train net.yaml --resume
+      mxrun train net.yaml --profile --trace steps.json
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_notes
     from mxrun.report.progress import watching
     from mxrun.report.result import write_json, write_tables
+    from mxrun.report.trace import check_trace, write_trace
 
     started_at = process_start()
     if (allow_changes and not resume) or (resume and overwrite):
         raise typer.BadParameter("--allow-changes goes with --resume, --overwrite without it")
     path = find_config(config)
     request = session.TrainRequest(
-        "resume" if resume else "overwrite" if overwrite else "refuse", allow_changes, started_at
+        "resume" if resume else "overwrite" if overwrite else "refuse",
+        allow_changes,
+        profile or trace is not None,
+        started_at,
     )
+    if trace is not None:
+        check_trace(trace)
     write_notes(session.notes())
     with watching() as observer:
-        summary = session.train(path, overrides or (), observer, request).to_json()
+        trained = session.train(path, overrides or (), observer, request)
+    summary = trained.summary.to_json()
+    if trained.profile is not None:
+        if trace is not None:
+            write_trace(trace, trained.profile.events())
+        summary |= {"profile": trained.profile.to_json()} if profile else {}
     if json:
         write_json(summary)
     else:
+        from mxrun.report.profile import run_tables
         from mxrun.report.tables import train_table
 
-        write_tables([train_table(summary)])
+        write_tables([train_table(summary), *run_tables(summary.get("profile", {}))])

@@ -26,6 +26,13 @@ from mxrun.config.translate import translate
 
 S = TypeVar("S", bound=Section)
 
+_WITHOUT_EFFECT: tuple[KeyPath, ...] = (
+    ("name",),
+    ("data", "train", "path"),
+    ("data", "eval", "path"),
+    ("data", "workers"),
+    ("data", "prefetch"),
+)
 _TRAIN_CHOICES = ("optimizer", "schedule", "initializer", "metrics")
 
 
@@ -54,9 +61,18 @@ class RunConfig(Settings):
         """The expanded config as YAML text; reading it gives an equal config."""
         return dump(self._tree)
 
+    def identity(self) -> str:
+        """The resolved text without what changes no result: the run's name, where its data lie,
+        and how many loader threads work how far ahead.
+        """
+        tree = self._tree
+        for path in _WITHOUT_EFFECT:
+            tree = _without(tree, path)
+        return dump(tree)
+
     def sha256(self) -> str:
-        """The SHA-256 of the resolved text, in hexadecimal digits."""
-        return hashlib.sha256(self.resolved().encode()).hexdigest()
+        """The SHA-256 of the identity, in hexadecimal digits."""
+        return hashlib.sha256(self.identity().encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -136,6 +152,18 @@ def _changed(node: Marked, path: KeyPath, change: Callable[[Marked], Marked]) ->
     if not isinstance(node.value, Mapping) or step not in node.value:
         return node
     return replace(node, value={**node.value, step: _changed(node.value[step], path[1:], change)})
+
+
+def _without(node: Marked, path: KeyPath) -> Marked:
+    """The tree without the key at `path`."""
+
+    def remove(section: Marked) -> Marked:
+        if not isinstance(section.value, Mapping):
+            return section
+        kept = {key: part for key, part in section.value.items() if key != path[-1]}
+        return replace(section, value=kept)
+
+    return _changed(node, path[:-1], remove)
 
 
 def _absolute(path: Marked) -> Marked:

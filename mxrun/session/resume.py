@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.config import load_config
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import Checkpoint, Manifest, RunState
 from mxrun.train.keeper import clean_up, newest_checkpoint
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
 
-# Where data lie is no part of what they are: the fingerprints say that.
-_PLACES = re.compile(r"(\bpath: )(\"[^\"]*\"|[^,}\s]+)")
 _MOST_STEPS = 8
 
 
@@ -41,7 +39,8 @@ def resume(run: Run, allow_changes: bool) -> Resumed:
     clean_up(directory.path)
     found = newest_checkpoint(directory.path)
     notes = [f"{problem}; an older checkpoint is used" for problem in found.damaged]
-    differences = _config_differences(directory.config_text(), config.resolved())
+    saved = load_config(directory.config_path)
+    differences = _config_differences(saved.identity(), config.identity())
     if found.checkpoint is not None:
         state = run.state(Progress(), due=True)
         differences += state_differences(found.checkpoint.manifest, state)
@@ -64,9 +63,8 @@ def resume(run: Run, allow_changes: bool) -> Resumed:
 
 
 def _config_differences(saved: str, now: str) -> list[str]:
-    """The lines in which two configs differ, wherever their data lie."""
-    before, after = (_PLACES.sub(r"\1...", text).splitlines() for text in (saved, now))
-    lines = difflib.unified_diff(before, after, lineterm="", n=0)
+    """The lines in which two configs differ."""
+    lines = difflib.unified_diff(saved.splitlines(), now.splitlines(), lineterm="", n=0)
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 

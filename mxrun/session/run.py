@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -98,8 +98,13 @@ class Run:
             self.executor.array(RANDOM_STATE)[0] = key_of(f"{seed}")
         self.executor.array(SCHEDULE)[...] = (self.built.training.optimizer.lr, 1, 1)
 
-    def loop(self, observer: Observer, kind: type[TrainingLoop] = TrainingLoop) -> TrainingLoop:
-        """A training loop over this run, at its beginning."""
+    def loop(
+        self,
+        observer: Observer,
+        kind: type[TrainingLoop] = TrainingLoop,
+        run: Callable[[str], None] | None = None,
+    ) -> TrainingLoop:
+        """A training loop over this run, at its beginning; `run` runs its tapes."""
         training = self.built.training
         pace = Pace(
             training.epochs,
@@ -110,7 +115,7 @@ class Run:
         )
         evaluation = self.phase(EVALUATE, "eval") if "eval" in self.iterators else None
         train = self.phase(TRAIN, "train", (ACCUMULATE,))
-        return kind(self.executor, self.built.model.losses, train, evaluation, pace, observer)
+        return kind(self.executor, self.built.model.losses, train, evaluation, pace, observer, run)
 
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:
         """One phase with its iterator and metrics."""

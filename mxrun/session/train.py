@@ -13,12 +13,12 @@ from mxrun.build import Built, check_labels
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.build import check_fits, load, plan_for
+from mxrun.session.profile import RunProfile
 from mxrun.session.resume import Resumed, resume
 from mxrun.session.run import Run
-from mxrun.train.checkpoint import Checkpoint
 from mxrun.train.interruption import Interruption
 from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
-from mxrun.train.loop import Diverged, TrainingLoop, percentiles
+from mxrun.train.loop import Diverged, percentiles
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
 from mxrun.train.run_directory import RunDirectory
@@ -31,11 +31,13 @@ Existing = Literal["refuse", "overwrite", "resume"]
 class TrainRequest:
     """How to run: what to do with a run of that name that is there, and whether it may differ.
 
-    `started_at` is the process's start on the monotonic clock.
+    profile: whether every call is timed. `started_at` is the process's start on the monotonic
+    clock.
     """
 
     existing: Existing = "refuse"
     allow_changes: bool = False
+    profile: bool = False
     started_at: float = 0.0
 
 
@@ -61,9 +63,17 @@ class TrainSummary:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A finished run, and the profile that was asked for."""
+
+    summary: TrainSummary
+    profile: RunProfile | None
+
+
 def train(
     path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
-) -> TrainSummary:
+) -> Trained:
     """Train as the config says.
 
     Raises UserError for what is wrong with config, data or run folder, before the first step, and
@@ -97,15 +107,16 @@ class _Training:
     ) -> None:
         self._run, self._observer = run, observer
         self._request, self._interruption = request, interruption
+        self._profile = RunProfile(run.executor) if request.profile else None
 
-    def run(self) -> TrainSummary:
+    def run(self) -> Trained:
         """Train to the end, then write the summary."""
         run, training = self._run, self._run.built.training
         opened = self._open()
         for note in opened.notes:
             self._observer.note(note)
         directory, checkpoint = opened.directory, opened.checkpoint
-        loop = run.loop(self._observer)
+        loop = run.loop(self._observer, run=self._profile and self._profile.run)
         run.restore(checkpoint, loop)
         if checkpoint is not None:
             directory.go_back(checkpoint.manifest.progress.step)
@@ -151,7 +162,7 @@ class _Training:
             data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
         )
         directory.write_summary(summary.to_json())
-        return summary
+        return Trained(summary, self._profile)
 
     def _interrupted(self) -> bool:
         return self._interruption.signal is not None
@@ -170,12 +181,9 @@ class _Training:
         self._observer.note("numbers are no longer finite: looking for the first that was not")
         found = newest_checkpoint(directory.path)
         loop = self._run.loop(Silent(), CheckedLoop)
-        self._replay_from(found.checkpoint, loop)
+        self._run.restore(found.checkpoint, loop)
         try:
             loop.run(NoSaver(), self._interrupted)
         except Located as located:
             return UserError(located.diagnostic)
         return UserError("training has diverged: a number was not finite, but not when repeated")
-
-    def _replay_from(self, checkpoint: Checkpoint | None, loop: TrainingLoop) -> None:
-        self._run.restore(checkpoint, loop)

@@ -80,7 +80,7 @@ class RunState(Parameters):
     due: bool = Field(description="Whether the policy asked for it, or an interruption.")
     seed: Count = Field(description="The seed of every random number.")
     plan: PlanRecord = Field(description="The plan the arrays were computed by.")
-    config_sha256: Sha256 = Field(description="The SHA-256 of the resolved config.")
+    config_sha256: Sha256 = Field(description="The SHA-256 of what the config decides.")
     data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
 
 

@@ -39,6 +39,9 @@ class Diverged(Exception):
 class Saver(Protocol):
     """Writes checkpoints."""
 
+    def due_after_step(self, step: int) -> bool:
+        """Whether a checkpoint is due in the middle of an epoch."""
+
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Between two steps of an epoch; raises Stopped once an interruption's is written."""
 
@@ -78,8 +81,11 @@ class TrainingLoop:
         evaluation: Phase | None,
         pace: Pace,
         observer: Observer,
+        run: Callable[[str], None] | None = None,
     ) -> None:
+        """`run` runs a tape in the executor's place, to watch it."""
         self._executor, self._pace, self._observer = executor, pace, observer
+        self._run = run or executor.run
         self._train, self._evaluation = train, evaluation
         self._slots = slots(executor, train.iterator)
         self.measure = Measure(executor, train, losses)
@@ -93,6 +99,8 @@ class TrainingLoop:
         self._sums = [executor.array(name) for name in named if name.endswith(accumulated(""))]
         self._states = list(states(executor).values())
         self.progress = Progress()
+        # Steps taken, and batches of the epoch in hand: `progress` knows them when an epoch ends.
+        self.position = 0, 0
         self._records, self._seconds = 0, 0.0
         self._reported = 0.0
         self._step_ms: npt.NDArray[np.float64] = np.empty(0)
@@ -146,17 +154,20 @@ class TrainingLoop:
         """The rest of the epoch in hand."""
         progress, iterator = self.progress, self._train.iterator
         batches = iterator.batches(progress.epoch)
-        step, batch = progress.step, progress.batch
+        step, batch = self.position = progress.step, progress.batch
         iterator.reset(progress.epoch, batch)
         if batch == 0:
             self.measure.reset()
-        clock = time.perf_counter
+        rates = self._rates_from(step, -(-(batches - batch) // self._pace.accumulate))
+        first, clock = step, time.perf_counter
         while batch < batches:
             started = clock()
             together = min(self._pace.accumulate, batches - batch)
+            self._schedule[...] = rates[step - first]
             valid = self.step(step + 1, together)
             finished = clock()
             step, batch = step + 1, batch + together
+            self.position = step, batch
             self._step_ms[self._taken] = (finished - started) * 1e3
             self._taken += 1
             self._seconds += finished - started
@@ -165,27 +176,32 @@ class TrainingLoop:
                 self._first_step_at = time.monotonic()
             if step % _LOOK_INTERVAL == 0:
                 self._look()
-            self.progress = progress.with_(step=step, batch=batch)
             if finished - self._reported >= _REPORT_INTERVAL_S:
                 self._reported = finished
                 self._report()
-            if batch < batches:
-                saver.after_step(self.progress, interrupted())
+            if batch < batches and (saver.due_after_step(step) or interrupted()):
+                self._look()
+                saver.after_step(progress.with_(step=step, batch=batch), interrupted())
+        self.progress = progress.with_(step=step, batch=batch)
+
+    def _rates_from(self, step: int, count: int) -> npt.NDArray[np.float32]:
+        """What the schedule's tensor holds in each of the `count` steps after `step`."""
+        plateau = self.progress.plateau
+        rates = [self._rates.at(step + 1 + index, plateau) for index in range(count)]
+        return np.array(rates, np.float32).reshape(count, 3)
 
     def step(self, step: int, batches: int) -> int:
         """Take step number `step` over the iterator's next `batches`; the records trained on.
 
         Raises Diverged where a loss is no number.
         """
-        rates = self._rates.at(step, self.progress.plateau)
-        self._schedule[0], self._schedule[1], self._schedule[2] = rates
         for total in self._sums:
             total.fill(0)
         valid = 0
         for number in range(batches):
             batch = self.load(step, number)
             tape = TRAIN if number == batches - 1 else ACCUMULATE
-            self._executor.run(tape)
+            self._run(tape)
             self.measure.update(batch.valid, tape)
             valid += batch.valid
             if not self.measure.is_finite:
@@ -208,8 +224,8 @@ class TrainingLoop:
             raise Diverged
 
     def _report(self) -> None:
-        values, progress = self.measure.values(), self.progress
-        done = StepDone(progress.epoch, progress.step, values, self._records, self._seconds)
+        values, (step, _) = self.measure.values(), self.position
+        done = StepDone(self.progress.epoch, step, values, self._records, self._seconds)
         self._observer.step_done(done)
 
     def _evaluate(self, saver: Saver, interrupted: Callable[[], bool]) -> Mapping[str, float]:
@@ -219,7 +235,7 @@ class TrainingLoop:
         iterator.reset(self.progress.epoch)
         measure.reset()
         while (batch := iterator.next_into(self._slots)) is not None:
-            self._executor.run(EVALUATE)
+            self._run(EVALUATE)
             measure.update(batch.valid)
             if interrupted():
                 saver.after_step(self.progress, True)

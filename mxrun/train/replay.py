@@ -39,7 +39,7 @@ class CheckedLoop(TrainingLoop):
         except Diverged:
             for array, content in zip(self._states, before, strict=True):
                 np.copyto(array, content)
-            self._train.iterator.reset(self.progress.epoch, self.progress.batch)
+            self._train.iterator.reset(self.progress.epoch, self.position[1])
             raise Located(self._locate(step, batches)) from None
         return valid
 
@@ -98,6 +98,10 @@ class Silent:
 
 class NoSaver:
     """Saves nothing: a replay changes no file."""
+
+    def due_after_step(self, step: int) -> bool:
+        """Never."""
+        return False
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Nothing."""

@@ -25,7 +25,6 @@ _OWN_FILE = re.compile(
     "|".join([re.escape(name) for name in _OWN_FILES] + [rf"\.{re.escape(_SUMMARY)}\.partial"])
 )
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|removed)")
-_LARGEST_CONFIG = 1 << 24
 
 
 class RunDirectory:
@@ -68,19 +67,15 @@ class RunDirectory:
         path = root / name
         return cls(path) if (path / _CONFIG).is_file() else None
 
-    def config_text(self) -> str:
-        """The resolved config of the run; raises UserError where it cannot be read."""
-        path = self.path / _CONFIG
-        try:
-            with path.open("rb") as file:
-                return file.read(_LARGEST_CONFIG).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read {path}: {error}") from error
+    @property
+    def config_path(self) -> Path:
+        """The resolved config of the run."""
+        return self.path / _CONFIG
 
     def replace_config(self, text: str) -> None:
         """Make it the folder of a run with another config."""
-        with writing(self.path / _CONFIG):
-            write_durably(self.path / _CONFIG, text.encode("utf-8"))
+        with writing(self.config_path):
+            write_durably(self.config_path, text.encode("utf-8"))
 
     def go_back(self, step: int) -> None:
         """Forget what was recorded after `step`, and a line that a killed process left torn."""

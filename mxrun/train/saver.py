@@ -24,6 +24,10 @@ class RunSaver:
         self._directory, self._keeper, self._snapshot = directory, keeper, snapshot
         self._saved: int | None = None
 
+    def due_after_step(self, step: int) -> bool:
+        """Whether the policy wants a checkpoint in the middle of an epoch."""
+        return self._keeper.due_after_step(step)
+
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Save where the policy or an interruption asks for it.
 
