@@ -225,7 +225,7 @@ class LeakyReLU(Operator):
         if p.act_type == "prelu":
             gamma = need(in_data[1])
             below = _along(sign, gamma)
-            lost = np.where(sign > 0, 0, gradient * sign)
+            lost = gradient * np.where(sign > 0, 0, sign)
             others = tuple(a for a in range(sign.ndim) if a != 1 or gamma.size == 1)
             assign(in_grad[1], req[1], lost.sum(axis=others))
         slopes = np.where(sign > 0, np.asarray(above, gradient.dtype), below)

@@ -159,21 +159,20 @@ def prelu_gamma_loop(block: Block) -> None:
                 # Four sums beside each other, because one waits for itself at every addition.
                 sum0, sum1, sum2, sum3 = nothing, nothing, nothing, nothing
                 for i in range(first, stop - 3, 4):
-                    sum0 += nothing if data[i] > 0 else grad[i] * data[i]
-                    sum1 += nothing if data[i + 1] > 0 else grad[i + 1] * data[i + 1]
-                    sum2 += nothing if data[i + 2] > 0 else grad[i + 2] * data[i + 2]
-                    sum3 += nothing if data[i + 3] > 0 else grad[i + 3] * data[i + 3]
+                    sum0 += grad[i] * (nothing if data[i] > 0 else data[i])
+                    sum1 += grad[i + 1] * (nothing if data[i + 1] > 0 else data[i + 1])
+                    sum2 += grad[i + 2] * (nothing if data[i + 2] > 0 else data[i + 2])
+                    sum3 += grad[i + 3] * (nothing if data[i + 3] > 0 else data[i + 3])
                 for i in range(first + inner // 4 * 4, stop):
-                    sum0 += nothing if data[i] > 0 else grad[i] * data[i]
+                    sum0 += grad[i] * (nothing if data[i] > 0 else data[i])
                 total += (sum0 + sum1) + (sum2 + sum3)
             gamma_grad[c] = total
     else:
         for row in range(rows):
             first = row * channels
             for c in range(begin, end):
-                gamma_grad[c] += (
-                    nothing if data[first + c] > 0 else grad[first + c] * data[first + c]
-                )
+                kept = nothing if data[first + c] > 0 else data[first + c]
+                gamma_grad[c] += grad[first + c] * kept
 
 
 @implement("LeakyReLU", backend="onednn")

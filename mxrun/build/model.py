@@ -15,6 +15,7 @@ from mxrun.graph.infer import Inference, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.operator.property import GradientKind
 from mxrun.train.measure import LossTensors
 
 # Far beyond any machine's memory, and their bytes still far below 2^63.
@@ -59,6 +60,19 @@ class Model:
             for node in self.symbol.nodes
             if node.is_variable and node.name not in self.inputs
         }
+
+    @property
+    def trainable(self) -> frozenset[str]:
+        """The parameters that some operator has a gradient for.
+
+        A BatchNorm with fix_gamma reads its gamma as 1: such a parameter stays as it is.
+        """
+        found = set()
+        for node in self.symbol.nodes:
+            kinds = () if node.prop is None else node.prop.list_gradients()
+            entries = zip(node.argument_entries(), kinds, strict=False)
+            found |= {entry.name for entry, kind in entries if kind is not GradientKind.ZERO}
+        return frozenset(found & self.parameters.keys())
 
     @property
     def shapes(self) -> dict[str, Shape]:

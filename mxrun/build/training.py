@@ -65,7 +65,7 @@ def build_training(
     multipliers = {
         name: Multipliers(variable.lr_mult, variable.wd_mult)
         for name, variable in variables.items()
-        if name in model.parameters and not variable.frozen
+        if name in model.trainable and not variable.frozen
     }
     untrainable = _untrainable(parsed, model, multipliers)
     if untrainable is not None:

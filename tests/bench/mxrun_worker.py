@@ -10,7 +10,8 @@ from mxrun.base.errors import UserError
 from mxrun.graph.compile import TRAIN
 from mxrun.peers.timing import busy_thread, milliseconds_per_step
 from mxrun.peers.wire import Message, claim_standard_output, serve
-from mxrun.train.loop import Measure, slots
+from mxrun.train.loop import slots
+from mxrun.train.measure import Measure
 
 
 def prepare(config: str, overrides: list[str]) -> Callable[[], None]:

@@ -19,7 +19,7 @@ import pytest
 MXRUN = (sys.executable, "-m", "mxrun")
 SCRIPT = (str(Path(sys.executable).with_name("mxrun")),)
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
-COMMANDS = ("train", "check", "inspect-memory", "schema")
+COMMANDS = ("train", "bench", "check", "inspect-memory", "ops", "plot", "schema")
 
 
 def mxrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -27,11 +27,13 @@ from mxrun.operator.property import (
     ResourceRequest,
     same_shape,
 )
+from mxrun.operator.register import create
 from mxrun.operator.tensor import Tensor
 from mxrun.runtime.random import Stream, key_of
 
 Array = npt.NDArray[Any]
-SHAPE = (6, 5, 7, 9)
+# Enough for a team of three, and no multiple of the four words of a block.
+SHAPE = (5, 17, 31, 33)
 DROPPED = ("Dropout", {"p": 0.25})
 DRAWN = ("LeakyReLU", {"act_type": "rrelu"})
 NORMALIZED = ("BatchNorm", {"fix_gamma": False})
@@ -126,6 +128,22 @@ def test_dropout_keeps_its_share_and_the_expectation(p: float) -> None:
     assert set(values) <= {np.float32(0), np.float32(1 / (1 - p))}
     deviation = np.sqrt(p * (1 - p) / kept.size)
     assert abs((kept != 0).mean() - (1 - p)) <= 4 * deviation + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("p", "limit", "scale"),
+    [
+        (0.0, 0xFFFFFFFF, 1.0),
+        (2.0**-40, 0xFFFFFFFF, 1 / (1 - 2.0**-40)),
+        (0.25, 0xBFFFFFFF, 4 / 3),
+        (0.5, 0x7FFFFFFF, 2.0),
+        (1 - 2.0**-31, 1, 2.0**31),
+        (1 - 2.0**-50, 0, 2.0**50),
+    ],
+)
+def test_dropout_keeps_words_up_to_an_exact_limit(p: float, limit: int, scale: float) -> None:
+    parameters = create("Dropout", {"p": p}).parameters
+    assert (parameters.limit, parameters.scale) == (limit, scale)
 
 
 class ResourcefulParameters(Parameters):

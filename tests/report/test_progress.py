@@ -15,8 +15,10 @@ from mxrun.train.observer import EpochDone, RunStarted, StepDone
 
 STARTED = RunStarted("lenet", 2, 23, 64, 36_938, 1_500_000)
 EVENTS = (
-    EpochDone(1, 23, {"loss": 0.5, "accuracy": 0.75}, {"accuracy": 0.8}, 1438, 0.5, seconds=0.75),
-    EpochDone(2, 46, {"loss": 1e-5, "accuracy": 1.0}, {}, 1438, 0.25, seconds=0.25),
+    EpochDone(
+        1, 23, 0.1, {"loss": 0.5, "accuracy": 0.75}, {"accuracy": 0.8}, 1438, 0.5, seconds=0.75
+    ),
+    EpochDone(2, 46, 0.1, {"loss": 1e-5, "accuracy": 1.0}, {}, 1438, 0.25, seconds=0.25),
 )
 SCRIPT = """
 import time
@@ -26,7 +28,7 @@ with watching() as observer:
     observer.run_started(RunStarted("lenet", 2, 23, 64, 36938, 1500000))
     observer.step_done(StepDone(1, 10, {"loss": 0.5}, 640, 0.1))
     time.sleep(0.3)
-    observer.epoch_done(EpochDone(1, 23, {"loss": 0.25}, {"accuracy": 0.875}, 1438, 0.5, 0.75))
+    observer.epoch_done(EpochDone(1, 23, 0.1, {"loss": 0.25}, {"accuracy": 0.875}, 1438, 0.5, 0.75))
 """
 
 
