@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from mxrun.backend.onednn import dilated, operations
+from mxrun.backend.onednn import backward_convolution, operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_flops
@@ -314,7 +314,7 @@ class OnednnConvolution(Implementation):
                 Argument.WEIGHTS: source(2),
                 Argument.SOURCE_GRAD: target(0),
             }
-            primitive = dilated.backward_data(*specs, window, team)
+            primitive = backward_convolution.backward_data(*specs, window, team)
             parts.add_primitive(primitive, slots)
         if parts.wants(1):
             slots = {
@@ -322,7 +322,7 @@ class OnednnConvolution(Implementation):
                 Argument.SOURCE: source(1),
                 Argument.WEIGHTS_GRAD: target(1),
             }
-            primitive = dilated.backward_weights(*specs, window, team)
+            primitive = backward_convolution.backward_weights(*specs, window, team)
             parts.add_primitive(primitive, slots)
         if parts.wants(2):
             parts.add_column_sum(source(0), CHANNELS_LAST, target(2))

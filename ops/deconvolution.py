@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import Field, model_validator
 
 from mxrun.backend.jit import Block, float32s, integer, native, share
-from mxrun.backend.onednn import dilated, operations
+from mxrun.backend.onednn import backward_convolution, operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
@@ -289,7 +289,7 @@ class OnednnDeconvolution(Implementation):
         output = request.outputs[0].laid_out(CHANNELS_LAST)
         flops = prop.flops([data.shape, weight.shape], [])
         try:
-            primitive = dilated.backward_data(
+            primitive = backward_convolution.backward_data(
                 output,
                 weight.laid_out(ANY),
                 data.laid_out(CHANNELS_LAST),
@@ -349,7 +349,7 @@ class OnednnDeconvolution(Implementation):
                 Argument.OUTPUT_GRAD: source(1),
                 Argument.WEIGHTS_GRAD: target(1),
             }
-            primitive = dilated.backward_weights(*specs, window, team)
+            primitive = backward_convolution.backward_weights(*specs, window, team)
             parts.add_primitive(primitive, slots)
         if parts.wants(2):
             parts.add_column_sum(source(0), CHANNELS_LAST, target(2))

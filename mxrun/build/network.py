@@ -281,19 +281,19 @@ class _Wiring:
                     )
 
     def _check_labels(self) -> None:
-        """Say which labels are read as anything else too."""
+        """Say which numbers of classes are read as data too; what a regression aims at may be."""
         labels: set[Node] = set()
         others: list[tuple[Node, Node]] = []
         for node in self.nodes.values():
             if node.prop is None:
                 continue
-            for argument, entry in zip(
-                node.prop.list_arguments(), node.argument_entries(), strict=True
-            ):
-                if argument in node.prop.label_arguments:
-                    labels.add(entry.node)
-                else:
+            names, outputs = node.prop.list_arguments(), node.prop.list_outputs()
+            types, _ = node.prop.infer_type([None] * len(names), [None] * len(outputs))
+            for name, dtype, entry in zip(names, types, node.argument_entries(), strict=True):
+                if name not in node.prop.label_arguments:
                     others.append((entry.node, node))
+                elif dtype != "float32":
+                    labels.add(entry.node)
         self.problems += (
             Diagnostic(
                 f"{read.name!r} is a label, yet {reader.operator} {reader.name!r} reads it as data",

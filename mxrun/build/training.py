@@ -114,12 +114,15 @@ def _watch(
         for loss in model.losses
         for choice in train.metrics
     }
-    early, best = train.early_stopping, train.checkpoint.best
+    stopping, best = train.early_stopping, train.checkpoint.best
+    early = None
+    if stopping is not None:
+        early = EarlyStopping(stopping.metric, stopping.patience, stopping.min_delta)
     plateau = schedule if isinstance(schedule, Plateau) else None
     wanted = {
         ("checkpoint", "best"): best,
-        ("early_stopping", "metric"): early and early.metric,
-        ("schedule",): plateau and plateau.metric,
+        ("early_stopping", "metric"): None if early is None else early.metric,
+        ("schedule",): None if plateau is None else plateau.metric,
     }
     for path, metric in wanted.items():
         if metric is not None and metric != "loss" and metric not in known:
@@ -135,7 +138,7 @@ def _watch(
             )
     return Watch(
         best=best,
-        early=early and EarlyStopping(early.metric, early.patience, early.min_delta),
+        early=early,
         plateau=plateau,
         higher=frozenset(name for name, metric in known.items() if metric.higher_is_better),
     )

@@ -116,7 +116,7 @@ class _Training:
         for note in opened.notes:
             self._observer.note(note)
         directory, checkpoint = opened.directory, opened.checkpoint
-        loop = run.loop(self._observer, run=self._profile and self._profile.run)
+        loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
         run.restore(checkpoint, loop)
         if checkpoint is not None:
             directory.go_back(checkpoint.manifest.progress.step)

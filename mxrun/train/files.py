@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,14 @@ def sync_folder(folder: Path) -> None:
 def write_durably(path: Path, content: bytes) -> None:
     """Replace `path` by `content`: after a crash it is the old file or the new one, whole."""
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        # Once it has its name it is not there any more.
+        with suppress(OSError):
+            partial.unlink()
     sync_folder(path.parent)

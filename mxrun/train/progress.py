@@ -23,17 +23,23 @@ class Best(Parameters):
 class Progress(Parameters):
     """A moment of a run: between two training steps, or after an epoch's evaluation."""
 
-    step: Count = Field(0, description="Training steps taken.")
-    epoch: Annotated[int, Field(ge=1)] = Field(1, description="The epoch in hand, from 1.")
-    batch: Count = Field(0, description="Batches of it that are trained on.")
-    best: Best | None = Field(None, description="The best evaluation so far, where one is kept.")
-    watched: Best | None = Field(None, description="The best evaluation for early stopping.")
-    stale: Count = Field(0, description="Evaluations since then.")
-    plateau: dict[str, Any] | None = Field(None, description="The plateau schedule's state.")
-    evaluation: dict[str, float | None] = Field(
-        {}, description="The last evaluation; null for what is not a number."
+    step: Count = Field(default=0, description="Training steps taken.")
+    epoch: Annotated[int, Field(ge=1)] = Field(default=1, description="The epoch in hand, from 1.")
+    batch: Count = Field(default=0, description="Batches of it that are trained on.")
+    best: Best | None = Field(
+        default=None, description="The best evaluation so far, where one is kept."
     )
-    finished: bool = Field(False, description="Whether the run is over.")
+    watched: Best | None = Field(
+        default=None, description="The best evaluation for early stopping."
+    )
+    stale: Count = Field(default=0, description="Evaluations since then.")
+    plateau: dict[str, Any] | None = Field(
+        default=None, description="The plateau schedule's state."
+    )
+    evaluation: dict[str, float | None] = Field(
+        default={}, description="The last evaluation; null for what is not a number."
+    )
+    finished: bool = Field(default=False, description="Whether the run is over.")
 
     def with_(self, **changes: object) -> Progress:
         """The same with other values."""

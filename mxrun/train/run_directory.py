@@ -11,7 +11,7 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.train.checkpoint import FILES
-from mxrun.train.files import canonical_json, write_durably, writing
+from mxrun.train.files import canonical_json, remove, write_durably, writing
 from mxrun.train.observer import EpochDone
 
 ROOT = Path("runs")
@@ -21,9 +21,9 @@ _METRICS = "metrics.jsonl"
 _TIMING = "timing.jsonl"
 _SUMMARY = "summary.json"
 _OWN_FILES = (_CONFIG, _METRICS, _TIMING, _SUMMARY)
-_OWN_FILE = re.compile(
-    "|".join([re.escape(name) for name in _OWN_FILES] + [rf"\.{re.escape(_SUMMARY)}\.partial"])
-)
+_NAMES = "|".join(map(re.escape, _OWN_FILES))
+_LEFTOVER = re.compile(rf"\.({_NAMES})\.partial|\.checkpoint-[0-9]+\.(partial|removed)")
+_OWN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES})\.partial")
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|removed)")
 
 
@@ -77,14 +77,22 @@ class RunDirectory:
         with writing(self.config_path):
             write_durably(self.config_path, text.encode("utf-8"))
 
-    def go_back(self, step: int) -> None:
-        """Forget what was recorded after `step`, and a line that a killed process left torn."""
+    def clean_up(self) -> None:
+        """Remove what a killed process left half written or half removed."""
+        with writing(self.path):
+            for entry in sorted(self.path.iterdir()):
+                if _LEFTOVER.fullmatch(entry.name):
+                    remove(entry)
+
+    def go_back(self, epoch: int) -> None:
+        """Forget what was recorded of `epoch` and later ones, and a line that was left torn."""
         for name in (_METRICS, _TIMING):
             path = self.path / name
             with writing(path):
-                lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-                kept = b"".join(line for line in lines if _recorded_by(line, step))
-                write_durably(path, kept)
+                if path.exists():
+                    lines = path.read_bytes().splitlines(keepends=True)
+                    kept = b"".join(line for line in lines if _recorded_before(line, epoch))
+                    write_durably(path, kept)
 
     def summary(self) -> Mapping[str, Any] | None:
         """summary.json of a finished run; None where there is none or it cannot be read."""
@@ -128,14 +136,14 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
             raise
 
 
-def _recorded_by(line: bytes, step: int) -> bool:
-    """Whether a line is whole and of an epoch that ended at `step` or before."""
+def _recorded_before(line: bytes, epoch: int) -> bool:
+    """Whether a line is whole and of an epoch before `epoch`."""
     try:
         record = json.loads(line)
     except ValueError:
         return False
-    recorded = record.get("step") if isinstance(record, dict) else None
-    return line.endswith(b"\n") and isinstance(recorded, int) and recorded <= step
+    recorded = record.get("epoch") if isinstance(record, dict) else None
+    return line.endswith(b"\n") and isinstance(recorded, int) and recorded < epoch
 
 
 def _of_a_run(path: Path) -> Iterator[Path]:
