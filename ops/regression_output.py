@@ -13,6 +13,7 @@ from pydantic import Field
 from mxrun.backend.jit import Block, float32s, integer, native, real, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
+from mxrun.base.regression import Regression
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Part, native_kernel, source, target
@@ -77,6 +78,11 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
     def loss_output(self) -> int:
         """The second output."""
         return 1
+
+    def regression(self, data: Shape, label: Shape) -> Regression:
+        """A sample is a row of the batch; of the logistic one, outputs are probabilities."""
+        probabilities = _KINDS[self.type_string] == LOGISTIC
+        return Regression(data[0], math.prod(data[1:]), probabilities)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """output is data's shape; a label not given is too, but [N] for data [N, 1] as in MXNet."""
@@ -266,16 +272,18 @@ def sample_losses_loop(block: Block) -> None:
         if factor == 0:
             continue
         total = 0.0
-        for k in range(n * elements, (n + 1) * elements):
-            value = float(data[k])
-            difference = value - label[k]
-            if kind == LINEAR:
+        first, last = n * elements, (n + 1) * elements
+        if kind == LINEAR:
+            for k in range(first, last):
+                difference = data[k] - label[k]
                 total += 0.5 * difference * difference
-            elif kind == ABSOLUTE:
-                total += abs(difference)
-            else:
-                small = math.log(1 + math.exp(-abs(value)))
-                total += max(value, 0.0) - label[k] * value + small
+        elif kind == ABSOLUTE:
+            for k in range(first, last):
+                total += abs(data[k] - label[k])
+        else:
+            for k in range(first, last):
+                small = math.log(1 + math.exp(-abs(data[k])))
+                total += max(data[k], np.float32(0)) - label[k] * data[k] + small
         losses[n] = total / elements * factor
 
 
@@ -316,11 +324,16 @@ def regression_gradient_loop(block: Block) -> None:
         factor = scale
         if integer(block, 7) != 0:
             factor *= weight[n]
-        for k in range(max(begin, n * elements), min(end, (n + 1) * elements)):
-            difference = output[k] - label[k]
-            if kind == ABSOLUTE:
-                difference = np.float32(1) if difference > 0 else np.float32(-1)
-            gradient[k] = np.float32(0) if factor == 0 else difference * factor
+        first, last = max(begin, n * elements), min(end, (n + 1) * elements)
+        if factor == 0:
+            for k in range(first, last):
+                gradient[k] = 0
+        elif kind == ABSOLUTE:
+            for k in range(first, last):
+                gradient[k] = factor if output[k] > label[k] else -factor
+        else:
+            for k in range(first, last):
+                gradient[k] = (output[k] - label[k]) * factor
 
 
 @implement(*_KINDS, backend="jit")

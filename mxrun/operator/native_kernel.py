@@ -15,7 +15,7 @@ from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
 from mxrun.backend.jit import Block, float32s, integer, native, share
 from mxrun.backend.onednn import library
-from mxrun.backend.onednn.backward_convolution import Convolution
+from mxrun.backend.onednn.backward_convolution import Computation
 from mxrun.backend.onednn.operations import ColumnSum, column_sum
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import set_threads_call, team_for_elements
@@ -71,7 +71,7 @@ class Part(Protocol):
 class PrimitivePart:
     """A oneDNN primitive, or several in one's place, with the slot of each argument."""
 
-    primitive: Convolution
+    primitive: Computation
     slots: Mapping[Argument, Slot]
 
     @property
@@ -226,7 +226,7 @@ class GradientParts:
         requests = self._request.requests
         return index < len(requests) and requests[index] is not OpReqType.NULL
 
-    def add_primitive(self, primitive: Convolution, slots: Mapping[Argument, Slot]) -> None:
+    def add_primitive(self, primitive: Computation, slots: Mapping[Argument, Slot]) -> None:
         """Run a primitive; only the layouts of its specs count, it may see other shapes."""
         for argument, slot in slots.items():
             self._use(slot, primitive.specs[argument].layout)

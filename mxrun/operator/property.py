@@ -11,6 +11,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from mxrun.base.classification import Classification
 from mxrun.base.params import Parameters
+from mxrun.base.regression import Regression
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.operator.operator import Operator
 from mxrun.operator.shape import unify
@@ -115,6 +116,10 @@ class OperatorProperty(ABC, Generic[P]):
 
     def classification(self, data: Shape, label: Shape) -> Classification | None:
         """How a loss tells classes apart under these shapes; None for what tells none apart."""
+        return None
+
+    def regression(self, data: Shape, label: Shape) -> Regression | None:
+        """How a loss predicts numbers under these shapes; None for what predicts none."""
         return None
 
     def list_mutated_inputs(self) -> dict[int, int]:

@@ -9,8 +9,10 @@ import pytest
 
 from mxrun import library
 from mxrun.backend.onednn import library as onednn_library
-from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import GradientParts, source, target
 from mxrun.operator.register import create, implementations
 from mxrun.operator.shape import known
 
@@ -59,7 +61,8 @@ DILATED: list[tuple[dict[str, Any], Shape]] = [
         {"kernel": (3, 3), "num_filter": 64, "stride": (2, 2), "dilate": (2, 2), "pad": (2, 2)},
         (4, 64, 28, 28),
     ),
-    ({"kernel": (7,), "num_filter": 32, "stride": (3,), "dilate": (2,)}, (4, 16, 129)),
+    ({"kernel": (7,), "num_filter": 32, "stride": (3,), "dilate": (2,)}, (4, 16, 128)),
+    ({"kernel": (5,), "num_filter": 64, "stride": (3,)}, (4, 64, 256)),
     ({"kernel": (3, 3, 3), "num_filter": 32, "dilate": (2, 2, 2)}, (2, 16, 8, 14, 14)),
 ]
 # As (parameters, data): DCGAN, FCN's upsampling of every channel by itself, one and three axes.
@@ -145,3 +148,19 @@ def test_a_backward_kernel_reads_and_writes_only_what_is_asked_for() -> None:
         assert kernel is not None
         assert {index for index, spec in enumerate(kernel.inputs) if spec is not None} == read
         assert [spec is not None for spec in kernel.outputs] == [i == wanted for i in range(3)]
+
+
+def test_two_parts_may_not_want_one_tensor_in_two_layouts() -> None:
+    spec = TensorSpec((2, 4, 3, 3))
+    total = TensorSpec((4,))
+    write = OpReqType.WRITE
+    empty = Kernel("none", (), (), lambda buffers: ())
+    parts = GradientParts(
+        BackwardRequest((spec,), (spec, None), (None,), (spec, total), (write, write), empty, 1)
+    )
+    assert [parts.wants(index) for index in range(3)] == [True, True, False]
+    parts.add_column_sum(source(0), CHANNELS_LAST, target(1))
+    with pytest.raises(InternalError, match="as channels_last and as plain"):
+        parts.add_column_sum(source(0), PLAIN, target(1))
+    with pytest.raises(InternalError, match="does not declare"):
+        parts.add_column_sum(source(2), PLAIN, target(1))

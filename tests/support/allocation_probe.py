@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,35 +16,27 @@ from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator, Slots
-from mxrun.train.observer import EpochDone, RunStarted, StepDone
+from mxrun.train.replay import NoSaver, Silent
 
 KEPT = 64
 
 
-class Quiet:
-    """An observer without a screen."""
-
-    def run_started(self, event: RunStarted) -> None:
-        pass
-
-    def step_done(self, event: StepDone) -> None:
-        pass
-
-    def epoch_done(self, event: EpochDone) -> None:
-        pass
-
-
 class Watched(DataIterator):
-    """The run's own iterator; counting starts with the first epoch's third batch.
+    """The run's own iterator; counting goes from the first batch of the third step to the last.
 
-    The loop asks for a batch, runs the step and measures it, so everything between the third
-    request and the one that gets nothing belongs to steps.
+    The loop asks for a batch, runs it and measures it, so everything between two requests belongs
+    to steps; a step takes `together` batches.
     """
 
     def __init__(
-        self, iterator: DataIterator, start: Callable[[], None], stop: Callable[[], None]
+        self,
+        iterator: DataIterator,
+        together: int,
+        start: Callable[[], None],
+        stop: Callable[[], None],
     ) -> None:
         self._iterator = iterator
+        self._first = 2 * together + 1
         self._start, self._stop = start, stop
         self.batch_size = iterator.batch_size
         self.provide_data = iterator.provide_data
@@ -63,12 +54,11 @@ class Watched(DataIterator):
 
     def next_into(self, slots: Slots) -> Batch | None:
         self.requests += 1
-        if self.requests == 3:
+        if self.requests == self._first:
             self._start()
-        batch = self._iterator.next_into(slots)
-        if self.requests == self.batches(1) + 1:
+        if self.requests == self.batches(1):
             self._stop()
-        return batch
+        return self._iterator.next_into(slots)
 
 
 def native() -> tuple[Callable[[], None], Callable[[], None], dict[str, Any]]:
@@ -117,6 +107,7 @@ if __name__ == "__main__":
     begin, end, report = KINDS[kind]()
     built = session.load(find_config(config), overrides)
     run = session.prepare(built)
-    run.iterators["train"] = Watched(run.iterators["train"], begin, end)
-    summary = run.train(Quiet(), True, time.monotonic())
-    json.dump({**report, "steps": summary.steps}, sys.stdout)
+    together = built.training.accumulate
+    run.iterators["train"] = Watched(run.iterators["train"], together, begin, end)
+    result = run.loop(Silent()).run(NoSaver(), lambda: False)
+    json.dump({**report, "steps": result.progress.step}, sys.stdout)

@@ -199,7 +199,8 @@ class CutConvolution:
         return (*((bound,) if isinstance(bound, NativeCall) else bound), copy)
 
 
-Convolution = Primitive | SpreadConvolution | CutConvolution
+# One primitive, or several calls that do as one.
+Computation = Primitive | SpreadConvolution | CutConvolution
 
 
 @cache
@@ -209,7 +210,7 @@ def backward_data(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-) -> Convolution:
+) -> Computation:
     """`operations.convolution_backward_data` of a channels-last gradient, by the fastest way."""
 
     def prepare(gradient: TensorSpec, window: Window) -> Primitive | SpreadConvolution:

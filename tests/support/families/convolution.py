@@ -91,6 +91,15 @@ ROWS: list[Row] = [
             {"kernel": (2, 2, 3), "num_filter": 4, "num_group": 2, "dilate": (2, 1, 2)},
             (2, 4, 5, 4, 7),
         ),
+        # Sizes that are no multiples of the stride, with and without positions nobody reads.
+        ({"kernel": (5,), "num_filter": 2, "stride": (3,)}, (2, 2, 32)),
+        ({"kernel": (5,), "num_filter": 2, "stride": (3,)}, (2, 2, 34)),
+        ({"kernel": (1, 5), "num_filter": 2, "stride": (2, 3), "pad": (0, 1)}, (1, 2, 4, 32)),
+        ({"kernel": (5,), "num_filter": 2, "stride": (3,), "dilate": (2,)}, (1, 2, 41)),
+        (
+            {"kernel": (1, 1, 5), "num_filter": 2, "stride": (2, 2, 3), "pad": (0, 0, 1)},
+            (1, 2, 4, 2, 35),
+        ),
         # The shapes of a small ResNet: first layer, halving, projection.
         ({"kernel": (3, 3), "num_filter": 16, "pad": (1, 1), "no_bias": True}, (2, 3, 8, 8)),
         (

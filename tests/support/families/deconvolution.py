@@ -75,6 +75,11 @@ ROWS: list[Row] = [
             (2, 3, 2, 3, 2),
         ),
         ({"kernel": (1, 1), "num_filter": 5}, (2, 3, 4, 4)),
+        ({"kernel": (5,), "num_filter": 2, "stride": (3,), "no_bias": False}, (2, 2, 10)),
+        (
+            {"kernel": (2, 3), "num_filter": 4, "stride": (3, 2), "dilate": (2, 2), "adj": (2, 1)},
+            (2, 4, 3, 4),
+        ),
     ),
     # MXNet 1.9.1 infers the shape and then runs oneDNN with the pad that it says it ignores.
     *rows(

@@ -1,0 +1,71 @@
+"""Metrics over made-up batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.classification import Classification
+from mxrun.base.regression import Regression
+from mxrun.train.metric import METRICS
+from mxrun.train.metric_kind import Figure, Metric, MetricKind
+from mxrun.train.predictions import LossPredictions
+
+Array = npt.NDArray[Any]
+# Labels, output, and the weights of rows.
+Batch = tuple[Array, Array, Array]
+
+
+def kind_of(name: str, parameters: Mapping[str, Any]) -> MetricKind:
+    """A metric as a config names it."""
+    return METRICS.get(name)(**parameters)
+
+
+def create(
+    kind: MetricKind, seen: Classification | Regression, rows: int
+) -> tuple[Metric, LossPredictions]:
+    """Sums of a metric and what they read."""
+    assert not kind.unfit(seen)
+    predictions = LossPredictions(seen, rows)
+    return kind.create(predictions), predictions
+
+
+def measure(
+    kind: MetricKind, seen: Classification | Regression, batches: Iterable[Batch]
+) -> Figure:
+    """The figure after some batches."""
+    batches = list(batches)
+    metric, predictions = create(kind, seen, len(batches[0][2]))
+    for batch in batches:
+        predictions.load(*batch)
+        metric.update()
+    return metric.value()
+
+
+def class_batch(seen: Classification, seed: int, rows: int | None = None) -> Batch:
+    """Distributions over classes, labels that are often the best, the last two rows padded."""
+    generator = np.random.default_rng(seed)
+    shape = (seen.samples, seen.classes, seen.positions)
+    label = generator.integers(0, seen.classes, (seen.samples, seen.positions))
+    scores = generator.normal(size=shape)
+    np.put_along_axis(scores, label[:, None], scores.max() * generator.random(), axis=1)
+    exponentials = np.exp(scores)
+    output = (exponentials / exponentials.sum(1, keepdims=True)).astype(np.float32)
+    weight = np.ones(rows or seen.samples, np.float32)
+    weight[-2:] = 0
+    return label.astype(np.int32), output, weight
+
+
+def number_batch(seen: Regression, seed: int) -> Batch:
+    """Numbers or, where the output is a probability, labels 0 and 1; the last two rows padded."""
+    generator = np.random.default_rng(seed)
+    shape = (seen.samples, seen.elements)
+    label, output = generator.normal(size=shape), generator.normal(size=shape)
+    if seen.probabilities:
+        label, output = np.where(label > 0.3, 1, 0), 1 / (1 + np.exp(-output))
+    weight = np.ones(seen.samples, np.float32)
+    weight[-2:] = 0
+    return label.astype(np.float32), output.astype(np.float32), weight
