@@ -178,7 +178,8 @@ def _loss(node: Node, inference: Inference) -> LossTensors:
         for argument in ("data", node.prop.label_arguments[0])
     )
     shapes = inference.spec(data).shape, inference.spec(label).shape
-    return LossTensors(*tensors, label.name, node.prop.classification(*shapes))
+    prop = node.prop
+    return LossTensors(*tensors, label.name, prop.classification(*shapes), prop.regression(*shapes))
 
 
 def _too_large(symbol: Symbol, inference: Inference) -> list[Diagnostic]:

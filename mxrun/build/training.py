@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, nearest
 from mxrun.base.params import LARGEST_FLOAT32
 from mxrun.build.choice import chosen
 from mxrun.build.model import Model
-from mxrun.config import Parsed, Train
+from mxrun.config import Choice, Parsed, Train
 from mxrun.graph.passes.updates import Clipping, UpdateRule
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.keeper import Interval, Policy
-from mxrun.train.metric import METRICS
+from mxrun.train.metric import METRICS, default_metrics, fitting
+from mxrun.train.metric_kind import MetricKind
 from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Optimizer, update_rules
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
 from mxrun.train.watch import EarlyStopping, Watch
@@ -21,7 +22,7 @@ from mxrun.train.watch import EarlyStopping, Watch
 
 @dataclass(frozen=True)
 class Training:
-    """How a model is trained.
+    """How a model is trained; each metric follows the losses that it fits.
 
     rules: the update of each parameter that is not frozen. clipping: of all gradients together.
     initializers: of every parameter. accumulate: batches summed in one update. average: momentum
@@ -33,7 +34,7 @@ class Training:
     rules: Mapping[str, UpdateRule]
     clipping: Clipping | None
     initializers: Mapping[str, Initializer]
-    metrics: tuple[str, ...]
+    metrics: tuple[MetricKind, ...]
     epochs: int
     accumulate: int
     average: float | None
@@ -51,9 +52,7 @@ def build_training(
     optimizer = chosen(train.optimizer, OPTIMIZERS, problems)
     schedule = chosen(train.schedule, SCHEDULES, problems)
     default = chosen(train.initializer, INITIALIZERS, problems)
-    for choice in train.metrics:
-        if choice.kind not in METRICS:
-            problems.append(replace(METRICS.unknown(choice.kind), place=choice.place))
+    metrics = _metrics(train, model, problems)
     initializers: dict[str, Initializer] = {}
     variables = {} if model is None else model.variables
     for name, variable in variables.items():
@@ -71,10 +70,9 @@ def build_training(
     if untrainable is not None:
         problems.append(untrainable)
         return None
-    problems += _unmeasured(parsed, train, model)
     problems += _unfit(parsed, model, initializers)
     problems += _beyond_float32(parsed, optimizer, multipliers)
-    watch = _watch(parsed, train, model, schedule, problems)
+    watch = _watch(parsed, train, model, metrics, schedule, problems)
     if len(problems) > before:
         return None
     together = batch_size * train.accumulate
@@ -84,7 +82,7 @@ def build_training(
         rules=update_rules(optimizer, multipliers, together),
         clipping=_clipping(optimizer, together),
         initializers=initializers,
-        metrics=tuple(choice.kind for choice in train.metrics),
+        metrics=metrics,
         epochs=train.epochs,
         accumulate=train.accumulate,
         average=train.average,
@@ -105,15 +103,22 @@ def _clipping(optimizer: Optimizer, samples: int) -> Clipping | None:
 
 
 def _watch(
-    parsed: Parsed, train: Train, model: Model, schedule: Schedule, problems: list[Diagnostic]
+    parsed: Parsed,
+    train: Train,
+    model: Model,
+    metrics: Sequence[MetricKind],
+    schedule: Schedule,
+    problems: list[Diagnostic],
 ) -> Watch:
     """What evaluations decide; metrics that nobody measures join `problems`."""
     several = len(model.losses) > 1
-    known = {
-        f"{loss.name}.{choice.kind}" if several else choice.kind: METRICS.get(choice.kind)
+    measured = {
+        f"{loss.name}.{kind.figure}" if several else kind.figure: kind
         for loss in model.losses
-        for choice in train.metrics
+        for kind in metrics
+        if not kind.unfit(loss.seen)
     }
+    known = {name: kind for name, kind in measured.items() if not kind.is_table}
     stopping, best = train.early_stopping, train.checkpoint.best
     early = None
     if stopping is not None:
@@ -127,13 +132,16 @@ def _watch(
     for path, metric in wanted.items():
         if metric is not None and metric != "loss" and metric not in known:
             names = ["loss", *known]
+            problem, hint = f"nothing measures {metric!r}", "add it to train.metrics"
+            if metric in measured:
+                problem, hint = f"{metric!r} is a table, no number", ""
             problems.append(
                 Diagnostic(
-                    f"train.{'.'.join(path)}: nothing measures {metric!r}",
+                    f"train.{'.'.join(path)}: {problem}",
                     place=parsed.place("train", *path),
                     expected=f"one of {', '.join(names)}",
                     got=metric,
-                    hint=nearest(metric, names) or "add it to train.metrics",
+                    hint=nearest(metric, names) or hint,
                 )
             )
     return Watch(
@@ -166,21 +174,36 @@ def _untrainable(
     return None
 
 
-def _unmeasured(parsed: Parsed, train: Train, model: Model) -> list[Diagnostic]:
-    """The losses that no metric can follow, where metrics are asked for."""
-    places = {node.name: node.place for node in model.symbol.nodes}
-    return [
-        Diagnostic(
-            f"metrics cannot follow the loss {loss.name!r}: its label does not name one class "
-            "for each prediction",
-            place=places[loss.name],
-            expected="one label per row; with preserve_shape or multi_output, one per position",
-            got=f"label {list(model.inputs[loss.label].shape)}" if loss.label else "no label",
-            hint="train.metrics: [] measures the loss alone",
-        )
-        for loss in model.losses
-        if train.metrics and (loss.classification is None or not loss.classification.labelled)
-    ]
+def _metrics(
+    train: Train, model: Model | None, problems: list[Diagnostic]
+) -> tuple[MetricKind, ...]:
+    """What is measured besides the losses; what is wrong with it joins `problems`."""
+    seen = () if model is None else tuple(loss.seen for loss in model.losses)
+    if train.metrics is None:
+        return default_metrics(seen)
+    kinds: dict[str, MetricKind] = {}
+    for choice in train.metrics:
+        kind = chosen(choice, METRICS, problems)
+        if kind is None:
+            continue
+        if kind.figure in kinds:
+            problem = f"two metrics are named {kind.figure!r}"
+            problems.append(Diagnostic(problem, choice.place, hint="leave one of them out"))
+        elif model is not None and model.losses and all(map(kind.unfit, seen)):
+            problems.append(_unmeasured(choice, kind, model))
+        kinds[kind.figure] = kind
+    return tuple(kinds.values())
+
+
+def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
+    """Why a metric fits no loss, and which ones fit some."""
+    fit = fitting(loss.seen for loss in model.losses)
+    return Diagnostic(
+        f"the metric {choice.kind!r} fits no loss of the network",
+        choice.place,
+        hint=f"metrics that fit: {', '.join(fit)}" if fit else "train.metrics: []",
+        chain=tuple(f"{loss.name!r} {kind.unfit(loss.seen)}" for loss in model.losses),
+    )
 
 
 def _unfit(

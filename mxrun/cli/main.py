@@ -13,6 +13,7 @@ from mxrun import __version__
 from mxrun.base.errors import MxrunError
 from mxrun.cli.bench import bench
 from mxrun.cli.check import check
+from mxrun.cli.infer import infer
 from mxrun.cli.inspect_memory import inspect_memory
 from mxrun.cli.ops import ops
 from mxrun.cli.plot import plot
@@ -73,5 +74,5 @@ def _mxrun(
     """
 
 
-for _command in (train, check, inspect_memory, bench, ops, plot, schema):
+for _command in (train, infer, check, inspect_memory, bench, ops, plot, schema):
     app.command()(_command)

@@ -80,7 +80,9 @@ def train(
     if json:
         write_json(summary)
     else:
+        from mxrun.report.confusion import confusion_tables
         from mxrun.report.profile import run_tables
         from mxrun.report.tables import train_table
 
-        write_tables([train_table(summary), *run_tables(summary.get("profile", {}))])
+        tables = [train_table(summary), *confusion_tables(summary["eval"])]
+        write_tables([*tables, *run_tables(summary.get("profile", {}))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from mxrun.config.layers import IMPLEMENTATIONS
@@ -47,17 +47,17 @@ def json_schema(
     datasets: Kinds,
     optimizers: Kinds,
     initializers: Kinds,
-    metrics: Sequence[str],
+    metrics: Kinds,
     transforms: Kinds,
 ) -> Schema:
     """The schema of a config file.
 
-    `metrics` are names. Every other argument gives, by name, the schema of the parameters of one
-    kind, without references: a `description`, `properties`, each described, and the `required`.
+    Every argument gives, by name, the schema of the parameters of one kind, without references: a
+    `description`, `properties`, each described, and the `required`.
     """
     schema = Settings.model_json_schema()
     definitions = schema["$defs"]
-    definitions["Train"]["properties"]["metrics"]["items"] = {"enum": list(metrics)}
+    definitions["Train"]["properties"]["metrics"]["anyOf"][0]["items"] = {"$ref": "#/$defs/Metric"}
     for model in set(sections_in(Settings)):
         definitions[model.__name__] = _section(definitions[model.__name__])
     definitions["Dataset"]["properties"]["transforms"] = {
@@ -71,6 +71,7 @@ def json_schema(
         definitions[section]["properties"][key] = part
     definitions["Optimizer"] = _choice("How gradients change parameters.", optimizers)
     definitions["Initializer"] = _choice("How parameters get first values.", initializers)
+    definitions["Metric"] = _choice("What is measured besides the loss.", metrics)
     definitions["Transform"] = _choice("What is done to a record.", transforms)
     definitions["Dataset"] = _dataset(definitions["Dataset"], datasets)
     definitions |= _layer_definitions(operators)

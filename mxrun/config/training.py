@@ -19,7 +19,6 @@ from mxrun.config.section import Section
 _DEFAULT = Place("<default>", 1, 1)
 XAVIER = Choice("xavier", {}, _DEFAULT)
 CONSTANT = Choice("constant", {}, _DEFAULT)
-METRICS = (Choice("accuracy", {}, _DEFAULT), Choice("cross_entropy", {}, _DEFAULT))
 
 _INTERVAL = re.compile(r"([1-9][0-9]{0,8}) (step|epoch|minute)s?")
 _UNITS: dict[str, Literal["steps", "epochs", "minutes"]] = {
@@ -119,9 +118,10 @@ class Train(Section):
     start_from: StartFrom | None = Field(
         default=None, description="Another run whose parameters are the first values."
     )
-    metrics: tuple[AnyChoice, ...] = Field(
-        default=METRICS,
-        description="What is measured in training and evaluation.",
+    metrics: tuple[AnyChoice, ...] | None = Field(
+        default=None,
+        description="What is measured in training and evaluation besides the loss; default: "
+        "accuracy and cross_entropy of classes, mse of numbers.",
     )
     early_stopping: EarlyStopping | None = Field(
         default=None, description="When to end before all epochs; default: never."

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import unfit, wanted
 from mxrun.io.decode import decode_image
 from mxrun.io.files import prefixed, read_whole
@@ -50,10 +50,20 @@ def samples(
             raise prefixed(error, f"{name}: record {number}") from error
         if made.shape != spec.shape:
             problem = f"{name}: record {number} does not fit the network's input {field!r}"
-            hint = "resize, center_crop, ... in the config's `transforms` bring records to one size"
-            got = str(list(made.shape))
-            raise UserError(Diagnostic(problem, None, str(list(spec.shape)), got, hint))
+            expected, got = str(list(spec.shape)), str(list(made.shape))
+            raise UserError(Diagnostic(problem, None, expected, got, _advice(made.shape, spec)))
         yield made if scale is None else values(made, scale)
+
+
+def _advice(shape: Shape, spec: TensorSpec) -> str:
+    """What to do about a record of another shape than the network's."""
+    if len(shape) == 1:
+        return f"a row needs {math.prod(spec.shape)} numbers, one for each of a record's"
+    if len(shape) != 3 or len(spec.shape) != 3:
+        return "give records in the network's shape"
+    if shape[0] != spec.shape[0]:
+        return f"axes are channels, height and width; the network reads {spec.shape[0]} channel(s)"
+    return "resize, center_crop, ... in the config's `transforms` bring records to one size"
 
 
 def _records(

@@ -106,15 +106,21 @@ def save_json(message: Message) -> Message:
 
 
 class _Training:
-    """An executor and SGD, with the multipliers MXNet's own optimizer gives every name."""
+    """An executor and SGD, with the multipliers MXNet's own optimizer gives every name.
+
+    `variables` holds parameters and auxiliary states, in place: steps change both.
+    """
 
     def __init__(
-        self, symbol: Any, parameters: dict[str, Any], batch: dict[str, Any], sgd: dict[str, float]
+        self, symbol: Any, variables: dict[str, Any], batch: dict[str, Any], sgd: dict[str, float]
     ) -> None:
-        self.parameters = parameters
+        states = set(symbol.list_auxiliary_states())
+        self.parameters = parameters = {
+            name: array for name, array in variables.items() if name not in states
+        }
         self.batch = batch
         self.gradients = {name: mx.nd.zeros_like(array) for name, array in parameters.items()}
-        self.executor = _bind(symbol, {**parameters, **batch}, self.gradients)
+        self.executor = _bind(symbol, {**variables, **batch}, self.gradients)
         self.momenta = {name: mx.nd.zeros_like(array) for name, array in parameters.items()}
         multipliers = mx.optimizer.SGD(sym=symbol, param_idx2name=dict(enumerate(parameters)))
         self.keywords = {
@@ -146,7 +152,7 @@ class _Training:
 
 
 def train(message: Message) -> Message:
-    """The parameters after one step per batch."""
+    """Parameters and auxiliary states after one step per batch."""
     symbol = mx.sym.load_json(message.fields["symbol"])
     batches = group(message.arrays, "batches")
     first = _arrays({name: value[0] for name, value in batches.items()})
@@ -166,15 +172,17 @@ class _TimedTraining:
         batches = group(message.arrays, "batches")
         self.label = message.fields["label"]
         shapes = {name: value.shape[1:] for name, value in batches.items()}
-        arguments, _, _ = symbol.infer_shape(**shapes)
+        arguments, _, auxiliary = symbol.infer_shape(**shapes)
         random = np.random.default_rng(0)
-        parameters = {
+        variables = {
             name: random.uniform(-0.05, 0.05, shape).astype(np.float32)
             for name, shape in zip(symbol.list_arguments(), arguments, strict=True)
             if name not in batches
         }
+        for name, shape in zip(symbol.list_auxiliary_states(), auxiliary, strict=True):
+            variables[name] = np.ones(shape, np.float32)
         first = _arrays({name: value[0] for name, value in batches.items()})
-        self.training = _Training(symbol, _arrays(parameters), first, message.fields["sgd"])
+        self.training = _Training(symbol, _arrays(variables), first, message.fields["sgd"])
         steps = len(batches[self.label])
         self.batches = [{n: value[i] for n, value in batches.items()} for i in range(steps)]
         self.steps = 0

@@ -201,7 +201,10 @@ class Peer:
         batches: Mapping[str, Array],
         sgd: SGD,
     ) -> Mapping[str, Array]:
-        """The parameters after one step per batch; batches are stacked along a first axis."""
+        """The parameters after one step per batch; batches are stacked along a first axis.
+
+        `parameters` holds the auxiliary states too, which come back as training left them.
+        """
         reply = self._process.request(
             "train",
             {"symbol": symbol, "sgd": vars(sgd), "steps": len(next(iter(batches.values())))},

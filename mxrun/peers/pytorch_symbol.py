@@ -139,6 +139,8 @@ def _module(node: Node, rank: int) -> tuple[Any, int]:
             "softsign": nn.Softsign,
         }
         return modules[parameters.text("act_type", "")](), rank
+    if node.operator == "BatchNorm":
+        return _batch_norm_module(parameters, rank - 2), rank
     if node.operator == "Convolution":
         return _convolution_module(parameters, rank - 2), rank
     if node.operator == "Pooling":
@@ -156,6 +158,15 @@ def _convolution_module(parameters: Parameters, spatial: int) -> Any:
         dilation=parameters.shape("dilate", (1,) * spatial),
         groups=int(parameters.number("num_group", 1)),
         bias=not parameters.flag("no_bias", False),
+    )
+
+
+def _batch_norm_module(parameters: Parameters, spatial: int) -> Any:
+    """The library's; it keeps the unbiased variance, and scales where fix_gamma says not to."""
+    names = {0: "LazyBatchNorm1d", 1: "LazyBatchNorm1d", 2: "LazyBatchNorm2d", 3: "LazyBatchNorm3d"}
+    module = getattr(nn, names[spatial])
+    return module(
+        eps=parameters.number("eps", 1e-3), momentum=1 - parameters.number("momentum", 0.9)
     )
 
 

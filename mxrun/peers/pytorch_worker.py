@@ -73,12 +73,15 @@ def _groups(
 
 
 def train(message: Message) -> Message:
-    """The parameters after one step per batch."""
+    """Parameters and auxiliary states after one step per batch."""
     graph = read_symbol(message.fields["symbol"])
     sgd = message.fields["sgd"]
-    parameters = as_tensors(group(message.arrays, "parameters"))
-    for parameter in parameters.values():
-        parameter.requires_grad_()
+    variables = as_tensors(group(message.arrays, "parameters"))
+    parameters = {
+        name: tensor.requires_grad_()
+        for name, tensor in variables.items()
+        if name not in graph.auxiliary
+    }
     batches = as_tensors(group(message.arrays, "batches"))
     optimizer = torch.optim.SGD(
         _groups(graph, parameters, sgd), lr=sgd["lr"], momentum=sgd["momentum"]
@@ -86,13 +89,13 @@ def train(message: Message) -> Message:
     for index in range(message.fields["steps"]):
         optimizer.zero_grad()
         batch = {name: value[index] for name, value in batches.items()}
-        outputs = run_graph(graph, {**parameters, **batch})
+        outputs = run_graph(graph, {**variables, **batch})
         torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
         for parameter in parameters.values():
             if parameter.grad is not None:
                 parameter.grad *= sgd["rescale_grad"]
         optimizer.step()
-    trained = {name: parameter.detach().numpy() for name, parameter in parameters.items()}
+    trained = {name: tensor.detach().numpy() for name, tensor in variables.items()}
     return Message({}, prefixed("parameters", trained))
 
 

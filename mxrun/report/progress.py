@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mxrun.report.figures import bytes_text, count_text, duration_text, metric_text
+from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, RunStarted, StepDone
 
 if TYPE_CHECKING:
@@ -159,6 +160,10 @@ def _rate(event: StepDone | EpochDone) -> str:
     return count_text(event.records / max(event.train_seconds, 1e-9))
 
 
-def metrics_text(metrics: Mapping[str, float]) -> str:
-    """Metrics on one line: `loss 0.1234  accuracy 0.9800`."""
-    return "  ".join(f"{name} {metric_text(value)}" for name, value in metrics.items())
+def metrics_text(metrics: Mapping[str, Figure]) -> str:
+    """Metrics on one line: `loss 0.1234  accuracy 0.9800`; a table has no place there."""
+    return "  ".join(
+        f"{name} {metric_text(value)}"
+        for name, value in metrics.items()
+        if not isinstance(value, list)
+    )

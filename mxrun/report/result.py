@@ -20,7 +20,7 @@ _READER_IS_GONE = 141
 
 def write_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     """Write one line of JSON; raises UserError when it cannot be written."""
-    with _standard_output():
+    with standard_output():
         sys.stdout.write(canonical_json(value))
 
 
@@ -28,7 +28,7 @@ def write_tables(parts: Sequence[RenderableType]) -> None:
     """Write tables and lines; raises UserError when they cannot be written."""
     from mxrun.report.console import stdout
 
-    with _standard_output():
+    with standard_output():
         console = stdout()
         for part in parts:
             console.print(part)
@@ -50,7 +50,7 @@ def output_failed(error: OSError) -> NoReturn:
 
 
 @contextmanager
-def _standard_output() -> Iterator[None]:
+def standard_output() -> Iterator[None]:
     """Everything is out when this ends."""
     try:
         yield

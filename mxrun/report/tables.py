@@ -40,7 +40,8 @@ def train_table(summary: Report) -> Table:
     table.add_column("what")
     table.add_column("value", justify="right")
     for name, value in summary["eval"].items():
-        table.add_row(f"eval {name}", metric_text(value))
+        if not isinstance(value, Sequence):
+            table.add_row(f"eval {name}", "nan" if value is None else metric_text(value))
     times, memory = summary["step_ms"], summary["memory"]
     table.add_row("step, median", f"{times['median']:.3f} ms")
     table.add_row("step, 99 % below", f"{times['p99']:.3f} ms")

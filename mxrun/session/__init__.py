@@ -3,6 +3,7 @@
 from mxrun.session.bench import BenchReport, BenchRequest, bench
 from mxrun.session.build import load, notes, plan_for
 from mxrun.session.check import check
+from mxrun.session.infer import Inference, InferRequest, infer
 from mxrun.session.memory import inspect_memory
 from mxrun.session.operators import operator, operators
 from mxrun.session.plot import plot
@@ -13,10 +14,13 @@ from mxrun.session.train import TrainRequest, prepare, train
 __all__ = [
     "BenchReport",
     "BenchRequest",
+    "InferRequest",
+    "Inference",
     "Run",
     "TrainRequest",
     "bench",
     "check",
+    "infer",
     "inspect_memory",
     "load",
     "notes",

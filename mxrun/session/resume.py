@@ -9,7 +9,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import load_config
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import Checkpoint, Manifest, RunState
-from mxrun.train.keeper import clean_up, newest_checkpoint
+from mxrun.train.keeper import newest_checkpoint
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
 
@@ -36,14 +36,19 @@ def resume(run: Run, allow_changes: bool) -> Resumed:
     if directory is None:
         created = RunDirectory.create(config.name, config.resolved(), overwrite=False)
         return Resumed(created, None, (f"nothing is saved in {created.path}: starting afresh",))
-    clean_up(directory.path)
+    directory.clean_up()
     found = newest_checkpoint(directory.path)
+    checkpoint = found.checkpoint
+    if checkpoint is None:
+        # Whatever the config was (a killed process may have left it torn), nothing came of it.
+        directory.replace_config(config.resolved())
+        directory.go_back(1)
+        note = f"nothing is saved in {directory.path}: starting afresh"
+        return Resumed(directory, None, (note,))
     notes = [f"{problem}; an older checkpoint is used" for problem in found.damaged]
     saved = load_config(directory.config_path)
     differences = _config_differences(saved.identity(), config.identity())
-    if found.checkpoint is not None:
-        state = run.state(Progress(), due=True)
-        differences += state_differences(found.checkpoint.manifest, state)
+    differences += state_differences(checkpoint.manifest, run.state(Progress(), due=True))
     if differences and not allow_changes:
         raise UserError(
             Diagnostic(
@@ -57,9 +62,8 @@ def resume(run: Run, allow_changes: bool) -> Resumed:
     if differences:
         notes.append("this is another run than the one that was saved: " + "; ".join(differences))
         directory.replace_config(config.resolved())
-    if found.checkpoint is None:
-        notes.append(f"nothing is saved in {directory.path}: starting afresh")
-    return Resumed(directory, found.checkpoint, tuple(notes))
+    directory.go_back(checkpoint.manifest.progress.epoch)
+    return Resumed(directory, checkpoint, tuple(notes))
 
 
 def _config_differences(saved: str, now: str) -> list[str]:

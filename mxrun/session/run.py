@@ -150,6 +150,7 @@ class Run:
             ),
             config_sha256=config.sha256(),
             data=self.fingerprints(),
+            classes=self.datasets["train"].classes,
         )
 
     def fingerprints(self) -> dict[str, str]:

@@ -26,6 +26,6 @@ def schema() -> dict[str, Any]:
         datasets={name: DATASETS.get(name).options.model_json_schema() for name in DATASETS},
         optimizers={name: OPTIMIZERS.get(name).model_json_schema() for name in OPTIMIZERS},
         initializers={name: INITIALIZERS.get(name).model_json_schema() for name in INITIALIZERS},
-        metrics=tuple(METRICS),
+        metrics={name: METRICS.get(name).model_json_schema() for name in METRICS},
         transforms={name: TRANSFORMS.get(name).model_json_schema() for name in TRANSFORMS},
     )

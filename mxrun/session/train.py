@@ -46,7 +46,7 @@ class TrainSummary:
     """What a training run came to; times are of the steps taken by this process."""
 
     steps: int
-    eval: Mapping[str, float | None]
+    eval: Mapping[str, float | Sequence[Sequence[float | None]] | None]
     step_ms: Mapping[str, float]
     first_step_s: float
     memory: Mapping[str, int]
@@ -118,10 +118,9 @@ class _Training:
         directory, checkpoint = opened.directory, opened.checkpoint
         loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
         run.restore(checkpoint, loop)
-        if checkpoint is not None:
-            directory.go_back(checkpoint.manifest.progress.step)
         keeper = CheckpointKeeper(directory.path, training.policy)
-        saver = RunSaver(directory, keeper, partial(run.snapshot, loop=loop))
+        held = None if checkpoint is None else loop.progress
+        saver = RunSaver(directory, keeper, partial(run.snapshot, loop=loop), held)
         resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
         self._observer.run_started(
             RunStarted(
@@ -134,8 +133,8 @@ class _Training:
                 resumed_from=resumed_from,
             )
         )
-        saver.after_step(loop.progress, self._interrupted())
         try:
+            saver.after_step(loop.progress, self._interrupted())
             result = loop.run(saver, self._interrupted)
         except Diverged:
             raise self._explanation(directory) from None

@@ -19,6 +19,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -82,6 +83,9 @@ class RunState(Parameters):
     plan: PlanRecord = Field(description="The plan the arrays were computed by.")
     config_sha256: Sha256 = Field(description="The SHA-256 of what the config decides.")
     data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
+    classes: tuple[str, ...] = Field(
+        default=(), description="The names of the classes that were learned, where they have any."
+    )
 
 
 class Manifest(RunState):
@@ -123,13 +127,27 @@ def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arra
         try:
             partial.mkdir()
             _write_all(partial, state, groups)
-            discard_checkpoint(run_folder, step)
-            partial.rename(folder)
+            _put(partial, folder)
         finally:
             # Once renamed it is not there any more.
             shutil.rmtree(partial, ignore_errors=True)
         sync_folder(run_folder)
     return folder
+
+
+def _put(partial: Path, folder: Path) -> None:
+    """Give a written checkpoint its name; one that has it already goes, unless that fails."""
+    removed = folder.with_name(f".{folder.name}.removed")
+    shutil.rmtree(removed, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        folder.rename(removed)
+    try:
+        partial.rename(folder)
+    except OSError:
+        with suppress(OSError):
+            removed.rename(folder)
+        raise
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 def discard_checkpoint(run_folder: Path, step: int) -> None:

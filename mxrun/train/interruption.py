@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -10,22 +11,32 @@ from typing import Any
 from typing_extensions import Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 class Interruption:
     """Remembers the first of SIGINT, SIGTERM and SIGUSR1 while it is entered.
 
-    From then on SIGINT has the system's own effect: a second one ends the process at once, even in
-    the middle of a kernel. Outside the main thread, where Python sets no handlers, nothing is
-    remembered.
+    A SIGINT that follows ends the process at once, with exit code 130. Python runs its handlers
+    only when the main thread is between two of its instructions, which may be a long step away: so
+    a thread of its own waits for that one. Outside the main thread, where Python sets no handlers,
+    nothing is remembered.
     """
 
     def __init__(self) -> None:
         self.signal: str | None = None
         self._before: dict[int, Any] = {}
+        self._wakeup_before = -1
+        self._pipe = -1
+        self._watcher: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
+            received, self._pipe = os.pipe()
+            os.set_blocking(self._pipe, False)
+            self._watcher = threading.Thread(target=_watch, args=(received,), daemon=True)
+            self._watcher.start()
+            self._wakeup_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
             self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
         return self
 
@@ -35,9 +46,23 @@ class Interruption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        if self._watcher is not None:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(self._wakeup_before)
+            os.close(self._pipe)
+            self._watcher.join()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.signal = self.signal or signal.Signals(number).name
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _watch(received: int) -> None:
+    """Read the numbers of signals as they come; end the process for the second that asks it."""
+    asked = False
+    # Nothing is read any more once the writing end is closed.
+    while number := os.read(received, 1):
+        if asked and number[0] == signal.SIGINT:
+            os._exit(_INTERRUPTED)
+        asked |= number[0] in _SIGNALS
+    os.close(received)

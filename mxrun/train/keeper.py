@@ -19,12 +19,10 @@ from mxrun.train.checkpoint import (
     read_manifest,
     save_checkpoint,
 )
-from mxrun.train.files import writing
 
 Unit = Literal["steps", "epochs", "minutes"]
 
 _FOLDER = re.compile(r"checkpoint-([0-9]+)")
-_LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.(partial|removed)")
 
 
 @dataclass(frozen=True)
@@ -99,16 +97,6 @@ def saved_steps(folder: Path) -> list[int]:
     """The steps whose checkpoints lie in a run's folder, the newest last."""
     found = (_FOLDER.fullmatch(entry.name) for entry in _entries(folder))
     return sorted(int(match[1]) for match in found if match)
-
-
-def clean_up(folder: Path) -> None:
-    """Remove what a killed process left half written or half removed."""
-    import shutil
-
-    with writing(folder):
-        for entry in list(_entries(folder)):
-            if _LEFTOVER.fullmatch(entry.name):
-                shutil.rmtree(entry)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from mxrun.graph.passes.updates import SCHEDULE, accumulated
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator
 from mxrun.train.measure import LossTensors, Measure, Phase
+from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone
 from mxrun.train.optimizer import Optimizer
 from mxrun.train.progress import Progress
@@ -115,12 +116,26 @@ class TrainingLoop:
         """Training steps of the whole run, unless it stops early."""
         return sum(self.steps_of(epoch) for epoch in range(1, self._pace.epochs + 1))
 
+    def _steps_left(self) -> int:
+        progress, steps = self.progress, 0
+        if not progress.finished:
+            batches = max(0, self._train.iterator.batches(progress.epoch) - progress.batch)
+            steps = -(-batches // self._pace.accumulate)
+        return steps + sum(map(self.steps_of, range(progress.epoch + 1, self._pace.epochs + 1)))
+
+    def _with_end(self, progress: Progress) -> Progress:
+        """The same, saying whether the run ends there."""
+        over = progress.epoch > self._pace.epochs or self._pace.watch.is_over(progress)
+        return progress.with_(finished=over)
+
     def run(self, saver: Saver, interrupted: Callable[[], bool]) -> LoopResult:
         """Train from `progress` to the end.
 
         Raises Diverged for numbers that are none, and what `saver` raises.
         """
-        self._step_ms = np.zeros(self.total_steps() - self.progress.step)
+        # A run that goes on with more epochs than it ended with is not over any more.
+        self.progress = self._with_end(self.progress)
+        self._step_ms = np.zeros(self._steps_left())
         while not self.progress.finished:
             self._epoch(saver, interrupted)
         early = self.progress.epoch <= self._pace.epochs
@@ -136,15 +151,14 @@ class TrainingLoop:
         done = EpochDone(
             epoch=self.progress.epoch,
             step=self.progress.step,
-            learning_rate=float(self._schedule[0]),
+            learning_rate=self._rate(),
             train=train,
             evaluation=evaluation,
             records=self._records - records,
             train_seconds=self._seconds - seconds,
             seconds=time.perf_counter() - started,
         )
-        finished = progress.finished or progress.epoch > self._pace.epochs
-        self.progress = progress.with_(finished=finished)
+        self.progress = self._with_end(progress)
         self.measure.reset()
         saver.after_epoch(done, self.progress, improved)
         self._observer.epoch_done(done)
@@ -190,6 +204,10 @@ class TrainingLoop:
         rates = [self._rates.at(step + 1 + index, plateau) for index in range(count)]
         return np.array(rates, np.float32).reshape(count, 3)
 
+    def _rate(self) -> float:
+        """The learning rate of the last step, which may not have been taken by this process."""
+        return float(np.float32(self._rates.at(self.progress.step, self.progress.plateau)[0]))
+
     def step(self, step: int, batches: int) -> int:
         """Take step number `step` over the iterator's next `batches`; the records trained on.
 
@@ -228,7 +246,7 @@ class TrainingLoop:
         done = StepDone(self.progress.epoch, step, values, self._records, self._seconds)
         self._observer.step_done(done)
 
-    def _evaluate(self, saver: Saver, interrupted: Callable[[], bool]) -> Mapping[str, float]:
+    def _evaluate(self, saver: Saver, interrupted: Callable[[], bool]) -> Mapping[str, Figure]:
         if self._evaluation is None or self._evaluation_measure is None:
             return {}
         iterator, measure = self._evaluation.iterator, self._evaluation_measure

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mxrun.base.classification import Classification
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.regression import Regression
 from mxrun.executor.executor import Executor
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.iterator import DataIterator
-from mxrun.train.metric import Array, Metric, create_metric
+from mxrun.train.metric_kind import Figure, MetricKind, Metrics
+from mxrun.train.predictions import Array, Seen
 
 
 @dataclass(frozen=True)
@@ -25,18 +26,24 @@ class LossTensors:
     loss: str
     label: str
     classification: Classification | None
+    regression: Regression | None = None
+
+    @property
+    def seen(self) -> Seen:
+        """As classes or as numbers."""
+        return self.classification or self.regression
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase with its data and the names of the metrics measured on it.
+    """One phase with its data and the metrics measured on it, each of the losses that it fits.
 
     `partial` are further tapes that run some of its batches.
     """
 
     name: str
     iterator: DataIterator
-    metrics: Collection[str]
+    metrics: Collection[MetricKind]
     partial: tuple[str, ...] = ()
 
 
@@ -47,8 +54,8 @@ class MeasuredLoss:
     """
 
     def __init__(self, executor: Executor, phase: Phase, loss: LossTensors) -> None:
-        self._tapes = [name for name in (phase.name, *phase.partial) if name in executor.tapes]
-        self._losses = {name: executor.result(name, loss.loss) for name in self._tapes}
+        tapes = [name for name in (phase.name, *phase.partial) if name in executor.tapes]
+        self._losses = {name: executor.result(name, loss.loss) for name in tapes}
         self._weight = executor.array(SAMPLE_WEIGHT)
         rows = len(self._weight)
         seen = loss.classification
@@ -57,20 +64,15 @@ class MeasuredLoss:
         # The sum of the loss, and how many predictions it is of.
         self._totals = np.zeros(2)
         self.is_finite = True
-        self.metrics: dict[str, Metric] = {}
-        if seen is not None and seen.labelled:
-            # Without positions the classes lie last, where NumPy finds the largest fastest.
-            positions = () if seen.positions == 1 else (seen.positions,)
-            shape = (seen.samples, seen.classes, *positions)
-            self._outputs = {
-                name: executor.result(name, loss.output).reshape(shape) for name in self._tapes
-            }
-            self._label = executor.array(loss.label).reshape(seen.samples, *positions)
+        self._metrics = Metrics(phase.metrics, loss.seen, rows)
+        self.metrics = self._metrics.by_figure
+        if self.metrics:
+            self._outputs = {name: executor.result(name, loss.output) for name in tapes}
+        if loss.label:
+            self._label = executor.array(loss.label)
+        if self._ignored is not None:
             self._labels_by_row = self._label.reshape(rows, -1)
             self._counted = np.zeros(self._labels_by_row.shape, np.bool_)
-            spec = TensorSpec(shape, self._outputs[phase.name].dtype.name)
-            for name in phase.metrics:
-                self.metrics[name] = create_metric(name, spec, rows, self._ignored)
         self.reset()
 
     def reset(self) -> None:
@@ -89,8 +91,8 @@ class MeasuredLoss:
         else:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
             self._totals[1] += int(np.count_nonzero(self._counted[:valid]))
-        for metric in self.metrics.values():
-            metric.update(self._label, self._outputs[tape], self._weight)
+        if self.metrics:
+            self._metrics.update(self._label, self._outputs[tape], self._weight)
 
     def mean(self) -> float:
         """The mean loss of what counts."""
@@ -145,7 +147,7 @@ class Measure:
             for part, array in loss.state().items()
         }
 
-    def values(self) -> dict[str, float]:
+    def values(self) -> dict[str, Figure]:
         """The mean loss and every metric."""
         loss = sum(loss.mean() for loss in self._losses)
-        return {"loss": loss} | {name: metric.value() for name, metric in self._metrics.items()}
+        return {"loss": loss, **{name: metric.value() for name, metric in self._metrics.items()}}

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from mxrun.train.metric_kind import Figure
+
 
 @dataclass(frozen=True)
 class RunStarted:
@@ -22,7 +24,8 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class StepDone:
-    """One training step is over; metrics are means over the epoch so far, `loss` among them.
+    """One training step is over; metrics are means over the epoch so far, `loss` among them;
+    a confusion matrix is a table of counts.
 
     records: those trained on since the run began, padding not counted, in `train_seconds`, which
     are the steps' alone.
@@ -30,7 +33,7 @@ class StepDone:
 
     epoch: int
     step: int
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, Figure]
     records: int
     train_seconds: float
 
@@ -46,8 +49,8 @@ class EpochDone:
     epoch: int
     step: int
     learning_rate: float
-    train: Mapping[str, float]
-    evaluation: Mapping[str, float]
+    train: Mapping[str, Figure]
+    evaluation: Mapping[str, Figure]
     records: int
     train_seconds: float
     seconds: float

@@ -11,6 +11,10 @@ from mxrun.base.params import Parameters
 Count = Annotated[int, Field(ge=0)]
 
 
+# Rows of a table; null for what is not a number.
+Counts = tuple[tuple[int | float | None, ...], ...]
+
+
 class Best(Parameters):
     """The best evaluation so far, by one metric."""
 
@@ -36,8 +40,9 @@ class Progress(Parameters):
     plateau: dict[str, Any] | None = Field(
         default=None, description="The plateau schedule's state."
     )
-    evaluation: dict[str, float | None] = Field(
-        default={}, description="The last evaluation; null for what is not a number."
+    evaluation: dict[str, float | Counts | None] = Field(
+        default={},
+        description="The last evaluation; null for what is not a number, rows for a table.",
     )
     finished: bool = Field(default=False, description="Whether the run is over.")
 

@@ -22,7 +22,6 @@ _TIMING = "timing.jsonl"
 _SUMMARY = "summary.json"
 _OWN_FILES = (_CONFIG, _METRICS, _TIMING, _SUMMARY)
 _NAMES = "|".join(map(re.escape, _OWN_FILES))
-_LEFTOVER = re.compile(rf"\.({_NAMES})\.partial|\.checkpoint-[0-9]+\.(partial|removed)")
 _OWN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES})\.partial")
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|removed)")
 
@@ -80,8 +79,8 @@ class RunDirectory:
     def clean_up(self) -> None:
         """Remove what a killed process left half written or half removed."""
         with writing(self.path):
-            for entry in sorted(self.path.iterdir()):
-                if _LEFTOVER.fullmatch(entry.name):
+            for entry in list(_of_a_run(self.path)):
+                if entry.name.startswith("."):
                     remove(entry)
 
     def go_back(self, epoch: int) -> None:

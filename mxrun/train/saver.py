@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mxrun.base.errors import Stopped
-from mxrun.train.checkpoint import Arrays, RunState
+from mxrun.train.checkpoint import MEASURED_FILE, Arrays, RunState
 from mxrun.train.keeper import CheckpointKeeper
+from mxrun.train.loop import Diverged, is_finite
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
@@ -16,13 +17,20 @@ Snapshot = Callable[[Progress, bool], tuple[RunState, dict[str, Arrays]]]
 
 
 class RunSaver:
-    """Writes metrics and checkpoints into a run's folder."""
+    """Writes metrics and checkpoints into a run's folder.
+
+    `saved` is the moment that the newest checkpoint there holds, if any: it is not written again.
+    """
 
     def __init__(
-        self, directory: RunDirectory, keeper: CheckpointKeeper, snapshot: Snapshot
+        self,
+        directory: RunDirectory,
+        keeper: CheckpointKeeper,
+        snapshot: Snapshot,
+        saved: Progress | None,
     ) -> None:
         self._directory, self._keeper, self._snapshot = directory, keeper, snapshot
-        self._saved: int | None = None
+        self._saved = saved
 
     def due_after_step(self, step: int) -> bool:
         """Whether the policy wants a checkpoint in the middle of an epoch."""
@@ -31,15 +39,15 @@ class RunSaver:
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Save where the policy or an interruption asks for it.
 
-        Raises Stopped once an interruption's checkpoint is written.
+        Raises Stopped once an interruption's checkpoint is written, and Diverged instead of saving
+        what is not finite.
         """
         if progress.finished:
             return
         if progress.batch and self._keeper.due_after_step(progress.step):
             self._save(progress, due=True)
         if interrupted:
-            if self._saved != progress.step:
-                self._save(progress, due=False)
+            self._save(progress, due=False)
             raise Stopped(
                 f"stopped after step {progress.step} and saved in {self._directory.path}; "
                 "the same command with --resume goes on"
@@ -54,5 +62,11 @@ class RunSaver:
             self._save(progress, due=True)
 
     def _save(self, progress: Progress, due: bool) -> None:
-        self._keeper.save(*self._snapshot(progress, due))
-        self._saved = progress.step
+        if progress == self._saved:
+            return
+        state, groups = self._snapshot(progress, due)
+        learned = (arrays for file, arrays in groups.items() if file != MEASURED_FILE)
+        if not all(is_finite(array) for arrays in learned for array in arrays.values()):
+            raise Diverged
+        self._keeper.save(state, groups)
+        self._saved = progress

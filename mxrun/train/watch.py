@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mxrun.train.progress import Best, Progress
+from mxrun.train.metric_kind import Figure
+from mxrun.train.progress import Best, Counts, Progress
 from mxrun.train.schedule import Plateau
 
 
@@ -31,17 +32,18 @@ class Watch:
     higher: frozenset[str]
 
     def after_epoch(
-        self, progress: Progress, train: Mapping[str, float], evaluation: Mapping[str, float]
+        self, progress: Progress, train: Mapping[str, Figure], evaluation: Mapping[str, Figure]
     ) -> tuple[Progress, bool]:
         """The progress at the beginning of the next epoch, and whether this one was the best.
 
         Without evaluation data, what was measured in training counts.
         """
-        measured = evaluation or train
+        figures = evaluation or train
+        measured = {name: value for name, value in figures.items() if not isinstance(value, list)}
         after = progress.with_(
             epoch=progress.epoch + 1,
             batch=0,
-            evaluation={k: v if math.isfinite(v) else None for k, v in evaluation.items()},
+            evaluation={name: _recorded(value) for name, value in evaluation.items()},
         )
         improved = False
         if self.best is not None:
@@ -54,24 +56,33 @@ class Watch:
             )
             stale = 0 if better else progress.stale + 1
             watched = _best(self.early.metric, measured, progress) if better else progress.watched
-            over = stale >= self.early.patience
-            after = after.with_(watched=watched, stale=stale, finished=over)
+            after = after.with_(watched=watched, stale=stale)
         if self.plateau is not None:
             before = progress.plateau
             state = self.plateau.start() if before is None else self.plateau.resume(before)
             after = after.with_(plateau=state.observe(measured[self.plateau.metric]).values())
         return after, improved
 
+    def is_over(self, progress: Progress) -> bool:
+        """Whether evaluations have failed to get better for long enough to end the run."""
+        return self.early is not None and progress.stale >= self.early.patience
+
     def _better(
         self, metric: str, measured: Mapping[str, float], best: Best | None, least: float
     ) -> bool:
         value = measured[metric]
-        if math.isnan(value):
+        if not math.isfinite(value):
             return False
         if best is None:
             return True
         gain = value - best.value if metric in self.higher else best.value - value
         return gain > least
+
+
+def _recorded(figure: Figure) -> float | Counts | None:
+    if isinstance(figure, list):
+        return tuple(tuple(row) for row in figure)
+    return figure if math.isfinite(figure) else None
 
 
 def _best(metric: str, measured: Mapping[str, float], progress: Progress) -> Best:

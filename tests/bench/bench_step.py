@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,30 +27,58 @@ from mxrun.peers.peer import SGD, MXNet, Peer, PyTorch, StepTiming
 from mxrun.peers.process import HelperProcess
 
 _HERE = Path(__file__).resolve().parent
-_BATCH = 64
 _CLASSES = 10
 # Threads that spin after their work, as libgomp's and MXNet's do, have gone to sleep by then.
 _PAUSE_SECONDS = 0.3
-# Data shape of one batch and steps per turn, a quiet one and one beside a busy thread.
-_NETWORKS = {"mlp": ((_BATCH, 784), 200, 20), "lenet": ((_BATCH, 1, 28, 28), 20, 8)}
 _MXRUN = "mxrun"
 
 Contestant = Callable[[int], list[float]]
 
 
+@dataclass(frozen=True)
+class Network:
+    """A config, the shape of its batches, and how many steps are taken.
+
+    steps, busy_steps: in a turn, quiet and beside a busy thread; warm_up: before the first turn.
+    """
+
+    config: str
+    batch: tuple[int, ...]
+    steps: int
+    busy_steps: int
+    warm_up: int = 20
+
+
+_NETWORKS = {
+    "mlp": Network("mlp_mnist", (64, 784), 200, 20),
+    "lenet": Network("lenet_mnist", (64, 1, 28, 28), 20, 8),
+    "resnet20": Network("resnet20_cifar10", (128, 3, 32, 32), 3, 2, warm_up=3),
+}
+
+
+def symbol_json(network: str) -> str:
+    """MXNet's JSON of the network, whose label is `softmax_label`."""
+    if network != "resnet20":
+        return (_HERE.parent / "peers" / "symbols" / f"{network}.json").read_text()
+    sys.path.append(str(_HERE.parent / "support"))
+    import residual
+
+    return residual.resnet20(label="softmax_label").tojson()
+
+
 def peer_timing(network: str, busy_thread: bool, channels_last: bool, compiled: bool) -> StepTiming:
     """What the peers are asked to time: MXNet's JSON of the network on eight random batches."""
-    shape, _, _ = _NETWORKS[network]
+    shape = _NETWORKS[network].batch
     random = np.random.default_rng(0)
-    symbol = _HERE.parent / "peers" / "symbols" / f"{network}.json"
     return StepTiming(
-        symbol=symbol.read_text(),
+        symbol=symbol_json(network),
         batches={
             "data": random.standard_normal((8, *shape), dtype=np.float32),
-            "softmax_label": random.integers(0, _CLASSES, (8, _BATCH)).astype(np.float32),
+            "softmax_label": random.integers(0, _CLASSES, (8, shape[0])).astype(np.float32),
         },
         label="softmax_label",
-        sgd=SGD(lr=0.01, momentum=0.9, rescale_grad=1 / _BATCH),
+        sgd=SGD(lr=0.01, momentum=0.9, rescale_grad=1 / shape[0]),
+        warm_up=_NETWORKS[network].warm_up,
         busy_thread=busy_thread,
         channels_last=channels_last,
         compile=compiled,
@@ -67,7 +96,7 @@ def peers(
         contestants[name] = lambda steps: peer.time_step(timing, steps)
 
     kinds: tuple[type[Peer], ...] = (PyTorch, MXNet)
-    layouts = [False, True] if network == "lenet" else [False]
+    layouts = [False] if network == "mlp" else [False, True]
     for kind in kinds:
         if reason := kind.unavailable():
             print(f"without {kind.__name__}: {reason}", file=sys.stderr)
@@ -85,17 +114,17 @@ def peers(
 
 
 def mxrun_contestant(stack: ExitStack, network: str, threads: int, busy_thread: bool) -> Contestant:
-    """mxrun training the network's config on MNIST in a process of its own."""
-    data = os.environ["MXRUN_TEST_DATA"]
+    """mxrun training the network's config on made-up records in a process of its own."""
+    chosen = _NETWORKS[network]
+    made_up = f"{{dataset: synthetic, split: train, records: {8 * chosen.batch[0]}, shuffle: true}}"
     fields = {
-        "config": str(_HERE.parents[1] / "configs" / f"{network}_mnist.yaml"),
+        "config": str(_HERE.parents[1] / "configs" / f"{chosen.config}.yaml"),
         "overrides": [
-            f"data.train.path={data}",
-            f"data.eval.path={data}",
+            f"data={{batch_size: {chosen.batch[0]}, train: {made_up}}}",
             f"threads={threads}",
             "train.metrics=[accuracy]",
         ],
-        "warm_up": 20,
+        "warm_up": chosen.warm_up,
         "busy_thread": busy_thread,
     }
     teams = {"OMP_NUM_THREADS": str(threads)}
@@ -149,8 +178,9 @@ def measure(network: str, options: argparse.Namespace, busy_thread: bool) -> dic
         contestants = peers(stack, network, options.threads, busy_thread, options.compile)
         if not options.peers_only:
             contestants[_MXRUN] = mxrun_contestant(stack, network, options.threads, busy_thread)
-        _, quiet_steps, busy_steps = _NETWORKS[network]
-        times = alternate(contestants, options.rounds, busy_steps if busy_thread else quiet_steps)
+        chosen = _NETWORKS[network]
+        steps = chosen.busy_steps if busy_thread else chosen.steps
+        times = alternate(contestants, options.rounds, steps)
     return {
         "network": network,
         "busy_thread": busy_thread,

@@ -41,7 +41,7 @@ def test_defaults(good: Path) -> None:
     assert config.train.initializer == Choice("xavier", {}, Place("", 0, 0))
     assert config.train.optimizer == Choice("sgd", {}, Place("", 0, 0))
     assert config.train.optimizer.place == Place(str(good), 8, 31)
-    assert [metric.kind for metric in config.train.metrics] == ["accuracy", "cross_entropy"]
+    assert config.train.metrics is None
     assert (config.train.schedule.kind, config.train.accumulate) == ("constant", 1)
     assert config.train.checkpoint.every == Interval(1, "epochs")
     assert (config.data.eval, config.data.train.split, config.data.train.shuffle) == (
@@ -353,7 +353,12 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     constant = {"description": "C.", "properties": {"value": integer}, "required": ["value"]}
     flip = {"description": "Mirror.", "properties": {"probability": integer}}
     schema = json_schema(
-        operators, datasets, {"sgd": sgd}, {"constant": constant}, ("accuracy",), {"flip": flip}
+        operators,
+        datasets,
+        {"sgd": sgd},
+        {"constant": constant},
+        {"top_k": {"description": "T.", "properties": {"k": integer}}},
+        {"flip": flip},
     )
     assert json.loads(json.dumps(schema)) == schema
     assert schemas_without_description(schema, "") == []
@@ -372,8 +377,9 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     assert initializers[0]["enum"] == ["constant"]
     assert initializers[1]["properties"]["constant"]["required"] == ["value"]
     assert schema["$defs"]["Train"]["properties"]["initializer"]["$ref"] == "#/$defs/Initializer"
-    metrics = schema["$defs"]["Train"]["properties"]["metrics"]["anyOf"][0]["items"]["anyOf"]
-    assert metrics[0] == {"enum": ["accuracy"]}
+    metrics = schema["$defs"]["Train"]["properties"]["metrics"]["anyOf"][0]["items"]
+    assert metrics == {"$ref": "#/$defs/Metric"}
+    assert schema["$defs"]["Metric"]["anyOf"][0]["enum"] == ["top_k"]
     (digits,) = schema["$defs"]["Dataset"]["anyOf"]
     assert set(digits["properties"]) == {"dataset", "split", "shuffle", "transforms", "path"}
     assert digits["properties"]["transforms"]["items"] == {"$ref": "#/$defs/Transform"}

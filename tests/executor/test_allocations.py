@@ -13,24 +13,47 @@ from typing import Any
 import pytest
 
 SUPPORT = Path(__file__).parents[1] / "support"
-# Steps of one epoch; on one network enough for what grows slowly to reach 4 KiB.
-STEPS = {"mlp_mnist": 600, "lenet_mnist": 25, "digits_lenet": 60}
+# Steps of one epoch; with 300 and more what grows slowly reaches 4 KiB, and the loop has looked at
+# all parameters and states three times.
+STEPS = {"mlp_mnist": 600, "lenet_mnist": 25, "digits_lenet": 330}
 SYNTHETIC = (
     "data.eval={dataset: synthetic, split: test}",
     "train.epochs=1",
-    # Nothing is to be learned here; it only must not diverge.
-    "train.optimizer.sgd.lr=1e-3",
 )
+# Nothing is to be learned here; it only must not diverge.
+PLAIN = ("train.optimizer={sgd: {lr: 1e-3, momentum: 0.9, wd: 1e-4}}",)
+# All that a step may have besides.
+RICH = (
+    "train.optimizer={adam: {lr: 1e-3, clip_global_norm: 1}}",
+    "train.schedule={cosine: {warmup_steps: 20}}",
+    "train.average=0.99",
+)
+CASES = [
+    *((config, 1, PLAIN) for config in STEPS),
+    ("digits_lenet", 1, RICH),
+    ("digits_lenet", 3, PLAIN),
+    ("digits_lenet", 3, RICH),
+]
+NAMES = [*STEPS, "adam", "accumulated", "adam-accumulated"]
+every_case = pytest.mark.parametrize(("config", "together", "settings"), CASES, ids=NAMES)
 
 
-def probe(kind: str, config: str, folder: Path, preload: Path | None = None) -> dict[str, Any]:
-    records = STEPS[config] * 64 - 10
+def probe(
+    kind: str,
+    config: str,
+    together: int,
+    settings: tuple[str, ...],
+    folder: Path,
+    preload: Path | None = None,
+) -> dict[str, Any]:
+    records = STEPS[config] * together * 64 - 10
     train = f"data.train={{dataset: synthetic, split: train, records: {records}, shuffle: true}}"
+    given = (train, f"train.accumulate={together}", *SYNTHETIC, *settings)
     environment = dict(os.environ)
     if preload is not None:
         environment["LD_PRELOAD"] = str(preload)
     done = subprocess.run(
-        [sys.executable, SUPPORT / "allocation_probe.py", kind, config, train, *SYNTHETIC],
+        [sys.executable, SUPPORT / "allocation_probe.py", kind, config, *given],
         env=environment,
         cwd=folder,
         capture_output=True,
@@ -54,18 +77,22 @@ def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize("config", STEPS)
-def test_O8_X6_steps_allocate_no_native_block(config: str, counter: Path, tmp_path: Path) -> None:
+@every_case
+def test_O8_X6_steps_allocate_no_native_block(
+    config: str, together: int, settings: tuple[str, ...], counter: Path, tmp_path: Path
+) -> None:
     """Operators, iterator, metrics and loop together; the counter sees its own allocation."""
-    report = probe("native", config, tmp_path, counter)
+    report = probe("native", config, together, settings, tmp_path, counter)
     assert report["own"] >= 1
     assert report["steps"] == STEPS[config]
     assert report["count"] == 0, report["sizes"]
 
 
-@pytest.mark.parametrize("config", STEPS)
-def test_X6_steps_leave_no_python_objects(config: str, tmp_path: Path) -> None:
-    report = probe("python", config, tmp_path)
+@every_case
+def test_X6_steps_leave_no_python_objects(
+    config: str, together: int, settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    report = probe("python", config, together, settings, tmp_path)
     assert report["steps"] == STEPS[config]
     assert report["growth"] <= 64 * 1024
     assert report["peak"] <= 64 * 1024

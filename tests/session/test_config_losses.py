@@ -164,16 +164,6 @@ def test_F9_an_initializer_that_does_not_fit_a_shape_is_found_by_check(tmp_path:
     assert str(found.place) == "<command line>:1:36"
 
 
-def test_rows_with_more_labels_than_predictions_have_no_metrics(tmp_path: Path) -> None:
-    path = written(tmp_path, [SOFTMAX], "{data: [3, 4], label: [3]}")
-    layers = ["FullyConnected: {name: fc, num_hidden: 4, flatten: false}", SOFTMAX]
-    path = written(tmp_path, layers, "{data: [3, 4], label: [3]}")
-    (found,) = problems(path)
-    assert "metrics cannot follow the loss 'softmax'" in found.problem
-    assert found.got == "label [4, 3]"
-    assert session.check(path, ["train.metrics=[]"]).rows
-
-
 FORMS = [
     ("{data: [3, 6], label: [3]}", "FullyConnected: {name: fc, num_hidden: 5, flatten: false}",
      "preserve_shape: true"),

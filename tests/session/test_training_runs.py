@@ -40,7 +40,20 @@ def test_summary_and_metrics_hold_what_programs_rely_on(
 ) -> None:
     run, summary = digits
     assert json.loads((run / "summary.json").read_text()) == summary
-    assert set(summary) == {"steps", "eval", "step_ms", "first_step_s", "memory", "run_dir"}
+    assert set(summary) == {
+        "steps",
+        "epochs",
+        "stopped_early",
+        "resumed_from",
+        "started_from",
+        "best",
+        "eval",
+        "step_ms",
+        "first_step_s",
+        "data_wait_share",
+        "memory",
+        "run_dir",
+    }
     assert set(summary["eval"]) == {"loss", "accuracy", "cross_entropy"}
     assert set(summary["step_ms"]) == {"median", "p90", "p99", "min"}
     assert set(summary["memory"]) == {

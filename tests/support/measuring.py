@@ -11,8 +11,7 @@ import numpy.typing as npt
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
 from mxrun.train.metric import METRICS
-from mxrun.train.metric_kind import Figure, Metric, MetricKind
-from mxrun.train.predictions import LossPredictions
+from mxrun.train.metric_kind import Figure, Metric, MetricKind, Metrics
 
 Array = npt.NDArray[Any]
 # Labels, output, and the weights of rows.
@@ -26,11 +25,11 @@ def kind_of(name: str, parameters: Mapping[str, Any]) -> MetricKind:
 
 def create(
     kind: MetricKind, seen: Classification | Regression, rows: int
-) -> tuple[Metric, LossPredictions]:
-    """Sums of a metric and what they read."""
-    assert not kind.unfit(seen)
-    predictions = LossPredictions(seen, rows)
-    return kind.create(predictions), predictions
+) -> tuple[Metric, Metrics]:
+    """A metric, and what it is updated by."""
+    metrics = Metrics([kind], seen, rows)
+    (metric,) = metrics.by_figure.values()
+    return metric, metrics
 
 
 def measure(
@@ -38,14 +37,13 @@ def measure(
 ) -> Figure:
     """The figure after some batches."""
     batches = list(batches)
-    metric, predictions = create(kind, seen, len(batches[0][2]))
+    metric, metrics = create(kind, seen, len(batches[0][2]))
     for batch in batches:
-        predictions.load(*batch)
-        metric.update()
+        metrics.update(*batch)
     return metric.value()
 
 
-def class_batch(seen: Classification, seed: int, rows: int | None = None) -> Batch:
+def class_batch(seen: Classification, seed: int) -> Batch:
     """Distributions over classes, labels that are often the best, the last two rows padded."""
     generator = np.random.default_rng(seed)
     shape = (seen.samples, seen.classes, seen.positions)
@@ -54,7 +52,7 @@ def class_batch(seen: Classification, seed: int, rows: int | None = None) -> Bat
     np.put_along_axis(scores, label[:, None], scores.max() * generator.random(), axis=1)
     exponentials = np.exp(scores)
     output = (exponentials / exponentials.sum(1, keepdims=True)).astype(np.float32)
-    weight = np.ones(rows or seen.samples, np.float32)
+    weight = np.ones(seen.samples, np.float32)
     weight[-2:] = 0
     return label.astype(np.int32), output, weight
 

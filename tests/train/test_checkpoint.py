@@ -58,7 +58,8 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path, STATE, groups(arrays(), {"fc1_weight_mom": np.ones((5, 3), "f4")}))
+    states = {"fc1_weight_mom": np.ones((5, 3), "f4")}
+    folder = save_checkpoint(tmp_path, STATE, groups(arrays(), states))
     assert folder == tmp_path / "checkpoint-12"
     checkpoint = load_checkpoint(folder)
     for name, array in arrays().items():
@@ -119,8 +120,9 @@ def test_a_killed_writer_leaves_no_checkpoint(tmp_path: Path) -> None:
 import os, sys
 from pathlib import Path
 import numpy as np
-from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
-state = RunState(step=3, epoch=1, seed=0, config_sha256="0" * 64,
+from mxrun.train.checkpoint import PARAMETERS_FILE, PlanRecord, RunState, save_checkpoint
+from mxrun.train.progress import Progress
+state = RunState(progress=Progress(step=3), due=True, seed=0, config_sha256="0" * 64, data={{}},
                  plan=PlanRecord(threads=1, library="", implementations={{}}))
 calls = 0
 real = os.fsync
@@ -131,7 +133,7 @@ def dying(descriptor):
         os._exit(9)
     real(descriptor)
 os.fsync = dying
-save_checkpoint(Path({str(tmp_path)!r}), state, {{"w": np.ones(4, "f4")}}, {{}})
+save_checkpoint(Path({str(tmp_path)!r}), state, {{PARAMETERS_FILE: {{"w": np.ones(4, "f4")}}}})
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
     assert not (tmp_path / "checkpoint-3").exists()
@@ -142,12 +144,34 @@ save_checkpoint(Path({str(tmp_path)!r}), state, {{"w": np.ones(4, "f4")}}, {{}})
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
 
 
-def test_a_complete_checkpoint_is_never_replaced(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path, STATE, groups(arrays()))
-    before = digests(folder)
-    with pytest.raises(UserError, match="checkpoint-12"):
+def test_a_checkpoint_saved_again_is_replaced_whole(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, STATE, groups(arrays(), {"fc1_weight:mom": np.ones(3, "f4")}))
+    (tmp_path / "again").mkdir()
+    expected = digests(save_checkpoint(tmp_path / "again", STATE, groups(arrays(1))))
+    assert digests(save_checkpoint(tmp_path, STATE, groups(arrays(1)))) == expected
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-12", "again"}
+
+
+@pytest.mark.parametrize("renamed", [1, 2])
+def test_a_replacement_that_fails_leaves_the_one_before(
+    renamed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the two renames fails: of the old one, and of the new one to its name."""
+    before = digests(save_checkpoint(tmp_path, STATE, groups(arrays())))
+    rename = os.rename
+    calls = 0
+
+    def failing(source: Path, target: Path) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == renamed:
+            raise OSError(errno.EIO, "Input/output error", str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with pytest.raises(UserError, match=r"cannot write .*checkpoint-12.*: input/output error"):
         save_checkpoint(tmp_path, STATE, groups(arrays(1)))
-    assert digests(folder) == before
+    assert digests(tmp_path / "checkpoint-12") == before
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-12"]
 
 
@@ -184,8 +208,12 @@ def rewrite(saved: Path, **changes: Any) -> None:
     "changes",
     [
         {"format_version": 1},
-        {"step": -1},
-        {"step": "12"},
+        {"progress": {"step": -1}},
+        {"progress": {"step": "12"}},
+        {"progress": {"epoch": 0}},
+        {"progress": {"best": {"metric": "loss", "value": None, "epoch": 1, "step": 1}}},
+        {"due": None},
+        {"data": {"train": "x"}},
         {"files": {}},
         {"files": {"../../secret": {"bytes": 1, "sha256": "0" * 64}}},
         {"files": {"parameters.safetensors": {"bytes": 1, "sha256": "z"}}},

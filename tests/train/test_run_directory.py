@@ -12,11 +12,20 @@ from pathlib import Path
 import pytest
 
 from mxrun.base.errors import UserError
-from mxrun.train.checkpoint import PlanRecord, RunState, save_checkpoint
+from mxrun.train.checkpoint import (
+    OPTIMIZER_FILE,
+    PARAMETERS_FILE,
+    PlanRecord,
+    RunState,
+    save_checkpoint,
+)
 from mxrun.train.observer import EpochDone
+from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
 
-EPOCH = EpochDone(1, 23, 0.1, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, 1438, 1.0, seconds=1.5)
+EPOCH = EpochDone(
+    1, 23, 0.1, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, 1438, 1.0, seconds=1.5
+)
 
 
 def start(root: Path, overwrite: bool = False) -> RunDirectory:
@@ -28,8 +37,16 @@ def finish(run: RunDirectory) -> None:
 
     run.record(EPOCH)
     plan = PlanRecord(threads=1, library="", implementations={})
-    state = RunState(step=23, epoch=1, seed=0, plan=plan, config_sha256="0" * 64)
-    save_checkpoint(run.path, state, {"w": np.ones(3, "f4")}, {"w_mom": np.ones(3, "f4")})
+    state = RunState(
+        progress=Progress(step=23, epoch=2),
+        due=True,
+        seed=0,
+        plan=plan,
+        config_sha256="0" * 64,
+        data={},
+    )
+    arrays = {"w": np.ones(3, "f4")}
+    save_checkpoint(run.path, state, {PARAMETERS_FILE: arrays, OPTIMIZER_FILE: arrays})
     run.write_summary({"steps": 23})
 
 
@@ -59,11 +76,17 @@ def test_a_run_leaves_its_files(tmp_path: Path) -> None:
 def test_metrics_hold_no_times(tmp_path: Path) -> None:
     run = start(tmp_path)
     run.record(EPOCH)
-    run.record(EpochDone(2, 46, {"loss": float("nan")}, {}, 1438, 1.5, seconds=2.0))
+    run.record(EpochDone(2, 46, 0.05, {"loss": float("nan")}, {}, 1438, 1.5, seconds=2.0))
     metrics = [json.loads(line) for line in lines(run.path / "metrics.jsonl")]
     assert metrics == [
-        {"epoch": 1, "step": 23, "train": {"loss": 0.5, "accuracy": 0.75}, "eval": {"loss": 0.25}},
-        {"epoch": 2, "step": 46, "train": {"loss": None}, "eval": {}},
+        {
+            "epoch": 1,
+            "step": 23,
+            "learning_rate": 0.1,
+            "train": {"loss": 0.5, "accuracy": 0.75},
+            "eval": {"loss": 0.25},
+        },
+        {"epoch": 2, "step": 46, "learning_rate": 0.05, "train": {"loss": None}, "eval": {}},
     ]
     timing = [json.loads(line) for line in lines(run.path / "timing.jsonl")]
     assert [line["seconds"] for line in timing] == [1.5, 2.0]
@@ -92,6 +115,7 @@ def test_overwriting_removes_what_a_run_wrote(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     (folder / ".checkpoint-40.partial").mkdir()
     (folder / ".checkpoint-40.partial" / "parameters.safetensors").touch()
+    (folder / ".config.yaml.partial").touch()
     (folder / "notes.txt").write_text("mine")
     (folder / "plots").mkdir()
     start(tmp_path, overwrite=True)
@@ -162,3 +186,44 @@ def test_a_summary_that_fails_leaves_the_one_before(
     with pytest.raises(UserError, match=r"summary\.json: no space left"):
         run.write_summary({"steps": 2})
     assert json.loads((run.path / "summary.json").read_text()) == {"steps": 1}
+    assert names(run.path) == {"config.yaml", "summary.json"}
+
+
+def test_a_run_that_goes_on_forgets_epochs_not_yet_over(tmp_path: Path) -> None:
+    """The epoch that a checkpoint stands in is recorded again, and so is every later one."""
+    run = start(tmp_path)
+    for number in (1, 2, 3):
+        run.record(EpochDone(number, 23 * number, 0.1, {}, {}, 1438, 1.0, seconds=1.0))
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        with (run.path / name).open("ab") as file:
+            file.write(b'{"epoch":1,"st')
+    run.go_back(3)
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        assert [json.loads(line)["epoch"] for line in lines(run.path / name)] == [1, 2]
+    run.go_back(1)
+    assert (run.path / "metrics.jsonl").read_bytes() == b""
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    finish(run)
+    before = names(run.path)
+    for name in (".checkpoint-40.partial", ".checkpoint-23.removed"):
+        (run.path / name).mkdir()
+        (run.path / name / "parameters.safetensors").touch()
+    for name in ("config.yaml", "metrics.jsonl", "timing.jsonl", "summary.json"):
+        (run.path / f".{name}.partial").touch()
+    (run.path / ".mine.partial").touch()
+    run.clean_up()
+    assert names(run.path) == before | {".mine.partial"}
+
+
+def test_a_run_is_reopened_where_there_is_one(tmp_path: Path) -> None:
+    assert RunDirectory.reopen("one", tmp_path) is None
+    assert start(tmp_path).path == tmp_path / "one"
+    found = RunDirectory.reopen("one", tmp_path)
+    assert found is not None
+    assert found.config_path.read_text() == "name: one\n"
+    found.replace_config("name: one\nseed: 1\n")
+    assert found.config_path.read_text() == "name: one\nseed: 1\n"
+    assert names(found.path) == {"config.yaml"}

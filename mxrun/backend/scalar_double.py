@@ -1,0 +1,533 @@
+"""Elementary functions of float32 numbers that are computed in float64 and rounded at the end.
+
+For what is rarer than `scalar_float32`, and what needs more bits than float32 has: the arguments
+of sine and of powers, and everything about the gamma function. In float64 the small parts of
+numbers that float32 counts as subnormal are ordinary, and half a unit of float32 is far away.
+The polynomials interpolate in Chebyshev's nodes, to 1e-10 or better of what they stand for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from mxrun.backend.scalar_machine import (
+    at_least,
+    at_most,
+    bits,
+    copy_sign,
+    fma,
+    magnitude,
+    nearest_even,
+    polynomial,
+    round_down,
+    select,
+    square_root,
+    table,
+)
+from mxrun.backend.scalar_value import Value
+
+# As in scalar_float32, for float64: adding it leaves a whole number in the lowest bits.
+WHOLE, WHOLE_BITS = 6755399441055744.0, 0x4338000000000000
+ONE_BITS = 0x3FF0000000000000
+ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
+LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
+HALF_PI_HIGH, HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
+TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE51
+TWO_OVER_PI_BITS = 208
+
+# e^r on |r| <= log(2) / 2.
+EXP = (
+    1.0,
+    1.0,
+    0.5000000000000019,
+    0.1666666666666668,
+    0.04166666666648795,
+    0.008333333333319589,
+    0.0013888888952352863,
+    0.00019841269890076403,
+    2.4801485441561313e-05,
+    2.755724088722987e-06,
+    2.763265472252779e-07,
+    2.5110049204818658e-08,
+)
+# (log((1 + s) / (1 - s)) / s - 2) / s^2 by s^2, to f / (2 + f) of sqrt(2) - 1.
+LOG = (
+    0.6666666666666666,
+    0.4000000000000089,
+    0.2857142857079543,
+    0.2222222239356661,
+    0.18181795442371984,
+    0.1538625044794019,
+    0.13268485680654427,
+    0.13089629160674623,
+)
+# (sin(x) / x - 1) / x^2 by x^2, to pi / 4.
+SIN = (
+    -0.16666666666666666,
+    0.008333333333333331,
+    -0.0001984126984126504,
+    2.755731921932058e-06,
+    -2.50521062259944e-08,
+    1.6058530596645953e-10,
+    -7.586636882825159e-13,
+)
+# (cos(x) - 1 + x^2 / 2) / x^4 by x^2, to pi / 4.
+COS = (
+    0.041666666666666664,
+    -0.0013888888888888887,
+    2.4801587301584632e-05,
+    -2.755731922139249e-07,
+    2.0876755787492604e-09,
+    -1.1470460319209511e-11,
+    4.745838412531023e-14,
+)
+# (atan(x) / x - 1) / x^2 by x^2, to 1.
+ATAN = (
+    -0.3333333332694414,
+    0.19999998154086215,
+    -0.14285624891483525,
+    0.11109392308322223,
+    -0.09073553118976409,
+    0.0758665283364667,
+    -0.06246315194128317,
+    0.047294798621813336,
+    -0.02991311194551696,
+    0.014072923344697239,
+    -0.0042216579909296476,
+    0.0005930437556365282,
+)
+# (asin(x) / x - 1) / x^2 by x^2, to 1/2.
+ASIN = (
+    0.1666666666666218,
+    0.07500000003584559,
+    0.04464285243793872,
+    0.030382182776212484,
+    0.02236606593888501,
+    0.017441495685492855,
+    0.01318791613675373,
+    0.015675662527070935,
+    -0.0029397929067241963,
+    0.0279070314326661,
+)
+# (sinh(x) / x - 1) / x^2 by x^2, to 1.
+SINH = (
+    0.1666666666666663,
+    0.008333333333360515,
+    0.00019841269809566648,
+    2.7557332743306003e-06,
+    2.5049503805057475e-08,
+    1.6290047203302096e-10,
+)
+# As in scalar_float32.
+NORMAL_TAIL = (
+    0.7290836903727042,
+    -0.5093319914089068,
+    0.2300176997062668,
+    -0.04726268777591071,
+    -0.010462516874992472,
+    0.006969306434023524,
+    0.001024769983106197,
+    -0.0010325471726116045,
+    -0.00024474306937424323,
+    0.0001312896341546832,
+    5.447099619668254e-05,
+)
+# erfinv(x) / x by w - 2.5, where w = -log(1 - x^2) is below 5.
+ERFINV_CENTRE = (
+    1.501409351110792,
+    0.24664027674340921,
+    -0.004177317724362597,
+    -0.0012527079019778033,
+    0.00021825026418072067,
+    -4.99609273871219e-06,
+    -3.4166192205309163e-06,
+    4.787385618983709e-07,
+    1.3416407669430932e-08,
+    -1.0868396255551714e-08,
+    9.07530552332064e-10,
+    1.2184862746623284e-10,
+    -3.117936392611809e-11,
+    5.084791834619767e-13,
+    5.513239365341693e-13,
+    -3.6030416116753124e-14,
+    -4.8165529439561895e-15,
+)
+# erfinv(x) / x by sqrt(w) - 3.1, for w from 5 to 16.8.
+ERFINV_TAIL = (
+    2.9332316722089833,
+    1.0033561160598654,
+    0.007460090862840773,
+    -0.00569660277813872,
+    0.004121386828573276,
+    -0.0027131620266567626,
+    0.001316579860614297,
+    -0.0003079645429593135,
+    -0.00012242595047522883,
+    0.00015230934198067592,
+    -5.7914098304439263e-05,
+    -4.396394685142556e-06,
+    1.297182918609914e-05,
+    -3.7780348953437507e-06,
+)
+# log(gamma(x)) / (x - 2) by x - 2.25, from 1.5 to 3.
+LGAMMA = (
+    0.4994868595695864,
+    0.2922384282165963,
+    -0.054295403852151404,
+    0.014688323716956421,
+    -0.004662626671058339,
+    0.0016148854317092195,
+    -0.0005901656791905979,
+    0.00022351992532366254,
+    -8.680576416950887e-05,
+    3.433739842969846e-05,
+    -1.3772295674650275e-05,
+    5.578373905818e-06,
+    -2.2813164874286294e-06,
+    9.5500189839623e-07,
+    -3.9578719362148153e-07,
+    1.3974788201204312e-07,
+    -5.829734731441334e-08,
+    4.671586095832982e-08,
+    -1.9720735863772433e-08,
+)
+# x * (log(gamma(x)) - (x - 1/2) log(x) + x - log(2 pi) / 2) by 1 / x^2, from 3.
+STIRLING = (
+    0.0833333333333333,
+    -0.0027777777777198706,
+    0.0007936507724234067,
+    -0.0005952350113118343,
+    0.0008415163778136668,
+    -0.0019068288114279443,
+    0.006092364447572614,
+    -0.023023388614372777,
+    0.0813307211132798,
+    -0.2070933006751568,
+    0.26180852870866445,
+)
+# x^2 * (log(x) - 1 / (2 x) - digamma(x)) by 1 / x^2, from 8.
+DIGAMMA = (
+    0.08333333333333333,
+    -0.008333333333278636,
+    0.0039682539119537084,
+    -0.0041666448230497,
+    0.007571689620283902,
+    -0.020697987372370493,
+    0.06362150587634356,
+)
+
+
+def widened(function: Callable[..., Value]) -> Callable[..., Value]:
+    """The function of float32 values, computed in float64 and rounded once."""
+
+    def rounded(*arguments: Value) -> Value:
+        return function(*(argument.convert("float64") for argument in arguments)).convert("float32")
+
+    return rounded
+
+
+def exp(x: Value) -> Value:
+    """e^x; what float32 would call 0 or infinity is cut at e^-200 and e^200."""
+    z = at_most(at_least(x, -200.0), 200.0)
+    shifted = fma(z, math.log2(math.e), WHOLE)
+    k = shifted - WHOLE
+    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, z))
+    return polynomial(r, EXP) * bits((bits(shifted) << 52) + ONE_BITS)
+
+
+def _split(x: Value) -> tuple[Value, Value]:
+    """k, whole, and the bits of m with x = 2^k * m, m from sqrt(1/2) to sqrt(2)."""
+    above = bits(x) - ROOT_HALF_BITS
+    k = bits((above >> 52) + WHOLE_BITS) - WHOLE
+    return k, (above & 0xFFFFFFFFFFFFF) + ROOT_HALF_BITS
+
+
+def _log_of(k: Value, f: Value) -> Value:
+    """log(2^k * (1 + f))."""
+    s = f / (f + 2.0)
+    square = s * s
+    total = fma(k, LN2_LOW, s * square * polynomial(square, LOG))
+    return fma(k, LN2_HIGH, fma(s, 2.0, total))
+
+
+def positive_log(x: Value) -> Value:
+    """The natural logarithm of a positive normal number."""
+    k, m = _split(x)
+    return _log_of(k, bits(m) - 1.0)
+
+
+def _limited_log(x: Value) -> Value:
+    """The natural logarithm with its limits."""
+    limits = select(x == 0.0, x.constant(-math.inf), math.nan)
+    return select(x > 0.0, select(x < math.inf, positive_log(x), x), limits)
+
+
+def log2(x: Value) -> Value:
+    """The logarithm to base 2."""
+    return _limited_log(x) * math.log2(math.e)
+
+
+def log10(x: Value) -> Value:
+    """The logarithm to base 10."""
+    return _limited_log(x) * math.log10(math.e)
+
+
+def log1p(x: Value) -> Value:
+    """log(1 + x), of x close to 0 as exact as elsewhere."""
+    k, _ = _split(x + 1.0)
+    inverse = bits(ONE_BITS - (bits(k + WHOLE) << 52))
+    total = _log_of(k, fma(x, inverse, inverse - 1.0))
+    total = select(x < math.inf, total, x)
+    return select(x > -1.0, total, select(x == -1.0, x.constant(-math.inf), math.nan))
+
+
+def pow(x: Value, y: Value) -> Value:
+    """x^y, by C's rules at the limits."""
+    a = magnitude(x)
+    power = exp(y * positive_log(a))
+    down = y < 0.0
+    zero, infinite = x.constant(0.0), x.constant(math.inf)
+    power = select(a == 0.0, select(down, infinite, zero), power)
+    power = select(a == infinite, select(down, zero, infinite), power)
+    power = select((a == 1.0) | (y == 0.0), 1.0, power)
+    whole = nearest_even(y) == y
+    half = y * 0.5
+    odd = whole & (nearest_even(half) != half)
+    power = select(odd, copy_sign(power, x), power)
+    undefined = ((x < 0.0) & (a < infinite) & ~whole) | (y != y) | (x != x)
+    return select(undefined & (x != 1.0) & (y != 0.0), math.nan, power)
+
+
+def cbrt(x: Value) -> Value:
+    """The cube root, by two of Halley's steps from a third of the exponent."""
+    a = magnitude(x)
+    # Bits of a number are close to its logarithm; 0x2A9F... makes up for the exponent's bias.
+    third = bits(a).convert("float64") * (1.0 / 3.0) + float(0x2A9F7893782DA1CE)
+    root = bits(third.convert("int64"))
+    for _ in range(2):
+        cube = root * root * root
+        root = root * (cube + a + a) / (cube + cube + a)
+    usual = (a > 0.0) & (a < math.inf)
+    return select(usual, copy_sign(root, x), x)
+
+
+def rcbrt(x: Value) -> Value:
+    """1 / cbrt(x)."""
+    return 1.0 / cbrt(x)
+
+
+def _quadrant(x: Value) -> tuple[Value, Value]:
+    """q and r with x = q * pi / 2 + r up to whole turns, |r| <= pi / 4; q an int64 value."""
+    a = magnitude(x)
+    shifted = fma(a, 2.0 / math.pi, WHOLE)
+    k = shifted - WHOLE
+    near = fma(k, -HALF_PI_LOW, fma(k, -HALF_PI_HIGH, a))
+    # Beyond 2^23, x is m * 2^e with whole m and e >= 0: of 2 / pi only the bits that make up
+    # (2^e * 2 / pi) mod 4 count, and 96 of those leave enough of the closest calls.
+    raw = bits(a)
+    exponent = (raw >> 52) - (1023 + 23)
+    exponent = at_most(at_least(exponent, 0), 104)
+    whole = ((raw >> 29) & 0x7FFFFF) | 0x800000
+    upper, lower = (table(exponent, words) for words in _turn_windows())
+    turns = whole * upper + ((whole * lower) >> 32)
+    part = (turns << 2) >> 2
+    far = part.convert("float64") * (math.pi / 2 * 2.0**-62)
+    is_near = a < 2.0**23
+    quadrant = select(is_near, bits(shifted) - WHOLE_BITS, (turns - part) >> 62)
+    r = select(is_near, near, select(a < math.inf, far, math.nan))
+    negative = (bits(x) < 0) & True
+    return select(negative, -quadrant, quadrant), copy_sign(r, x * r)
+
+
+def _turn_windows() -> tuple[Sequence[int], Sequence[int]]:
+    """For every e to 104: (2^e * 2 / pi) mod 4 in units of 2^-62, and the next 32 bits."""
+    windows = [
+        (TWO_OVER_PI >> (TWO_OVER_PI_BITS - exponent - 94)) % 2**96 for exponent in range(105)
+    ]
+    upper = [window >> 32 for window in windows]
+    return [word - 2**64 * (word >> 63) for word in upper], [window % 2**32 for window in windows]
+
+
+def _sin_cos(r: Value) -> tuple[Value, Value]:
+    """sin(r) and cos(r) for |r| <= pi / 4."""
+    square = r * r
+    sine = fma(r * square, polynomial(square, SIN), r)
+    cosine = fma(square * square, polynomial(square, COS), fma(square, -0.5, 1.0))
+    return sine, cosine
+
+
+def sin(x: Value) -> Value:
+    """The sine."""
+    quadrant, r = _quadrant(x)
+    sine, cosine = _sin_cos(r)
+    value = select((quadrant & 1) == 1, cosine, sine)
+    return select((quadrant & 2) == 2, -value, value)
+
+
+def cos(x: Value) -> Value:
+    """The cosine."""
+    quadrant, r = _quadrant(x)
+    sine, cosine = _sin_cos(r)
+    value = select((quadrant & 1) == 1, sine, cosine)
+    return select(((quadrant + 1) & 2) == 2, -value, value)
+
+
+def tan(x: Value) -> Value:
+    """The tangent."""
+    quadrant, r = _quadrant(x)
+    sine, cosine = _sin_cos(r)
+    odd = (quadrant & 1) == 1
+    return select(odd, -cosine, sine) / select(odd, sine, cosine)
+
+
+def arcsin(x: Value) -> Value:
+    """The inverse of the sine."""
+    a = magnitude(x)
+    large, part = _arc(a)
+    return copy_sign(select(large, math.pi / 2 - 2.0 * part, part), x)
+
+
+def arccos(x: Value) -> Value:
+    """The inverse of the cosine."""
+    large, part = _arc(magnitude(x))
+    double = part + part
+    outer = select(x < 0.0, math.pi - double, double)
+    return select(large, outer, math.pi / 2 - copy_sign(part, x))
+
+
+def _arc(a: Value) -> tuple[Value, Value]:
+    """Whether a is above 1/2, and the arc of a, or of sqrt((1 - a) / 2) where it is."""
+    large = a > 0.5
+    square = select(large, 0.5 - a * 0.5, a * a)
+    sine = select(large, square_root(square), a)
+    return large, fma(sine * square, polynomial(square, ASIN), sine)
+
+
+def arctan(x: Value) -> Value:
+    """The inverse of the tangent."""
+    a = magnitude(x)
+    large = a > 1.0
+    t = select(large, 1.0 / a, a)
+    square = t * t
+    arc = fma(t * square, polynomial(square, ATAN), t)
+    return copy_sign(select(large, math.pi / 2 - arc, arc), x)
+
+
+def sinh(x: Value) -> Value:
+    """The hyperbolic sine."""
+    a = magnitude(x)
+    square = x * x
+    near = fma(x * square, polynomial(square, SINH), x)
+    power = exp(a)
+    return select(a < 1.0, near, copy_sign((power - 1.0 / power) * 0.5, x))
+
+
+def cosh(x: Value) -> Value:
+    """The hyperbolic cosine."""
+    power = exp(magnitude(x))
+    return (power + 1.0 / power) * 0.5
+
+
+def arcsinh(x: Value) -> Value:
+    """The inverse of the hyperbolic sine."""
+    a = magnitude(x)
+    square = a * a
+    inner = a + square / (square_root(square + 1.0) + 1.0)
+    return copy_sign(select(a < math.inf, log1p(inner), a), x)
+
+
+def arccosh(x: Value) -> Value:
+    """The inverse of the hyperbolic cosine."""
+    t = x - 1.0
+    return log1p(t + square_root(t * (t + 2.0)))
+
+
+def arctanh(x: Value) -> Value:
+    """The inverse of the hyperbolic tangent."""
+    return log1p((x + x) / (1.0 - x)) * 0.5
+
+
+def erfc(x: Value) -> Value:
+    """1 - erf(x), of large x as exact as elsewhere."""
+    a = at_most(magnitude(x), 10.3)
+    scaled = a * math.sqrt(2.0)
+    inverse = 1.0 / (scaled + 3.0)
+    tail = inverse * polynomial((scaled - 3.0) * inverse, NORMAL_TAIL) * exp(-a * a) * 2.0
+    return select(x < 0.0, 2.0 - tail, tail)
+
+
+def erfinv(x: Value) -> Value:
+    """The inverse of the error function."""
+    gap = (1.0 - x) * (x + 1.0)
+    w = -positive_log(gap)
+    centre = polynomial(w - 2.5, ERFINV_CENTRE)
+    tail = polynomial(square_root(w) - 3.1, ERFINV_TAIL)
+    value = x * select(w < 5.0, centre, tail)
+    limits = select(gap == 0.0, x * math.inf, math.nan)
+    return select(gap > 0.0, value, limits)
+
+
+def _of_half_turns(x: Value) -> tuple[Value, Value, Value]:
+    """Whether the nearest multiple of pi / 2 to pi * x is no multiple of pi; the sine and the
+    cosine of what is left.
+    """
+    part = x - nearest_even(x)
+    quarter = nearest_even(part + part)
+    sine, cosine = _sin_cos((part - quarter * 0.5) * math.pi)
+    return quarter != 0.0, sine, cosine
+
+
+def gammaln(x: Value) -> Value:
+    """log |gamma(x)|."""
+    mirrored = x < 0.5
+    y = select(mirrored, 1.0 - x, x)
+    logarithm = positive_log(y)
+    early = y < 1.5
+    shifted = select(early, y + 1.0, y)
+    low = (shifted - 2.0) * polynomial(shifted - 2.25, LGAMMA)
+    low = low - select(early, logarithm, 0.0)
+    inverse = 1.0 / y
+    high = fma(y - 0.5, logarithm, 0.5 * math.log(2.0 * math.pi) - y)
+    high = fma(inverse, polynomial(inverse * inverse, STIRLING), high)
+    value = select(y < 3.0, low, high)
+    # gamma(x) gamma(1 - x) = pi / sin(pi x).
+    odd, sine, cosine = _of_half_turns(x)
+    wave = magnitude(select(odd, cosine, sine))
+    value = select(mirrored, positive_log(math.pi / wave) - value, value)
+    pole = (x <= 0.0) & (wave == 0.0)
+    endless = (magnitude(x) == math.inf) | pole
+    return select(x == x, select(endless, math.inf, value), x)
+
+
+def gamma(x: Value) -> Value:
+    """The gamma function; NaN at the whole numbers below zero."""
+    below = round_down(x) * 0.5
+    odd = (x < 0.0) & (round_down(below) != below)
+    value = exp(gammaln(x))
+    value = select(odd, -value, value)
+    pole = (x < 0.0) & (nearest_even(x) == x)
+    value = select(pole, math.nan, value)
+    return select(x == 0.0, copy_sign(x.constant(math.inf), x), value)
+
+
+def digamma(x: Value) -> Value:
+    """The derivative of log(gamma(x)); NaN at the whole numbers below zero."""
+    mirrored = x < 0.0
+    y = select(mirrored, 1.0 - x, x)
+    early = y < 8.0
+    # The sum of 1 / (y + k) for k from 0 to 7, two and two.
+    steps = [(y + y + 7.0) / ((y + k) * (y + (7.0 - k))) for k in (1.0, 2.0, 3.0)]
+    sum_of_steps = steps[0] + steps[1] + steps[2] + 1.0 / (y + 7.0) + 1.0 / y
+    far = select(early, y + 8.0, y)
+    inverse = 1.0 / far
+    square = inverse * inverse
+    value = positive_log(far) - inverse * 0.5 - square * polynomial(square, DIGAMMA)
+    value = value - select(early, sum_of_steps, 0.0)
+    value = select(y < math.inf, value, y)
+    odd, sine, cosine = _of_half_turns(x)
+    wave = select(odd, -sine, cosine) / select(odd, cosine, sine)
+    value = select(mirrored, value - wave * math.pi, value)
+    pole = mirrored & (nearest_even(x) == x)
+    value = select(pole, math.nan, value)
+    return select(x == 0.0, copy_sign(x.constant(math.inf), -x), value)

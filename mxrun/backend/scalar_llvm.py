@@ -1,0 +1,366 @@
+"""Machine code for maps: a graph of machine operations as a loop over vectors, through LLVM.
+
+The loop's body works on explicit vectors, so that nothing depends on what an optimiser recognises,
+and the code generator alone takes a few milliseconds. What is left behind the last whole vector
+goes through a small buffer and the same body.
+
+A map's function takes an argument block as every native function does (see `jit`): elements, the
+output's address, then the operands' addresses and the parameters' bits. Each thread of the team
+takes its own part of the elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from mxrun.backend.call import HEADER_SLOTS
+from mxrun.backend.object_cache import CompiledObject
+from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, Node
+
+SYMBOL = "map_loop"
+# Elements of a vector: what 512 bits hold of float32. Narrower machines take two or four registers.
+LANES = 16
+
+_WORD = ir.IntType(64)
+_INDEX = ir.IntType(32)
+_TYPES: dict[str, Any] = {
+    "float32": ir.FloatType(),
+    "float64": ir.DoubleType(),
+    "int32": ir.IntType(32),
+    "int64": _WORD,
+    "uint8": ir.IntType(8),
+    BOOL: ir.IntType(1),
+}
+_NAMES = {"float32": "f32", "float64": "f64"}
+_SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1}
+_SIGNED = ("int32", "int64")
+
+
+@dataclass(frozen=True)
+class LoopForm:
+    """A map's loop: the steps of its operands (1, or 0 for one element that all share), and
+    whether the result is added to the output instead of replacing it.
+    """
+
+    dtype: str
+    steps: tuple[int, ...]
+    adds: bool
+
+
+def compile_map(graph: Graph, result: int, form: LoopForm) -> CompiledObject:
+    """The loop over a lowered graph whose node `result` is what the output gets."""
+    module = ir.Module(SYMBOL)
+    _Loop(module, graph, result, form).build()
+    parsed = llvm.parse_assembly(str(module))
+    return CompiledObject(SYMBOL, _target_machine().emit_object(parsed))
+
+
+def assembly(graph: Graph, result: int, form: LoopForm) -> str:
+    """The same loop as text, for people who look at it."""
+    module = ir.Module(SYMBOL)
+    _Loop(module, graph, result, form).build()
+    return str(_target_machine().emit_assembly(llvm.parse_assembly(str(module))))
+
+
+@cache
+def _target_machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    # Some processors' descriptions keep LLVM from the widest registers for fear of their clock.
+    features = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=features.strip(","),
+        opt=2,
+        reloc="default",
+        codemodel="jitdefault",
+    )
+
+
+class _Loop:
+    """Builds the function of one loop."""
+
+    def __init__(self, module: Any, graph: Graph, result: int, form: LoopForm) -> None:
+        self.module, self.graph, self.result, self.form = module, graph, result, form
+        self.element = _TYPES[form.dtype]
+        self.vector = ir.VectorType(self.element, LANES)
+        block_type = ir.FunctionType(ir.VoidType(), [_WORD.as_pointer()])
+        self.function = ir.Function(module, block_type, SYMBOL)
+        self.builder = ir.IRBuilder(self.function.append_basic_block())
+        self.values: dict[int, Any] = {}
+        self.constants: dict[tuple[str, str], Any] = {}
+
+    def build(self) -> None:
+        """The whole function."""
+        builder, form = self.builder, self.form
+        begin, end = self._share(self._slot(0))
+        pointer = self.element.as_pointer()
+        output = builder.inttoptr(self._slot(1), pointer)
+        operands = [
+            builder.inttoptr(self._slot(2 + i), pointer) for i in range(len(form.steps))
+        ]
+        # The output first, because the add-to request reads it.
+        moving = [output, *(o for o, step in zip(operands, form.steps, strict=True) if step)]
+        self._fixed_nodes(operands)
+        buffers = [builder.alloca(self.vector) for _ in moving]
+        cells = [builder.bitcast(buffer, pointer) for buffer in buffers]
+        read = range(len(moving)) if form.adds else range(1, len(moving))
+
+        head, fill, body, drain, following, done = (
+            self.function.append_basic_block(name)
+            for name in ("head", "fill", "body", "drain", "following", "done")
+        )
+        entry = builder.block
+        builder.branch(head)
+        builder.position_at_end(head)
+        at = builder.phi(_WORD)
+        at.add_incoming(begin, entry)
+        rest = builder.sub(end, at)
+        places = [builder.gep(place, [at]) for place in moving]
+        more = self.function.append_basic_block("more")
+        builder.cbranch(builder.icmp_signed("<", at, end), more, done)
+        builder.position_at_end(more)
+        whole = builder.icmp_signed(">=", rest, ir.Constant(_WORD, LANES))
+        builder.cbranch(whole, body, fill)
+
+        builder.position_at_end(fill)
+        self._copy([(places[i], cells[i]) for i in read], rest)
+        filled = builder.block
+        builder.branch(body)
+
+        builder.position_at_end(body)
+        chosen = []
+        for place, cell in zip(places, cells, strict=True):
+            phi = builder.phi(pointer)
+            phi.add_incoming(place, more)
+            phi.add_incoming(cell, filled)
+            chosen.append(builder.bitcast(phi, self.vector.as_pointer()))
+        vectors = [builder.load(place, align=_SIZES[form.dtype]) for place in chosen[1:]]
+        self._moving_nodes(vectors)
+        value = self.values[self.result]
+        if form.adds:
+            before = builder.load(chosen[0], align=_SIZES[form.dtype])
+            value = (builder.fadd if form.dtype in FLOATS else builder.add)(before, value)
+        builder.store(value, chosen[0], align=_SIZES[form.dtype])
+        builder.cbranch(whole, following, drain)
+
+        builder.position_at_end(drain)
+        self._copy([(cells[0], places[0])], rest)
+        builder.branch(done)
+
+        builder.position_at_end(following)
+        at.add_incoming(builder.add(at, ir.Constant(_WORD, LANES)), following)
+        builder.branch(head)
+        builder.position_at_end(done)
+        builder.ret_void()
+
+    def _slot(self, index: int) -> Any:
+        place = self.builder.gep(
+            self.function.args[0], [ir.Constant(_WORD, HEADER_SLOTS + index)]
+        )
+        return self.builder.load(place)
+
+    def _share(self, count: Any) -> tuple[Any, Any]:
+        """The calling thread's part of `count` elements, cut at multiples of 16."""
+        builder = self.builder
+        number, team = (self._runtime(position, position) for position in (0, 1))
+        grain = ir.Constant(_WORD, 16)
+        rounded = builder.add(count, builder.sub(builder.mul(team, grain), ir.Constant(_WORD, 1)))
+        chunk = builder.mul(builder.sdiv(rounded, builder.mul(team, grain)), grain)
+        begin = self._smaller(count, builder.mul(number, chunk))
+        return begin, self._smaller(count, builder.add(begin, chunk))
+
+    def _smaller(self, left: Any, right: Any) -> Any:
+        builder = self.builder
+        return builder.select(builder.icmp_signed("<", left, right), left, right)
+
+    def _runtime(self, position: int, otherwise: int) -> Any:
+        """What a function of the runtime in the block's header answers; alone: `otherwise`."""
+        builder = self.builder
+        place = builder.gep(self.function.args[0], [ir.Constant(_WORD, position)])
+        address = builder.load(place)
+        before = builder.block
+        present = builder.icmp_unsigned("!=", address, ir.Constant(_WORD, 0))
+        with builder.if_then(present):
+            kind = ir.FunctionType(_INDEX, [])
+            answer = builder.call(builder.inttoptr(address, kind.as_pointer()), [])
+            number = builder.sext(answer, _WORD)
+            asked = builder.block
+        result = builder.phi(_WORD)
+        result.add_incoming(ir.Constant(_WORD, otherwise), before)
+        result.add_incoming(number, asked)
+        return result
+
+    def _copy(self, pairs: Sequence[tuple[Any, Any]], count: Any) -> None:
+        """Copy `count` > 0 elements of each pair, one after the other."""
+        if not pairs:
+            return
+        builder, before = self.builder, self.builder.block
+        loop, after = (self.function.append_basic_block(name) for name in ("copy", "copied"))
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        i = builder.phi(_WORD)
+        i.add_incoming(ir.Constant(_WORD, 0), before)
+        for origin, goal in pairs:
+            builder.store(builder.load(builder.gep(origin, [i])), builder.gep(goal, [i]))
+        following = builder.add(i, ir.Constant(_WORD, 1))
+        i.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
+        builder.position_at_end(after)
+
+    def _fixed_nodes(self, operands: Sequence[Any]) -> None:
+        """Constants, parameters and operands of one element, in front of the loop."""
+        for index, node in enumerate(self.graph.nodes):
+            if node.operation == "constant":
+                self.values[index] = ir.Constant(
+                    ir.VectorType(_TYPES[node.dtype], LANES), [node.detail] * LANES
+                )
+            elif node.operation == "parameter":
+                assert isinstance(node.detail, int)
+                word = self._slot(2 + len(self.form.steps) + node.detail)
+                self.values[index] = self._splat(self._from_word(word))
+            elif node.operation == "operand":
+                assert isinstance(node.detail, int)
+                if self.form.steps[node.detail] == 0:
+                    self.values[index] = self._splat(self.builder.load(operands[node.detail]))
+
+    def _from_word(self, word: Any) -> Any:
+        """A parameter's bits as a number."""
+        bits = ir.IntType(8 * _SIZES[self.form.dtype])
+        whole = word if bits.width == 64 else self.builder.trunc(word, bits)
+        return self.builder.bitcast(whole, self.element) if self.form.dtype in FLOATS else whole
+
+    def _splat(self, scalar: Any) -> Any:
+        builder = self.builder
+        single = ir.VectorType(scalar.type, LANES)
+        placed = builder.insert_element(
+            ir.Constant(single, ir.Undefined), scalar, ir.Constant(_INDEX, 0)
+        )
+        mask = ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES)
+        return builder.shuffle_vector(placed, ir.Constant(single, ir.Undefined), mask)
+
+    def _moving_nodes(self, vectors: Sequence[Any]) -> None:
+        """Everything that differs from element to element."""
+        moving = iter(vectors)
+        loaded = {i: next(moving) for i, step in enumerate(self.form.steps) if step}
+        for index, node in enumerate(self.graph.nodes):
+            if index in self.values:
+                continue
+            if node.operation == "operand":
+                assert isinstance(node.detail, int)
+                self.values[index] = loaded[node.detail]
+            else:
+                self.values[index] = self._made(node)
+
+    def _made(self, node: Node) -> Any:
+        arguments = [self.values[argument] for argument in node.arguments]
+        sources = [self.graph.nodes[argument].dtype for argument in node.arguments]
+        result = ir.VectorType(_TYPES[node.dtype], LANES)
+        builder, operation = self.builder, node.operation
+        if operation in _INTRINSICS:
+            return self._intrinsic(_INTRINSICS[operation], node.dtype, arguments)
+        if operation in _COMPARISONS:
+            return self._compared(_COMPARISONS[operation], sources[0], arguments)
+        if operation == "select":
+            return builder.select(*arguments)
+        if operation == "bits":
+            return builder.bitcast(arguments[0], result)
+        if operation == "convert":
+            return self._converted(arguments[0], sources[0], node.dtype, result)
+        if operation == "negative":
+            return (builder.fneg if node.dtype in FLOATS else builder.neg)(arguments[0])
+        if operation == "call":
+            return self._by_element(self._library(node), arguments, result)
+        if operation == "table":
+            return self._by_element(self._table(node), arguments, result)
+        floating, whole = _ARITHMETIC[operation]
+        return getattr(builder, floating if node.dtype in FLOATS else whole)(*arguments)
+
+    def _intrinsic(self, name: str, dtype: str, arguments: Sequence[Any]) -> Any:
+        vector = arguments[0].type
+        full = f"llvm.{name}.v{LANES}{_NAMES[dtype]}"
+        function = self.module.globals.get(full)
+        if function is None:
+            kind = ir.FunctionType(vector, [vector] * len(arguments))
+            function = ir.Function(self.module, kind, full)
+        return self.builder.call(function, arguments)
+
+    def _compared(self, sign: str, dtype: str, arguments: Sequence[Any]) -> Any:
+        builder = self.builder
+        if dtype in FLOATS:
+            compare = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
+        else:
+            compare = builder.icmp_signed if dtype in _SIGNED else builder.icmp_unsigned
+        return compare(sign, *arguments)
+
+    def _converted(self, value: Any, source: str, target: str, result: Any) -> Any:
+        builder = self.builder
+        if source in FLOATS and target in FLOATS:
+            return (builder.fpext if target == "float64" else builder.fptrunc)(value, result)
+        if target in FLOATS:
+            signed = source in _SIGNED
+            return (builder.sitofp if signed else builder.uitofp)(value, result)
+        if source in FLOATS:
+            return builder.fptosi(value, result)
+        if _TYPES[target].width < _TYPES[source].width:
+            return builder.trunc(value, result)
+        return (builder.sext if source in _SIGNED else builder.zext)(value, result)
+
+    def _by_element(self, make: Callable[..., Any], arguments: Sequence[Any], result: Any) -> Any:
+        """What has no instruction over vectors, done for each element."""
+        builder = self.builder
+        total = ir.Constant(result, ir.Undefined)
+        for lane in range(LANES):
+            place = ir.Constant(_INDEX, lane)
+            scalars = [builder.extract_element(argument, place) for argument in arguments]
+            total = builder.insert_element(total, make(*scalars), place)
+        return total
+
+    def _library(self, node: Node) -> Callable[..., Any]:
+        """A call of a C function of numbers of the node's own type."""
+        number = _TYPES[node.dtype]
+        name = str(node.detail)
+        function = self.module.globals.get(name)
+        if function is None:
+            kind = ir.FunctionType(number, [number] * len(node.arguments))
+            function = ir.Function(self.module, kind, name)
+        return lambda *scalars: self.builder.call(function, scalars)
+
+    def _table(self, node: Node) -> Callable[..., Any]:
+        assert isinstance(node.detail, tuple)
+        kind = ir.ArrayType(_WORD, len(node.detail))
+        entries = ir.GlobalVariable(self.module, kind, f"table{len(self.module.globals)}")
+        entries.initializer = ir.Constant(kind, list(node.detail))
+        entries.global_constant, entries.linkage = True, "private"
+        zero = ir.Constant(_WORD, 0)
+        return lambda index: self.builder.load(self.builder.gep(entries, [zero, index]))
+
+
+_INTRINSICS = {
+    "fma": "fma",
+    "magnitude": "fabs",
+    "copy_sign": "copysign",
+    "square_root": "sqrt",
+    "nearest_even": "rint",
+    "round_down": "floor",
+    "round_up": "ceil",
+    "truncate": "trunc",
+}
+_COMPARISONS = {"less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!="}
+_ARITHMETIC = {
+    "add": ("fadd", "add"),
+    "subtract": ("fsub", "sub"),
+    "multiply": ("fmul", "mul"),
+    "divide": ("fdiv", ""),
+    "and": ("", "and_"),
+    "or": ("", "or_"),
+    "xor": ("", "xor"),
+    "shift_left": ("", "shl"),
+    "shift_right": ("", "ashr"),
+}

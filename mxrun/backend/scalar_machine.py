@@ -1,0 +1,98 @@
+"""The operations of a machine that the elementary functions are made of.
+
+Each makes one node, which `scalar_llvm` turns into one instruction over a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mxrun.backend.scalar_value import FLOATS, Number, Value
+
+_BITS = {"float32": "int32", "float64": "int64", "int32": "float32", "int64": "float64"}
+
+
+def fma(x: Value, y: Value | Number, z: Value | Number) -> Value:
+    """x * y + z, rounded once."""
+    return x.make("fma", _like(x, y), _like(x, z))
+
+
+def select(condition: Value, x: Value | Number, y: Value | Number) -> Value:
+    """x where the truth value `condition` holds, else y; one of both is a Value."""
+    model = x if isinstance(x, Value) else y
+    assert isinstance(model, Value)
+    left, right = _like(model, x), _like(model, y)
+    return condition.graph.add("select", left.dtype, (condition, left, right))
+
+
+def at_most(x: Value, limit: Value | Number) -> Value:
+    """limit where x is greater; NaN stays."""
+    return select(_like(x, limit) < x, limit, x)
+
+
+def at_least(x: Value, limit: Value | Number) -> Value:
+    """limit where x is less; NaN stays."""
+    return select(x < limit, limit, x)
+
+
+def magnitude(x: Value) -> Value:
+    """|x|, which of a floating-point number clears the sign bit."""
+    return x.make("magnitude") if x.dtype in FLOATS else select(x < 0, -x, x)
+
+
+def copy_sign(x: Value, sign: Value) -> Value:
+    """|x| with the sign of another value, that of zeros included."""
+    return x.make("copy_sign", sign)
+
+
+def square_root(x: Value) -> Value:
+    """The square root, correctly rounded."""
+    return x.make("square_root")
+
+
+def nearest_even(x: Value) -> Value:
+    """The nearest whole number, the even one of two."""
+    return x.make("nearest_even")
+
+
+def round_down(x: Value) -> Value:
+    """The largest whole number that is not above x."""
+    return x.make("round_down")
+
+
+def round_up(x: Value) -> Value:
+    """The smallest whole number that is not below x."""
+    return x.make("round_up")
+
+
+def truncate(x: Value) -> Value:
+    """x without its fraction."""
+    return x.make("truncate")
+
+
+def bits(x: Value) -> Value:
+    """The bits of a floating-point number as an integer, or the other way round."""
+    return x.make("bits", dtype=_BITS[x.dtype])
+
+
+def call(function: str, *arguments: Value) -> Value:
+    """A function of the C library's, called for every element."""
+    return arguments[0].graph.add("call", arguments[0].dtype, arguments, function)
+
+
+def table(index: Value, entries: Sequence[int]) -> Value:
+    """The 64-bit entry at an int64 index within the table."""
+    return index.graph.add("table", "int64", (index,), tuple(entries))
+
+
+def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+    """The sum of coefficients[i] * x^i by Horner's rule."""
+    total: Any = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        total = fma(x, total, coefficient)
+    return _like(x, total)
+
+
+def _like(x: Value, other: Value | Number) -> Value:
+    return other if isinstance(other, Value) else x.constant(other)

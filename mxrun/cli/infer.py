@@ -1,0 +1,168 @@
+"""`mxrun infer`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mxrun.cli.arguments import Json
+
+if TYPE_CHECKING:
+    from mxrun import session
+
+
+class Form(str, Enum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+    NPY = "npy"
+
+
+_OF_SUFFIX = {".jsonl": Form.JSONL, ".csv": Form.CSV, ".npy": Form.NPY, ".npz": Form.NPY}
+
+
+def infer(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run's folder, or one of its checkpoints.")
+    ],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INPUT",
+            help="Images, .npy files, tables of numbers (csv), folders of these; - reads one of "
+            "them from standard input.",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Instead of files: train or eval, the config's data, or a split of its data set.",
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHICH",
+            help="best, newest or a step; default: the best where the run keeps one.",
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many classes are told.", show_default="1"),
+    ] = None,
+    classes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Names of the classes, one a line.")
+    ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...", help="Layers whose outputs are wanted instead of the network's."
+        ),
+    ] = None,
+    output: Annotated[
+        Form | None,
+        typer.Option(
+            help="How results are written; npy: all numbers as arrays, several outputs as npz.",
+            show_default="what --to ends in, or table",
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there, not to standard output.")
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Samples per step.", show_default="config"),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Compute team.", show_default="config")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a trained network.
+
+    On files the records go through what the config does to them in evaluation: bytes of images
+    become 0..1, then its transforms. Where training kept moving averages of the weights, these are
+    used. Results come in the order of the inputs, a folder's files sorted.
+
+    \b
+    Examples:
+      mxrun infer runs/digits_lenet seven.png --top 3
+      mxrun infer runs/digits_lenet images/ --output jsonl > classes.jsonl
+      mxrun infer runs/digits_lenet --split eval --json
+      mxrun infer runs/digits_lenet images/ --outputs fc1 --to features.npy
+      cat rows.csv | mxrun infer runs/regression -
+    """
+    from mxrun import session
+    from mxrun.report.infer import advancing, work_text
+    from mxrun.report.notes import write_notes
+    from mxrun.report.result import write_json, write_tables
+
+    form = _form(output, to, top)
+    if bool(inputs) == (split is not None):
+        raise typer.BadParameter("name files, folders or -, or else --split")
+    if json and (output or to):
+        raise typer.BadParameter("--json prints everything; --output and --to go without it")
+    names = tuple(name.strip() for name in outputs.split(",")) if outputs else ()
+    write_notes(session.notes())
+    request = session.InferRequest(
+        tuple(inputs or ()), split, checkpoint, names, top, classes, batch, threads
+    )
+    inference = session.infer(run, request)
+    write_notes(inference.trained.notes)
+    collected = json or form is Form.TABLE
+    shown = collected or to is not None or not sys.stdout.isatty()
+    with advancing(inference.total, shown) as advance:
+        if collected:
+            rows = list(inference.rows(advance))
+        else:
+            _write(inference, form, to, advance)
+    if json:
+        write_json({**inference.summary(), "results": rows})
+    elif collected:
+        from mxrun.report.infer import inference_table
+
+        write_tables([inference_table(inference.trained.built.config.name, rows)])
+    write_notes([work_text(inference.summary())])
+
+
+def _write(
+    inference: session.Inference, form: Form, to: Path | None, advance: Callable[[int], None]
+) -> None:
+    """Write results as they come."""
+    from mxrun.report.infer import write_arrays, write_csv, write_jsonl
+
+    if form is Form.JSONL:
+        write_jsonl(inference.rows(advance), to)
+    elif form is Form.CSV:
+        write_csv(inference.rows(advance), to)
+    else:
+        names = [output.name for output in inference.outputs]
+        if len(names) > 1 and to is not None and to.suffix == ".npy":
+            raise typer.BadParameter("a .npy file holds one output; say --to FILE.npz")
+        archive = len(names) > 1 or (to is not None and to.suffix == ".npz")
+        batches = (batch.arrays for batch in inference.batches(advance))
+        write_arrays(batches, names, archive, to)
+
+
+def _form(output: Form | None, to: Path | None, top: int | None) -> Form:
+    """How results are written; raises BadParameter where the options do not go together."""
+    form = output or Form.TABLE
+    if to is not None:
+        form = output or _OF_SUFFIX.get(to.suffix, Form.TABLE)
+        if form is Form.TABLE:
+            raise typer.BadParameter(
+                "--to FILE ends in .jsonl, .csv, .npy or .npz, or say --output"
+            )
+    if form is Form.NPY and top is not None:
+        raise typer.BadParameter("--top goes without npy, which holds the numbers of all classes")
+    if form is Form.NPY and to is None and sys.stdout.isatty():
+        raise typer.BadParameter("arrays are nothing for a terminal; say --to FILE")
+    return form

@@ -1,0 +1,63 @@
+"""Confusion matrices for people: small ones whole, of large ones the commonest mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from mxrun.report.tables import titled_table
+
+_MOST_COLUMNS = 16
+_MOST_MISTAKES = 12
+
+
+def confusion_tables(evaluation: Mapping[str, Any]) -> list[Table]:
+    """One for each confusion matrix among the figures of an evaluation."""
+    return [
+        confusion_table(name, value)
+        for name, value in evaluation.items()
+        if isinstance(value, Sequence)
+    ]
+
+
+def confusion_table(name: str, counts: Sequence[Sequence[float | None]]) -> Table:
+    """How often each class was predicted as which; null stands for what was no number."""
+    if len(counts) > _MOST_COLUMNS:
+        return _mistakes(name, counts)
+    table = titled_table(name)
+    table.add_column("label \\ predicted", justify="right")
+    for predicted in range(len(counts)):
+        table.add_column(str(predicted), justify="right")
+    for label, row in enumerate(counts):
+        cells = [
+            Text(_count(count), "bold" if predicted == label else "" if count else "dim")
+            for predicted, count in enumerate(row)
+        ]
+        table.add_row(str(label), *cells)
+    return table
+
+
+def _mistakes(name: str, counts: Sequence[Sequence[float | None]]) -> Table:
+    """The commonest mistakes, of equally common ones those of the first classes."""
+    mistakes = sorted(
+        (-count, label, predicted)
+        for label, row in enumerate(counts)
+        for predicted, count in enumerate(row)
+        if count and predicted != label
+    )
+    table = titled_table(f"{name}: mistakes")
+    for heading in ("label", "predicted as", "count"):
+        table.add_column(heading, justify="right")
+    for count, label, predicted in mistakes[:_MOST_MISTAKES]:
+        table.add_row(str(label), str(predicted), _count(-count))
+    if len(mistakes) > _MOST_MISTAKES:
+        rest = -sum(count for count, _, _ in mistakes[_MOST_MISTAKES:])
+        table.add_row("others", "", _count(rest))
+    return table
+
+
+def _count(count: float | None) -> str:
+    return "nan" if count is None else f"{count:,.10g}"

@@ -1,0 +1,241 @@
+"""What `infer` gives: a table for people; lines, tables or arrays in files for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.report.figures import count_text
+from mxrun.report.progress import metrics_text
+from mxrun.report.result import standard_output
+from mxrun.train.files import canonical_json, writing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Row = Mapping[str, Any]
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+# Numbers of one record that a table has room for.
+_SHOWN = 6
+# Shorter work needs no bar.
+_PATIENCE_S = 1.0
+
+
+def write_jsonl(rows: Iterable[Row], to: Path | None) -> None:
+    """A line of JSON for each record; raises UserError when it cannot be written."""
+    with _opened(to) as file:
+        for row in rows:
+            file.write(canonical_json(row).encode("ascii"))
+
+
+def write_csv(rows: Iterable[Row], to: Path | None) -> None:
+    """A row for each record, below a row of names; raises UserError when it cannot be written."""
+    with _opened(to) as file:
+        for number, row in enumerate(rows):
+            cells = list(_cells(row))
+            if number == 0:
+                file.write(_csv_line([name for name, _ in cells]))
+            file.write(_csv_line([value for _, value in cells]))
+
+
+def _csv_line(values: Sequence[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue().encode("utf-8", "surrogateescape")
+
+
+def write_arrays(
+    batches: Iterable[Arrays], names: Sequence[str], archive: bool, to: Path | None
+) -> None:
+    """All records of every output: by name in an archive (.npz), or of one output as .npy.
+
+    Raises UserError when it cannot be written.
+    """
+    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
+    for batch in batches:
+        for name in names:
+            parts[name].append(batch[name])
+    arrays = {name: np.concatenate(them) for name, them in parts.items()}
+    with _opened(to) as file:
+        if archive:
+            np.savez(file, allow_pickle=False, **arrays)
+        else:
+            # Not `write_array`: it looks for its position in a file, and a pipe has none.
+            array = arrays.popitem()[1]
+            header = np.lib.format.header_data_from_array_1_0(array)
+            np.lib.format.write_array_header_1_0(file, header)
+            file.write(array.data)
+
+
+def inference_table(title: str, rows: Sequence[Row]) -> Table:
+    """One row per record: its likeliest classes, or its first numbers."""
+    from rich.text import Text
+
+    from mxrun.report.tables import titled_table
+
+    table = titled_table(title)
+    table.add_column("input")
+    numbered = any(row["record"] for row in rows)
+    labelled = "label" in rows[0]
+    if numbered:
+        table.add_column("record", justify="right")
+    if labelled:
+        table.add_column("label", justify="right")
+    for name, output in _outputs(rows[0]).items():
+        if "top" in output:
+            table.add_column(f"{name} class".strip())
+            table.add_column(f"{name} {_figure(output)}".strip(), justify="right")
+        else:
+            table.add_column(name or "output")
+    for row in rows:
+        cells = [row["input"]]
+        cells += [str(row["record"])] if numbered else []
+        cells += [str(row["label"])] if labelled else []
+        for output in _outputs(row).values():
+            if "top" in output:
+                figure = _figure(output)
+                cells.append("\n".join(each["name"] for each in output["top"]))
+                cells.append("\n".join(f"{each[figure]:.4f}" for each in output["top"]))
+            else:
+                cells.append(_numbers(output["output"]))
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def work_text(summary: Row) -> str:
+    """How much was done how fast, and what was measured, on one line."""
+    count, rate = summary["records"], summary["records_per_s"]
+    text = f"{count:,} record{'' if count == 1 else 's'}, {count_text(rate)} records/s"
+    measured = summary["metrics"]
+    return text if measured is None else f"{text}  {metrics_text(measured)}"
+
+
+@contextmanager
+def advancing(total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A function that is told how many records are done; long work gets a bar on a terminal."""
+    if not (shown and sys.stderr.isatty()):
+        yield lambda records: None
+        return
+    bar = _Bar(total)
+    try:
+        yield bar.advance
+    finally:
+        bar.close()
+
+
+class _Bar:
+    """A bar that appears when work takes long; rich is imported only then."""
+
+    def __init__(self, total: int | None) -> None:
+        self._total, self._started = total, time.monotonic()
+        self._stop: Callable[[], None] = lambda: None
+        self._update: Callable[[int], None] | None = None
+
+    def advance(self, records: int) -> None:
+        """So many records are done."""
+        if self._update is not None:
+            self._update(records)
+        elif time.monotonic() - self._started > _PATIENCE_S:
+            self._show(records)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._stop()
+
+    def _show(self, records: int) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from mxrun.report.console import stderr
+
+        started, total = self._started, self._total
+        progress = Progress(
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:.0f} records"),
+            TextColumn("{task.fields[rate]} records/s", style="cyan"),
+            TimeRemainingColumn(),
+            console=stderr(),
+            transient=True,
+        )
+        task = progress.add_task("infer", total=total, completed=records, rate="-")
+        progress.start()
+
+        def update(records: int) -> None:
+            rate = count_text(records / (time.monotonic() - started))
+            progress.update(task, completed=records, rate=rate)
+
+        self._update, self._stop = update, progress.stop
+
+
+@contextmanager
+def _opened(to: Path | None) -> Iterator[IO[bytes]]:
+    """Standard output, or a file that is whole in the end or, when something fails, not there.
+
+    Raises UserError where it cannot be written.
+    """
+    if to is None:
+        with standard_output():
+            yield sys.stdout.buffer
+        return
+    target = to.resolve()
+    if target.exists() and not target.is_file():
+        # A device or a pipe cannot be replaced.
+        with writing(to), target.open("wb") as file:
+            yield file
+        return
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        with writing(to):
+            with partial.open("wb") as file:
+                yield file
+            partial.replace(target)
+    finally:
+        # Once renamed it is not there any more.
+        partial.unlink(missing_ok=True)
+
+
+def _outputs(row: Row) -> Mapping[str, Row]:
+    """A record's outputs by name; one alone has none."""
+    several: Mapping[str, Row] | None = row.get("outputs")
+    return {"": row} if several is None else several
+
+
+def _figure(output: Row) -> str:
+    """What a class's number is."""
+    return "probability" if "probability" in output["top"][0] else "value"
+
+
+def _cells(row: Row) -> Iterator[tuple[str, Any]]:
+    """A record as named cells, every number in one of its own."""
+    for key in ("input", "record", "label"):
+        if key in row:
+            yield key, row[key]
+    for name, output in _outputs(row).items():
+        prefix = f"{name}_" if name else ""
+        if "top" in output:
+            for rank, each in enumerate(output["top"], start=1):
+                suffix = "" if len(output["top"]) == 1 else f"_{rank}"
+                yield from ((f"{prefix}{key}{suffix}", value) for key, value in each.items())
+        else:
+            numbers = np.ravel(output["output"]).tolist()
+            base = name or "output"
+            names = [base] if len(numbers) == 1 else [f"{base}_{i}" for i in range(len(numbers))]
+            yield from zip(names, numbers, strict=True)
+
+
+def _numbers(values: Any) -> str:
+    """The first numbers of an array."""
+    flat = np.ravel(values)
+    text = "  ".join(f"{value:.4g}" for value in flat[:_SHOWN])
+    if flat.size <= _SHOWN:
+        return text
+    return f"{text}  ... ({'x'.join(map(str, np.shape(values)))})"

@@ -1,0 +1,178 @@
+"""Which tensors inference gives: the network's outputs or chosen internals, a row per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.build import Built
+from mxrun.graph.infer import infer
+from mxrun.graph.node import NodeEntry
+from mxrun.graph.symbol import Symbol
+from mxrun.io.batch import is_label
+
+
+@dataclass(frozen=True)
+class Head:
+    """One tensor of the network: as the user calls it, and where it is made.
+
+    classes: whether it is a distribution over classes, by which a loss tells them apart.
+    """
+
+    name: str
+    entry: NodeEntry
+    classes: bool
+
+
+def heads(built: Built, names: Sequence[str]) -> tuple[Head, ...]:
+    """The network's outputs, or those of the layers and outputs called `names`.
+
+    Raises UserError for names that the network does not have.
+    """
+    symbol = built.model.symbol
+    over_classes = {
+        loss.output
+        for loss in built.model.losses
+        if loss.classification is not None and loss.classification.positions == 1
+    }
+    if not names:
+        return tuple(Head(e.name, e, e.name in over_classes) for e in symbol.heads)
+    internals = symbol.get_internals().heads
+    known = {entry.node.name: entry for entry in internals if entry.index == 0}
+    known |= {entry.name: entry for entry in internals}
+    problems = [
+        Diagnostic(
+            f"the network has no layer or output {name!r}",
+            hint=nearest(name, known) or "`mxrun plot RUN/config.yaml` draws them all",
+        )
+        for name in names
+        if name not in known
+    ]
+    if problems:
+        raise UserError(problems)
+    chosen = {name: known[name] for name in names}
+    return tuple(Head(name, entry, entry.name in over_classes) for name, entry in chosen.items())
+
+
+def needed_inputs(built: Built, chosen: Sequence[Head]) -> tuple[list[str], list[str]]:
+    """The network's inputs that the heads' values depend on: data, and labels.
+
+    Raises UserError for a head that depends on no input at all.
+    """
+    labels = _labels(built)
+    needed: dict[str, None] = {}
+    for head in chosen:
+        inputs = [name for name in _read(head.entry) if name in built.model.records]
+        if not inputs:
+            problem = f"{head.name!r} does not depend on the network's inputs"
+            raise UserError(Diagnostic(problem, hint="--outputs names layers or their outputs"))
+        needed |= dict.fromkeys(inputs)
+    return [n for n in needed if n not in labels], [n for n in needed if n in labels]
+
+
+def _labels(built: Built) -> set[str]:
+    """The inputs that losses compare with, and do not read as data as well (autoencoders do)."""
+    nodes = {node.name: node for node in built.model.symbol.nodes}
+    labels = {loss.label for loss in built.model.losses}
+    for loss in built.model.losses:
+        node = nodes[loss.name]
+        assert node.prop is not None
+        for name, source in zip(node.prop.list_arguments(), node.inputs, strict=False):
+            if name not in node.prop.label_arguments:
+                labels.difference_update(_read(source))
+    return labels | {name for name in built.model.records if is_label(name)}
+
+
+def _read(head: NodeEntry) -> Collection[str]:
+    """The variables that decide a value; what a loss compares with labels is not one of them."""
+    found: dict[str, None] = {}
+    seen, open_entries = {head}, [head]
+    while open_entries:
+        entry = open_entries.pop()
+        prop = entry.node.prop
+        if prop is None:
+            found[entry.node.name] = None
+            continue
+        passes_data_on = prop.loss_output not in (None, entry.index)
+        for name, source in zip(prop.list_arguments(), entry.node.inputs, strict=False):
+            ignored = passes_data_on and name in prop.label_arguments
+            if not ignored and source not in seen:
+                seen.add(source)
+                open_entries.append(source)
+    return found
+
+
+def batch_inputs(built: Built, batch_size: int) -> dict[str, TensorSpec]:
+    """The io slots for another batch size than the config's."""
+    return {
+        name: TensorSpec((batch_size, *spec.shape[1:]), spec.dtype)
+        for name, spec in built.model.inputs.items()
+    }
+
+
+def known_shapes(built: Built) -> dict[str, Shape]:
+    """The shapes of parameters and states, which no batch size changes."""
+    return {name: spec.shape for name, spec in built.model.learned.items()}
+
+
+def planned_batch(built: Built, chosen: Sequence[Head], available: int) -> int:
+    """The batch size for so many records: the config's, or less where the network can do less."""
+    fits = _shapes(built, chosen, available) is not None
+    return available if fits else built.model.batch_size
+
+
+def row_shapes(built: Built, chosen: Sequence[Head], batch_size: int) -> dict[str, Shape]:
+    """For each head the shape of one sample's part, by its name.
+
+    Raises UserError for a head that is not divided into samples.
+    """
+    now = _shapes(built, chosen, batch_size)
+    assert now is not None
+    other = _shapes(built, chosen, batch_size + 1)
+    rows: dict[str, Shape] = {}
+    problems = []
+    for head in chosen:
+        shape = now[head.name]
+        grown = None if other is None else other[head.name]
+        row = _row(shape, batch_size, grown)
+        if row is None:
+            problems.append(
+                Diagnostic(
+                    f"{head.name!r} has no row for each sample",
+                    expected=f"a first axis of {batch_size}, the batch's",
+                    got=str(list(shape)),
+                    hint="--outputs names other layers",
+                )
+            )
+        else:
+            rows[head.name] = row
+    if problems:
+        raise UserError(problems)
+    return rows
+
+
+def _shapes(built: Built, chosen: Sequence[Head], batch_size: int) -> Mapping[str, Shape] | None:
+    """The heads' shapes under a batch size; None where it contradicts a shape in the network."""
+    shapes = {name: spec.shape for name, spec in batch_inputs(built, batch_size).items()}
+    symbol = subgraph(chosen)
+    inference = infer(symbol.heads, {**known_shapes(built), **shapes})
+    if not inference.complete:
+        return None
+    return {head.name: inference.spec(head.entry).shape for head in chosen}
+
+
+def _row(shape: Shape, batch_size: int, grown: Shape | None) -> Shape | None:
+    """One sample's part of a tensor, whose first axis counts samples or parts of samples."""
+    if not shape or shape[0] % batch_size:
+        return None
+    parts = shape[0] // batch_size
+    if grown is not None and grown != (parts * (batch_size + 1), *shape[1:]):
+        return None
+    return shape[1:] if parts == 1 else (parts, *shape[1:])
+
+
+def subgraph(chosen: Sequence[Head]) -> Symbol:
+    """What the heads are computed by."""
+    return Symbol(dict.fromkeys(head.entry for head in chosen))

@@ -1,0 +1,276 @@
+"""`infer`: a trained network on files, standard input or a data set, batch by batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import Shape
+from mxrun.build import Built
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
+from mxrun.graph.passes.lower import RANDOM_STATE
+from mxrun.io.files import unreadable
+from mxrun.runtime.random import key_of
+from mxrun.session.build import check_fits, team_size
+from mxrun.session.heads import (
+    Head,
+    batch_inputs,
+    heads,
+    known_shapes,
+    needed_inputs,
+    planned_batch,
+    row_shapes,
+    subgraph,
+)
+from mxrun.session.records import FileSource, Records, Source, SplitSource
+from mxrun.session.trained import Trained
+
+Array = npt.NDArray[Any]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """What to infer, and how.
+
+    inputs: files, folders, `-`; or else split: a data section of the config, or a split of its data
+    set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs are wanted instead of
+    the network's. top: how many classes; classes: a file of their names. batch, threads: in place
+    of the config's.
+    """
+
+    inputs: tuple[str, ...] = ()
+    split: str | None = None
+    checkpoint: str | None = None
+    outputs: tuple[str, ...] = ()
+    top: int | None = None
+    classes: Path | None = None
+    batch: int | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """One tensor that every record gets.
+
+    shape: of one record's part. top: how many classes are told, the likeliest first; 0 where the
+    numbers themselves are. classes: the names of all classes.
+    """
+
+    head: Head
+    shape: Shape
+    top: int = 0
+    classes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return self.head.name
+
+    def told(self, values: Array) -> Row:
+        """One record's part for machines; of equals the class with the lower number comes first."""
+        if not self.top:
+            return {"output": values.tolist()}
+        likeliest = np.argsort(-values, kind="stable")[: self.top].tolist()
+        figure = "probability" if self.head.classes else "value"
+        return {
+            "top": [
+                {"class": number, "name": self.classes[number], figure: float(values[number])}
+                for number in likeliest
+            ]
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """The results of one batch: its records, and for each output an array [records, *shape]."""
+
+    records: Records
+    arrays: Mapping[str, Array]
+
+
+class Inference:
+    """A trained network, ready to run on its records; they are gone through once.
+
+    `trained` says which weights these are, `outputs` what every record gets.
+    """
+
+    def __init__(
+        self,
+        trained: Trained,
+        source: Source,
+        executor: Executor,
+        outputs: Sequence[Output],
+        batch_size: int,
+    ) -> None:
+        self.trained, self.outputs = trained, tuple(outputs)
+        self.total, self.batch_size = source.total, batch_size
+        self._source, self._executor = source, executor
+        self._records, self._seconds = 0, 0.0
+
+    def batches(self, advance: Callable[[int], None] = lambda records: None) -> Iterator[Inferred]:
+        """Run the network; `advance` hears after each batch how many records are done.
+
+        Raises UserError, naming the file, for a record that cannot be read.
+        """
+        started = time.perf_counter()
+        for records in self._source.batches(self._executor, self.batch_size):
+            self._executor.run(EVALUATE)
+            count = len(records.names)
+            arrays = {
+                output.name: self._executor.result(EVALUATE, output.head.entry.name)
+                .reshape(self.batch_size, *output.shape)[:count]
+                .copy()
+                for output in self.outputs
+            }
+            self._records += count
+            self._seconds = time.perf_counter() - started
+            advance(self._records)
+            yield Inferred(records, arrays)
+
+    def rows(self, advance: Callable[[int], None] = lambda records: None) -> Iterator[Row]:
+        """As `batches`, a record at a time: its file, its number there, its label, its outputs.
+
+        One output stands in the row itself, several stand under `outputs` by name.
+        """
+        for batch in self.batches(advance):
+            for index, (name, number) in enumerate(batch.records.names):
+                row: Row = {"input": name, "record": number}
+                if batch.records.labels is not None:
+                    row["label"] = batch.records.labels[index].item()
+                told = {
+                    each.name: each.told(batch.arrays[each.name][index]) for each in self.outputs
+                }
+                if len(told) == 1:
+                    yield row | told.popitem()[1]
+                else:
+                    yield row | {"outputs": told}
+
+    def summary(self) -> Row:
+        """What was run, how fast, and what was measured; complete once the records are through."""
+        checkpoint = self.trained.checkpoint
+        return {
+            "run": self.trained.built.config.name,
+            "checkpoint": str(checkpoint.folder),
+            "step": checkpoint.manifest.progress.step,
+            "averaged": self.trained.averaged,
+            "outputs": [
+                {"name": output.name, "shape": list(output.shape)} for output in self.outputs
+            ],
+            "batch_size": self.batch_size,
+            "threads": self._executor.plan.threads,
+            "records": self._records,
+            "seconds": self._seconds,
+            "records_per_s": self._records / max(self._seconds, 1e-9),
+            "metrics": self._source.metrics,
+        }
+
+
+def infer(path: str | Path, request: InferRequest) -> Inference:
+    """Make a run's network ready for the records that `request` names.
+
+    Nothing is planned for training, and where files hold less than a batch, no more than they hold.
+    Raises UserError for what is wrong with run, checkpoint, names or the first records.
+    """
+    trained = Trained.open(Path(path), request.checkpoint, request.batch)
+    built = trained.built
+    chosen = heads(built, request.outputs)
+    source = _source(built, request, chosen)
+    available = source.available(built.model.batch_size)
+    if not available:
+        raise UserError("there are no records to infer")
+    batch_size = planned_batch(built, chosen, available)
+    outputs = _outputs(trained, request, chosen, row_shapes(built, chosen, batch_size))
+    plan = compile_plan(
+        subgraph(chosen),
+        CompileRequest(
+            inputs=batch_inputs(built, batch_size),
+            shapes=known_shapes(built),
+            staged=source.staged(batch_size),
+            phases=(EVALUATE,),
+            threads=team_size(built, request.threads),
+        ),
+    )
+    check_fits(plan)
+    executor = Executor(plan)
+    for block in plan.pinned:
+        executor.array(block.name)[...] = 0
+    trained.copy_into(executor)
+    if RANDOM_STATE in plan.specs:
+        executor.array(RANDOM_STATE)[0] = key_of(f"{built.config.seed}")
+    return Inference(trained, source, executor, outputs, batch_size)
+
+
+def _source(built: Built, request: InferRequest, chosen: Sequence[Head]) -> Source:
+    """Where the records come from."""
+    data, labels = needed_inputs(built, chosen)
+    if request.split is not None:
+        return SplitSource(built, request.split, measured=not request.outputs)
+    names = " and ".join(map(repr, (*data, *labels)))
+    if labels:
+        raise UserError(
+            Diagnostic(
+                f"what is asked for depends on labels ({names}), which files do not hold",
+                hint="--outputs names layers before the loss; --split takes records with labels",
+            )
+        )
+    if len(data) > 1:
+        raise UserError(
+            Diagnostic(
+                f"the network has several inputs ({names}), and a file holds records of one",
+                hint="--split takes records of all of them",
+            )
+        )
+    return FileSource(built, request.inputs, data[0])
+
+
+def _outputs(
+    trained: Trained, request: InferRequest, chosen: Sequence[Head], rows: Mapping[str, Shape]
+) -> list[Output]:
+    """How each head is told: classes where it is a distribution over them or `top` asks for it."""
+    outputs = []
+    for head in chosen:
+        shape = rows[head.name]
+        if len(shape) != 1 or (request.top is None and not head.classes):
+            outputs.append(Output(head, shape))
+            continue
+        top = min(request.top or 1, shape[0])
+        outputs.append(Output(head, shape, top, _class_names(trained, request.classes, shape[0])))
+    unused = "--top" if request.top is not None else "--classes" if request.classes else None
+    if unused and not any(output.top for output in outputs):
+        raise UserError(
+            Diagnostic(
+                f"{unused} goes with outputs that have one number for each class",
+                got=", ".join(f"{output.name} {list(output.shape)}" for output in outputs),
+            )
+        )
+    return outputs
+
+
+def _class_names(trained: Trained, path: Path | None, count: int) -> tuple[str, ...]:
+    """The names of `count` classes: a file's lines, or those learned; else their numbers."""
+    if path is None:
+        learned = trained.checkpoint.manifest.classes[:count]
+        return (*learned, *map(str, range(len(learned), count)))
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    names = tuple(line.strip() for line in lines if line.strip())
+    if len(names) != count:
+        raise UserError(
+            Diagnostic(
+                f"{path}: holds the names of another number of classes",
+                expected=f"{count} lines, one for each class",
+                got=str(len(names)),
+            )
+        )
+    return names

@@ -1,0 +1,267 @@
+"""What a network is run on: records from files, folders and standard input, or of a data set."""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.tensor import TensorSpec
+from mxrun.build import Built, check_labels
+from mxrun.build.data import evaluation_pipeline
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import EVALUATE
+from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.dataset import DatasetRequest, open_datasets
+from mxrun.io.decode import SUFFIXES
+from mxrun.io.files import MAXIMUM_BYTES, unreadable, user_path
+from mxrun.io.iterator import DataIterator
+from mxrun.io.prefetch import Staging, open_iterator, staging_specs
+from mxrun.io.sample import read_samples, samples
+from mxrun.io.split import Split
+from mxrun.session.build import staged_name
+from mxrun.train.loop import slots
+from mxrun.train.measure import Measure, Phase
+
+STANDARD_INPUT = "-"
+_FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv")
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The records of one batch that lies in its slots: which they are, one name for each row.
+
+    names: (file or data set, number of the record in it, from 0). labels: numbers of classes,
+    where they are known.
+    """
+
+    names: Sequence[tuple[str, int]]
+    labels: npt.NDArray[Any] | None = None
+
+
+class Source(ABC):
+    """Records in a fixed order, to be gone through once.
+
+    total: how many there are, where that is known before they are read. metrics: the loss and the
+    config's metrics once all batches have run, where there is something to measure by.
+    """
+
+    total: int | None = None
+    metrics: Mapping[str, Any] | None = None
+
+    @abstractmethod
+    def available(self, most: int) -> int:
+        """How many rows of a batch of `most` are used; raises UserError as reading does."""
+
+    @abstractmethod
+    def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
+        """The memory that reading ahead needs beside the io slots."""
+
+    @abstractmethod
+    def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
+        """Write batch after batch into the executor's slots; whoever iterates runs the network.
+
+        Rows behind the last record hold anything. Raises UserError, naming file and record, for
+        what cannot be read.
+        """
+
+
+class FileSource(Source):
+    """Records of files in the order given; `-` is standard input, a folder all files below it."""
+
+    def __init__(self, built: Built, inputs: Sequence[str], field: str) -> None:
+        """Raises UserError for what is not there; nothing is read yet."""
+        self._field, self._spec = field, built.model.records[field]
+        self._pipeline = evaluation_pipeline(built.config.data)
+        self._records = self._read(_files(inputs))
+        self._ahead: deque[tuple[str, int, npt.NDArray[Any]]] = deque()
+
+    def available(self, most: int) -> int:
+        """As many as the first files hold, which are read for that."""
+        self._ahead.extend(islice(self._records, most - len(self._ahead)))
+        return len(self._ahead)
+
+    def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
+        """None: files are read between the batches."""
+        return {}
+
+    def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
+        """Rows of the one input that files hold; the others keep their zeros."""
+        slot = executor.array(self._field)
+        if SAMPLE_WEIGHT in executor.plan.specs:
+            executor.array(SAMPLE_WEIGHT)[...] = 1
+        while count := self.available(batch_size):
+            names = []
+            for target in slot[:count]:
+                name, number, row = self._ahead.popleft()
+                target[...] = row
+                names.append((name, number))
+            yield Records(names)
+
+    def _read(self, files: Sequence[str]) -> Iterator[tuple[str, int, npt.NDArray[Any]]]:
+        for file in files:
+            if file == STANDARD_INPUT:
+                name = "<standard input>"
+                rows = samples(_standard_input(), name, self._spec, self._pipeline, self._field)
+            else:
+                name = file
+                rows = read_samples(Path(file), self._spec, self._pipeline, self._field)
+            for number, row in enumerate(rows):
+                yield name, number, row
+
+
+def _files(inputs: Sequence[str]) -> list[str]:
+    """The files that `inputs` name, folders in sorted order; all that is wrong is told at once."""
+    found: list[str] = []
+    problems: list[Diagnostic] = []
+    for given in inputs:
+        path = user_path(given)
+        if given == STANDARD_INPUT:
+            found.append(given)
+        elif path.is_dir():
+            below = _below(path)
+            found += below
+            if not below:
+                expected = f"files that end in {', '.join(_FOLDER_SUFFIXES)}"
+                problems.append(Diagnostic(f"{given}: holds no records", expected=expected))
+        elif path.exists():
+            found.append(str(path))
+        else:
+            problems.append(Diagnostic(f"{given}: there is no such file or folder"))
+    if list(inputs).count(STANDARD_INPUT) > 1:
+        problems.append(Diagnostic("standard input can be read once only"))
+    if problems:
+        raise UserError(problems)
+    return found
+
+
+def _below(folder: Path) -> list[str]:
+    """The files of records below a folder, sorted by path; hidden ones are passed over."""
+
+    def stop(error: OSError) -> None:
+        raise unreadable(error.filename or folder, error) from error
+
+    return sorted(
+        os.path.join(parent, name)
+        for parent, _, names in os.walk(folder, onerror=stop)
+        for name in names
+        if name.lower().endswith(_FOLDER_SUFFIXES) and name[0] != "."
+    )
+
+
+def _standard_input() -> bytes:
+    """All of standard input; raises UserError where it is too much to hold in memory."""
+    content = sys.stdin.buffer.read(MAXIMUM_BYTES + 1)
+    if len(content) > MAXIMUM_BYTES:
+        raise UserError(f"standard input is too large: at most {MAXIMUM_BYTES} bytes are read")
+    return content
+
+
+class SplitSource(Source):
+    """The records of one of the config's data sections, or of another split of its data set.
+
+    They go through what evaluation does to them, in the data set's order. With `measured` the loss
+    and the config's metrics are followed on the way, and lie in `metrics` in the end.
+    """
+
+    def __init__(self, built: Built, split: str, measured: bool) -> None:
+        """Open the data set; raises UserError for what cannot be read."""
+        role, request = _section(built, split)
+        self._model, self._data = built.model, built.config.data
+        self._wanted = built.training.metrics if measured else None
+        self._dataset = open_datasets({role: request}, built.model.records)[role]
+        check_labels(built, {role: self._dataset})
+        self.total = len(self._dataset)
+
+    def available(self, most: int) -> int:
+        """All: losses are measured on batches of the size that the network is built for."""
+        return most
+
+    def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
+        """The batches that loader threads make ahead, where records are read or transformed."""
+        if not (self._dataset.lazy or self._dataset.pipeline):
+            return {}
+        specs = staging_specs(self._model.records, batch_size)
+        return {
+            staged_name(name, index): spec
+            for index in range(self._data.prefetch)
+            for name, spec in specs.items()
+        }
+
+    def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
+        """Batch after batch of the data set."""
+        name = f"{self._dataset.name} {self._dataset.split}"
+        labels = self._labels()
+        with closing(self._iterator(executor, batch_size)) as iterator:
+            targets = slots(executor, iterator)
+            measure = None
+            if self._wanted is not None:
+                phase = Phase(EVALUATE, iterator, self._wanted)
+                measure = Measure(executor, phase, self._model.losses)
+            while (batch := iterator.next_into(targets)) is not None:
+                chosen = batch.indices[: batch.valid]
+                names = [(name, number) for number in chosen.tolist()]
+                yield Records(names, None if labels is None else labels[chosen])
+                if measure is not None:
+                    measure.update(batch.valid)
+        self.metrics = None if measure is None else measure.values()
+
+    def _iterator(self, executor: Executor, batch_size: int) -> DataIterator:
+        """What fills the io slots of a plan for this batch size."""
+        names = self._model.records if self.staged(batch_size) else ()
+        ahead = [
+            {name: executor.array(staged_name(name, index)) for name in names}
+            for index in range(self._data.prefetch)
+        ]
+        return open_iterator(
+            self._dataset,
+            batch_size,
+            threads=executor.plan.threads,
+            workers=self._data.workers,
+            staging=Staging(ahead),
+        )
+
+    def _labels(self) -> npt.NDArray[Any] | None:
+        """The class of each record, for a network with one loss that tells classes apart."""
+        labels = {
+            loss.label
+            for loss in self._model.losses
+            if loss.classification is not None and loss.classification.labelled
+        }
+        if len(labels) != 1:
+            return None
+        column = self._dataset.fields.get(labels.pop())
+        return None if column is None or column.records.ndim != 1 else column.records
+
+
+def _section(built: Built, split: str) -> tuple[str, DatasetRequest]:
+    """The role and request that `split` names: `train`, `eval`, or a split of the data set."""
+    if built.config.missing:
+        raise UserError(built.config.missing)
+    pipeline = evaluation_pipeline(built.config.data)
+    if split in built.data:
+        return split, replace(built.data[split], pipeline=pipeline)
+    role = "eval" if "eval" in built.data else "train"
+    request = built.data[role]
+    if split not in request.format.splits:
+        known = [*built.data, *(name for name in request.format.splits if name not in built.data)]
+        raise UserError(
+            Diagnostic(
+                f"the config has no data called {split!r}",
+                place=built.config.key_place("data"),
+                expected=f"one of {', '.join(known)}",
+                got=split,
+                hint=nearest(split, known),
+            )
+        )
+    return role, replace(request, split=Split(split), pipeline=pipeline)

@@ -1,0 +1,170 @@
+"""A trained network on disk: a run's config with the weights of one of its checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.build import Built
+from mxrun.executor.executor import Executor
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.passes.updates import averaged
+from mxrun.session.build import load
+from mxrun.train.checkpoint import (
+    MANIFEST_FILE,
+    Arrays,
+    Checkpoint,
+    checkpoint_folder,
+    load_checkpoint,
+    read_manifest,
+)
+from mxrun.train.keeper import Found, newest_checkpoint, saved_steps
+from mxrun.train.run_directory import ROOT
+
+_CONFIG = "config.yaml"
+BEST, NEWEST = "best", "newest"
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A network, what it has learned, and what the user should know about where that is from.
+
+    arrays: every parameter and auxiliary state by name. Where training keeps a moving average of a
+    weight, that stands in its place, as in the run's own evaluations: `averaged` says so.
+    """
+
+    built: Built
+    checkpoint: Checkpoint
+    arrays: Arrays
+    averaged: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def open(cls, path: Path, wanted: str | None = None, batch: int | None = None) -> Trained:
+        """Read a run's folder or one of its checkpoints.
+
+        `wanted` is `best`, `newest` or a step; by default the best where the run keeps one, else
+        the newest. `batch` takes the place of the config's batch size. Raises UserError for a
+        folder of another kind and for what cannot be used.
+        """
+        is_checkpoint = (path / MANIFEST_FILE).is_file()
+        if is_checkpoint and wanted is not None:
+            hint = "--checkpoint goes with a run's folder"
+            raise UserError(Diagnostic(f"{path} is one checkpoint already", hint=hint))
+        run = path.parent if is_checkpoint else path
+        if not (run / _CONFIG).is_file():
+            raise _no_run(path, run)
+        built = load(run / _CONFIG, batch=batch)
+        found = Found(load_checkpoint(path), ()) if is_checkpoint else _choose(path, wanted)
+        checkpoint = found.checkpoint
+        assert checkpoint is not None
+        means = {
+            name: checkpoint.optimizer[averaged(name)]
+            for name in checkpoint.parameters
+            if averaged(name) in checkpoint.optimizer
+        }
+        arrays = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
+        notes = [f"{problem}; another checkpoint is used" for problem in found.damaged]
+        notes.append(_described(checkpoint, bool(means)))
+        return cls(built, checkpoint, arrays, bool(means), tuple(notes))
+
+    def copy_into(self, executor: Executor) -> None:
+        """Give a plan's parameters and auxiliary states their values.
+
+        Raises UserError with all that the checkpoint lacks or has in another shape.
+        """
+        wrong = []
+        kinds = (MemoryClass.PARAMETERS, MemoryClass.AUXILIARY)
+        for block in executor.plan.pinned:
+            if block.memory_class not in kinds:
+                continue
+            target, held = executor.array(block.name), self.arrays.get(block.name)
+            if held is None:
+                wrong.append(f"{block.name} {list(target.shape)}: not there")
+            elif held.shape != target.shape:
+                wrong.append(f"{block.name} {list(target.shape)}: {list(held.shape)} there")
+            else:
+                target[...] = held
+        if wrong:
+            raise UserError(
+                Diagnostic(
+                    f"{self.checkpoint.folder} is of another network than "
+                    f"{self.checkpoint.folder.parent / _CONFIG}",
+                    expected="every parameter and auxiliary state of the network, in its shape",
+                    got="; ".join(wrong),
+                    hint="use the config that the checkpoint was trained with",
+                )
+            )
+
+
+def _choose(run: Path, wanted: str | None) -> Found:
+    """The checkpoint of a run's folder that `wanted` names."""
+    if wanted not in (None, BEST, NEWEST):
+        return Found(load_checkpoint(_at_step(run, wanted)), ())
+    best = None if wanted == NEWEST else _best_step(run)
+    if best is not None:
+        try:
+            return Found(load_checkpoint(checkpoint_folder(run, best)), ())
+        except UserError as error:
+            if wanted == BEST:
+                raise
+            newest = newest_checkpoint(run)
+            return Found(newest.checkpoint, (*error.diagnostics, *newest.damaged))
+    if wanted == BEST:
+        hint = "train with `train: {checkpoint: {best: accuracy}}`, or use --checkpoint newest"
+        raise UserError(Diagnostic(f"the run in {run} keeps no best checkpoint", hint=hint))
+    found = newest_checkpoint(run)
+    if found.checkpoint is None:
+        raise UserError(Diagnostic(f"there is no checkpoint in {run}", hint="train the run first"))
+    return found
+
+
+def _at_step(run: Path, wanted: str | None) -> Path:
+    steps = [str(step) for step in saved_steps(run)]
+    if wanted not in steps:
+        raise UserError(
+            Diagnostic(
+                f"there is no checkpoint {wanted!r} in {run}",
+                expected=f"{BEST}, {NEWEST} or a step: {', '.join(steps) or 'none is saved'}",
+                got=str(wanted),
+            )
+        )
+    return checkpoint_folder(run, int(wanted))
+
+
+def _best_step(run: Path) -> int | None:
+    """The step of the best evaluation, as the newest readable manifest has it."""
+    for step in reversed(saved_steps(run)):
+        try:
+            best = read_manifest(checkpoint_folder(run, step)).progress.best
+        except UserError:
+            # Loading the newest checkpoint will say what is wrong with this one.
+            continue
+        return None if best is None else best.step
+    return None
+
+
+def _described(checkpoint: Checkpoint, averages: bool) -> str:
+    """Which weights are used, in one line."""
+    progress = checkpoint.manifest.progress
+    best = progress.best
+    text = f"{checkpoint.folder}"
+    if best is not None and best.step == progress.step:
+        text += f", the run's best ({best.metric} {best.value:.4g})"
+    return f"{text}, moving averages of its weights" if averages else text
+
+
+def _no_run(path: Path, run: Path) -> UserError:
+    if run != path:
+        problem = f"{path} is a checkpoint, but its run's {run / _CONFIG} is not there"
+        return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
+    there = (ROOT / path / _CONFIG).is_file()
+    return UserError(
+        Diagnostic(
+            f"{path} is no run",
+            expected=f"a run's folder, which holds {_CONFIG}, or one of its checkpoints",
+            got="a folder without it" if path.is_dir() else "no such folder",
+            hint=f"did you mean {ROOT / path}?" if there else "`mxrun train CONFIG` makes one",
+        )
+    )

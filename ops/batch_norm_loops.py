@@ -1,0 +1,392 @@
+"""Batch normalization as compiled loops on float32 memory, and how they cut a tensor into tasks.
+
+A task is a block of a matrix: some rows of at most 512 columns that lie one behind the other. The
+loops run along the columns of four rows at once, so that they become vector code whatever the
+number of channels, and keep one running sum a column; at the end of a task the columns of a channel
+are added up. The tasks follow from the shape alone: no sum depends on the team.
+
+Every loop that a team runs begins with the slots of `Tasks.arguments`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mxrun.backend.jit import Block, float32s, integer, native, real, share
+
+# Most columns of a task.
+_COLUMNS = 512
+# From one array of a thread's own block to the next: not a multiple of 4 KiB, where they would
+# fight for the same lines of the first cache.
+_PITCH = _COLUMNS + 16
+_FIRST, _SECOND, _THIRD = _PITCH, 2 * _PITCH, 3 * _PITCH
+_BLOCK = 4 * _PITCH
+BLOCK_BYTES = 4 * _BLOCK
+# Elements that are worth a task of their own, and most tasks cut for the sake of large teams.
+_ELEMENTS_PER_TASK = 16_384
+_MOST_CUTS = 64
+# Elements of a channel whose mean the others are measured from.
+SAMPLES = 32
+_SAMPLE_STEP = 2_654_435_761
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """data [before, channels, inner] in memory, cut into row_blocks times lines times cuts tasks.
+
+    A row holds `lines` lines of `line` columns, each cut into `cuts` of `width` (the last may be
+    shorter). With inner > 1 a line is one channel's plane, else there is one line of whole rows of
+    channels, as many as fit.
+    """
+
+    before: int
+    channels: int
+    inner: int
+    rows: int
+    line: int
+    lines: int
+    cuts: int
+    rows_per_block: int
+
+    @staticmethod
+    def of(before: int, channels: int, inner: int) -> Tasks:
+        """The tasks of a tensor that is not empty."""
+        elements = before * channels * inner
+        if channels == 1:
+            before, inner = before * inner, 1
+        planes = inner > 1
+        joined = 1 if planes else _joined(before, channels)
+        rows = before // joined
+        line, lines = (inner, channels) if planes else (joined * channels, 1)
+        cuts = -(-line // _COLUMNS)
+        wanted = min(elements // _ELEMENTS_PER_TASK, _MOST_CUTS) // (lines * cuts)
+        # Four rows are taken at once.
+        rows_per_block = -(-rows // max(4 * wanted, 4)) * 4
+        return Tasks(before, channels, inner, rows, line, lines, cuts, rows_per_block)
+
+    @property
+    def row_blocks(self) -> int:
+        """Into how many the rows are cut."""
+        return -(-self.rows // self.rows_per_block)
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return self.row_blocks * self.lines * self.cuts
+
+    @property
+    def partial_sums(self) -> int:
+        """How many tasks share a channel."""
+        return self.row_blocks * (self.cuts if self.inner > 1 else 1)
+
+    @property
+    def elements_per_channel(self) -> int:
+        """What the mean is taken over."""
+        return self.before * self.inner
+
+    def arguments(self, team: int) -> tuple[int, ...]:
+        """The first slots of a team's loop.
+
+        0 tasks, 1 tasks a thread, 2 columns between rows, 3 rows, 4 rows of a block, 5 lines,
+        6 line, 7 cuts, 8 width, 9 channels, 10 columns between two of one channel, 11 channels
+        between cuts, 12 and 13 partial sums between blocks of rows and between cuts.
+        """
+        width = -(-self.line // (16 * self.cuts)) * 16
+        unit, step, sums = (1, 0, 1) if self.inner > 1 else (min(self.channels, width), width, 0)
+        return (
+            *(self.count, -(-self.count // team), self.lines * self.line, self.rows),
+            *(self.rows_per_block, self.lines, self.line, self.cuts, width),
+            *(self.channels, unit, step, self.cuts if sums else 1, sums),
+        )
+
+
+def _joined(rows: int, channels: int) -> int:
+    """How many rows of channels make one row of a task: a divisor of `rows`."""
+    most = max(_COLUMNS // channels, 1)
+    return next(count for count in range(most, 0, -1) if rows % count == 0)
+
+
+@native
+def shift_loop(block: Block) -> None:
+    """shift[c] = the mean of a few elements of channel c, taken here and there.
+
+    Slots: elements of a channel, channels, inner, samples, data, shift.
+    """
+    count, channels, inner = integer(block, 0), integer(block, 1), integer(block, 2)
+    data, shift = float32s(block, 4), float32s(block, 5)
+    for c in range(channels):
+        shift[c] = np.float32(0)
+    for sample in range(integer(block, 3)):
+        position = sample * _SAMPLE_STEP % count
+        at = position // inner * channels * inner + position % inner
+        for c in range(channels):
+            shift[c] += data[at + c * inner]
+    for c in range(channels):
+        shift[c] /= np.float32(integer(block, 3))
+
+
+@native
+def statistics_loop(block: Block) -> None:
+    """sums[k, 0, c] and sums[k, 1, c] = a task's sums of data - shift and of its square.
+
+    Slots from 14 on: data, shift [C], sums [partial sums, 2, C], the threads' own blocks.
+    """
+    stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
+    data, shift, sums = float32s(block, 14), float32s(block, 15), float32s(block, 16)
+    mine = float32s(block, 17)
+    begin, end = share(block, 16 * integer(block, 0))
+    own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
+    for task in range(begin // 16, end // 16):
+        rest = task // integer(block, 7)
+        cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
+        number = rest - row_block * integer(block, 5)
+        columns = min(width, integer(block, 6) - cut * width)
+        first_row = row_block * integer(block, 4)
+        rows = min(integer(block, 4), integer(block, 3) - first_row)
+        at = first_row * stride + number * integer(block, 6) + cut * width
+        first = number + cut * integer(block, 11)
+        if first != filled:
+            filled = first
+            for group in range(max(width // unit, 1)):
+                place = own + group * unit
+                for c in range(min(unit, columns)):
+                    mine[place + c] = shift[first + c]
+        for j in range(own, own + columns):
+            mine[j + _FIRST] = np.float32(0)
+            mine[j + _SECOND] = np.float32(0)
+        for row in range(0, rows - 3, 4):
+            a = at + row * stride
+            b, c, d = a + stride, a + 2 * stride, a + 3 * stride
+            for j in range(columns):
+                k = mine[own + j]
+                p, q, r, s = data[a + j] - k, data[b + j] - k, data[c + j] - k, data[d + j] - k
+                mine[own + _FIRST + j] += (p + q) + (r + s)
+                mine[own + _SECOND + j] += (p * p + q * q) + (r * r + s * s)
+        for row in range(rows // 4 * 4, rows):
+            a = at + row * stride
+            for j in range(columns):
+                p = data[a + j] - mine[own + j]
+                mine[own + _FIRST + j] += p
+                mine[own + _SECOND + j] += p * p
+        groups = columns // unit
+        while groups > 1:
+            half = (groups + 1) // 2
+            for j in range(own + _FIRST, own + _FIRST + (groups - half) * unit):
+                mine[j] += mine[j + half * unit]
+                mine[j + _PITCH] += mine[j + _PITCH + half * unit]
+            groups = half
+        to = row_block * integer(block, 12) + cut * integer(block, 13)
+        to = to * 2 * integer(block, 9) + first
+        for c in range(min(unit, columns)):
+            sums[to + c] = mine[own + _FIRST + c]
+            sums[to + integer(block, 9) + c] = mine[own + _SECOND + c]
+
+
+@native
+def scale_loop(block: Block) -> None:
+    """mean, var, scale = gamma / sqrt(var + eps), from the sums or, without sums, as given.
+
+    Slots: channels, partial sums, elements of a channel, eps, sums, shift or the given mean, the
+    given var, gamma (may be absent: 1), mean, scale, the outputs mean and var (may be absent).
+    """
+    channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
+    sums, shift, given = float32s(block, 4), float32s(block, 5), float32s(block, 6)
+    gamma, mean, scale = float32s(block, 7), float32s(block, 8), float32s(block, 9)
+    mean_output, var_output = float32s(block, 10), float32s(block, 11)
+    for c in range(channels):
+        if integer(block, 1) == 0:
+            average, variance = np.float64(shift[c]), np.float64(given[c])
+        else:
+            first, second = 0.0, 0.0
+            for k in range(integer(block, 1)):
+                first += sums[2 * k * channels + c]
+                second += sums[(2 * k + 1) * channels + c]
+            average = first / count
+            variance = second / count - average * average
+            variance = 0.0 if variance < 0 else variance
+            average += shift[c]
+        factor = 1 / np.sqrt(variance + epsilon)
+        mean[c] = average
+        scale[c] = factor if integer(block, 7) == 0 else factor * gamma[c]
+        if integer(block, 10) != 0:
+            mean_output[c] = average
+        if integer(block, 11) != 0:
+            var_output[c] = variance
+
+
+@native
+def normalize_loop(block: Block) -> None:
+    """output = (data - mean) * scale + beta; the output may lie over data.
+
+    Slots from 14 on: data, mean, scale and beta [C], output, the threads' own blocks.
+    """
+    stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
+    data, output, mine = float32s(block, 14), float32s(block, 18), float32s(block, 19)
+    mean, scale, beta = float32s(block, 15), float32s(block, 16), float32s(block, 17)
+    begin, end = share(block, 16 * integer(block, 0))
+    own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
+    # Backwards: what the loop before has read last is in the cache.
+    for task in range(end // 16 - 1, begin // 16 - 1, -1):
+        rest = task // integer(block, 7)
+        cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
+        number = rest - row_block * integer(block, 5)
+        columns = min(width, integer(block, 6) - cut * width)
+        first_row = row_block * integer(block, 4)
+        rows = min(integer(block, 4), integer(block, 3) - first_row)
+        at = first_row * stride + number * integer(block, 6) + cut * width
+        first = number + cut * integer(block, 11)
+        if first != filled:
+            filled = first
+            for group in range(max(width // unit, 1)):
+                place = own + group * unit
+                for c in range(min(unit, columns)):
+                    mine[place + c] = mean[first + c]
+                    mine[place + _FIRST + c] = scale[first + c]
+                    mine[place + _SECOND + c] = beta[first + c]
+        for row in range(rows):
+            a = at + row * stride
+            # One loop per case of overlap: each is free of aliases, so that it becomes vector code.
+            if integer(block, 14) == integer(block, 18):
+                for j in range(columns):
+                    p = (output[a + j] - mine[own + j]) * mine[own + _FIRST + j]
+                    output[a + j] = p + mine[own + _SECOND + j]
+            else:
+                for j in range(columns):
+                    p = (data[a + j] - mine[own + j]) * mine[own + _FIRST + j]
+                    output[a + j] = p + mine[own + _SECOND + j]
+
+
+@native
+def gradient_sums_loop(block: Block) -> None:
+    """sums[k, 0, c] and sums[k, 1, c] = a task's sums of grad and of grad * (data - mean).
+
+    Slots from 14 on: data, mean [C], sums [partial sums, 2, C], the threads' own blocks, grad.
+    """
+    stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
+    data, mean, sums = float32s(block, 14), float32s(block, 15), float32s(block, 16)
+    mine, grad = float32s(block, 17), float32s(block, 18)
+    begin, end = share(block, 16 * integer(block, 0))
+    own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
+    for task in range(begin // 16, end // 16):
+        rest = task // integer(block, 7)
+        cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
+        number = rest - row_block * integer(block, 5)
+        columns = min(width, integer(block, 6) - cut * width)
+        first_row = row_block * integer(block, 4)
+        rows = min(integer(block, 4), integer(block, 3) - first_row)
+        at = first_row * stride + number * integer(block, 6) + cut * width
+        first = number + cut * integer(block, 11)
+        if first != filled:
+            filled = first
+            for group in range(max(width // unit, 1)):
+                place = own + group * unit
+                for c in range(min(unit, columns)):
+                    mine[place + c] = mean[first + c]
+        for j in range(own, own + columns):
+            mine[j + _FIRST] = np.float32(0)
+            mine[j + _SECOND] = np.float32(0)
+        for row in range(0, rows - 3, 4):
+            a = at + row * stride
+            b, c, d = a + stride, a + 2 * stride, a + 3 * stride
+            for j in range(columns):
+                k = mine[own + j]
+                p, q, r, s = grad[a + j], grad[b + j], grad[c + j], grad[d + j]
+                mine[own + _FIRST + j] += (p + q) + (r + s)
+                p, q = p * (data[a + j] - k), q * (data[b + j] - k)
+                r, s = r * (data[c + j] - k), s * (data[d + j] - k)
+                mine[own + _SECOND + j] += (p + q) + (r + s)
+        for row in range(rows // 4 * 4, rows):
+            a = at + row * stride
+            for j in range(columns):
+                mine[own + _FIRST + j] += grad[a + j]
+                mine[own + _SECOND + j] += grad[a + j] * (data[a + j] - mine[own + j])
+        groups = columns // unit
+        while groups > 1:
+            half = (groups + 1) // 2
+            for j in range(own + _FIRST, own + _FIRST + (groups - half) * unit):
+                mine[j] += mine[j + half * unit]
+                mine[j + _PITCH] += mine[j + _PITCH + half * unit]
+            groups = half
+        to = row_block * integer(block, 12) + cut * integer(block, 13)
+        to = to * 2 * integer(block, 9) + first
+        for c in range(min(unit, columns)):
+            sums[to + c] = mine[own + _FIRST + c]
+            sums[to + integer(block, 9) + c] = mine[own + _SECOND + c]
+
+
+@native
+def gradient_scale_loop(block: Block) -> None:
+    """The gradients of gamma and beta, and what data's is made of: scale, center, slope.
+
+    With x = (data - mean) * f and f = 1 / sqrt(var + eps): scale = gamma f, center = sum(grad) / n,
+    slope = f sum(grad x) / n; both are 0 where the statistics were given.
+
+    Slots: channels, partial sums, n, eps, sums, var, gamma (may be absent: 1), scale, center,
+    slope, the gradients of gamma and beta (may be absent), whether the statistics were given.
+    """
+    channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
+    sums, var, gamma = float32s(block, 4), float32s(block, 5), float32s(block, 6)
+    scale, center, slope = float32s(block, 7), float32s(block, 8), float32s(block, 9)
+    gamma_grad, beta_grad = float32s(block, 10), float32s(block, 11)
+    for c in range(channels):
+        first, second = 0.0, 0.0
+        for k in range(integer(block, 1)):
+            first += sums[2 * k * channels + c]
+            second += sums[(2 * k + 1) * channels + c]
+        factor = 1 / np.sqrt(np.float64(var[c]) + epsilon)
+        second *= factor
+        scale[c] = factor if integer(block, 6) == 0 else factor * gamma[c]
+        center[c] = first / count if integer(block, 12) == 0 else 0.0
+        slope[c] = second / count * factor if integer(block, 12) == 0 else 0.0
+        if integer(block, 10) != 0:
+            gamma_grad[c] = second
+        if integer(block, 11) != 0:
+            beta_grad[c] = first
+
+
+@native
+def data_gradient_loop(block: Block) -> None:
+    """data_grad = (grad - center - (data - mean) * slope) * scale; it may lie over grad.
+
+    Slots from 14 on: data, mean, scale, center and slope [C], grad, data_grad, the threads' own
+    blocks.
+    """
+    stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
+    data, mean, scale = float32s(block, 14), float32s(block, 15), float32s(block, 16)
+    center, slope = float32s(block, 17), float32s(block, 18)
+    grad, data_grad, mine = float32s(block, 19), float32s(block, 20), float32s(block, 21)
+    begin, end = share(block, 16 * integer(block, 0))
+    own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
+    # Backwards: what the loop before has read last is in the cache.
+    for task in range(end // 16 - 1, begin // 16 - 1, -1):
+        rest = task // integer(block, 7)
+        cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
+        number = rest - row_block * integer(block, 5)
+        columns = min(width, integer(block, 6) - cut * width)
+        first_row = row_block * integer(block, 4)
+        rows = min(integer(block, 4), integer(block, 3) - first_row)
+        at = first_row * stride + number * integer(block, 6) + cut * width
+        first = number + cut * integer(block, 11)
+        if first != filled:
+            filled = first
+            for group in range(max(width // unit, 1)):
+                place = own + group * unit
+                for c in range(min(unit, columns)):
+                    mine[place + c] = mean[first + c]
+                    mine[place + _FIRST + c] = scale[first + c]
+                    mine[place + _SECOND + c] = center[first + c]
+                    mine[place + _THIRD + c] = slope[first + c]
+        for row in range(rows):
+            a = at + row * stride
+            if integer(block, 19) == integer(block, 20):
+                for j in range(columns):
+                    p = (data[a + j] - mine[own + j]) * mine[own + _THIRD + j]
+                    p = data_grad[a + j] - mine[own + _SECOND + j] - p
+                    data_grad[a + j] = p * mine[own + _FIRST + j]
+            else:
+                for j in range(columns):
+                    p = (data[a + j] - mine[own + j]) * mine[own + _THIRD + j]
+                    p = grad[a + j] - mine[own + _SECOND + j] - p
+                    data_grad[a + j] = p * mine[own + _FIRST + j]

@@ -1,0 +1,128 @@
+"""The bundled configs: each says what it is, works with every command and learns what it should."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import CONFIGS, refused, result
+from safetensors.numpy import load_file
+
+from mxrun import session
+from mxrun.config.bundled import find_config
+from mxrun.graph.compile import TRAIN
+from mxrun.session.build import plan_for
+
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+
+
+def header(name: str) -> list[str]:
+    """The comment that a config begins with, line by line."""
+    lines = (CONFIGS / f"{name}.yaml").read_text().splitlines()
+    count = next(index for index, line in enumerate(lines) if not line.startswith("#"))
+    return [line.removeprefix("#").removeprefix(" ") for line in lines[:count]]
+
+
+def trained(config: str, folder: Path, *overrides: str) -> tuple[dict[str, Any], Path]:
+    """The summary of a whole run, and its last checkpoint."""
+    summary = result("train", config, "threads=2", *overrides, cwd=folder)
+    return summary, folder / summary["run_dir"] / f"checkpoint-{summary['steps']}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_config_says_what_it_is(name: str) -> None:
+    first = header(name)[0]
+    assert first.endswith(".")
+    assert session.load(find_config(name)).config.name == name
+
+
+def test_the_commands_in_comments_are_right() -> None:
+    lines = [line.strip() for name in NAMES for line in header(name)]
+    commands = [shlex.split(line) for line in lines if line.startswith("mxrun ")]
+    assert len(commands) >= 2
+    for _, command, config, *overrides in commands:
+        assert command == "train"
+        assert not session.load(find_config(config), overrides).config.missing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_that_needs_no_data_works(name: str) -> None:
+    path = find_config(name)
+    assert session.check(path).parameters > 0
+    memory = session.inspect_memory(path, threads=2).plan
+    assert memory.planned_bytes == memory.lower_bound_bytes
+    for phase in ("train", "infer"):
+        request = session.BenchRequest(phase, batch=8, threads=1, steps=2, warmup=1)
+        report = session.bench(path, [], request, lambda _: None, time.monotonic())
+        assert len(report.step_ms) == 2
+        assert report.operators
+
+
+def test_mlp_regression_stops_near_the_noise(tmp_path: Path) -> None:
+    """Noise of standard deviation 0.05 leaves a mean square of 0.0025, whatever one learns."""
+    summary, _ = trained("mlp_regression", tmp_path)
+    assert 0.0025 <= summary["eval"]["mse"] <= 0.005
+    assert summary["stopped_early"]
+    assert summary["epochs"] < 100
+
+
+def test_autoencoder_digits_gives_the_images_back(tmp_path: Path) -> None:
+    """16 numbers instead of 64; the mean image alone would be 0.07 off."""
+    summary, _ = trained("autoencoder_digits", tmp_path)
+    assert summary["eval"]["mse"] <= 0.015
+    memory = summary["memory"]
+    assert memory["planned_bytes"] == memory["touched_bytes"]
+
+
+def test_digits_regularized_learns_its_digits(tmp_path: Path) -> None:
+    summary, checkpoint = trained("digits_regularized", tmp_path)
+    assert summary["eval"]["accuracy"] >= 0.975
+    assert summary["best"]["value"] >= summary["eval"]["accuracy"]
+    assert "conv1/bn_moving_var" in load_file(checkpoint / "auxiliary.safetensors")
+    memory = summary["memory"]
+    assert memory["planned_bytes"] == memory["touched_bytes"]
+
+
+def test_finetune_digits_learns_a_new_head_alone(tmp_path: Path) -> None:
+    assert "runs/digits_lenet" in refused("train", "finetune_digits", cwd=tmp_path)
+    _, source = trained("digits_lenet", tmp_path, "train.epochs=8")
+    summary, checkpoint = trained("finetune_digits", tmp_path)
+    assert summary["eval"]["accuracy"] >= 0.97
+    convolutions = ["conv1_bias", "conv1_weight", "conv2_bias", "conv2_weight"]
+    started = summary["started_from"]
+    assert sorted(started["loaded"]) == convolutions
+    assert started["missing"] == started["misshapen"] == []
+    assert sorted(started["unexpected"]) == ["fc1_bias", "fc1_weight", "fc2_bias", "fc2_weight"]
+    before, after = (load_file(path / "parameters.safetensors") for path in (source, checkpoint))
+    for name in convolutions:
+        assert after[name].tobytes() == before[name].tobytes()
+
+
+def test_finetune_digits_plans_nothing_for_what_is_frozen() -> None:
+    """Neither gradients nor states nor work backwards through the convolutions."""
+    plan = plan_for(session.load(find_config("finetune_digits")), training=True)
+    names = [step.name for step in plan.phases[TRAIN].steps]
+    assert "head:backward" in names
+    for name in ("conv1", "relu1", "pool1", "conv2", "relu2", "pool2"):
+        assert name in names
+        assert f"{name}:backward" not in names
+    assert not any(spec.startswith("conv") and ":" in spec for spec in plan.specs)
+
+
+def test_digits_regularized_repeats_itself_bit_for_bit(tmp_path: Path) -> None:
+    """Dropout, augmentation and moving statistics, under other numbers of loaders."""
+    short = ("train.epochs=2", "train.checkpoint.best=loss")
+    _, first = trained("digits_regularized", tmp_path, *short, "name=one", "data.workers=1")
+    _, second = trained("digits_regularized", tmp_path, *short, "name=four", "data.workers=4")
+    for name in ("parameters", "auxiliary", "optimizer"):
+        file = f"{name}.safetensors"
+        assert (first / file).read_bytes() == (second / file).read_bytes()
+    metrics = [
+        [json.loads(line) for line in (folder.parent / "metrics.jsonl").read_text().splitlines()]
+        for folder in (first, second)
+    ]
+    assert metrics[0] == metrics[1]

@@ -1,0 +1,144 @@
+"""L17: every registered operator works as a line of YAML: it is checked, planned and trained.
+
+Each stands in a network of its own, under the parameters that `mxrun ops NAME` shows:
+
+    elemwise_add shift -> the operator -> its cube -> sum -> once for each row -> MakeLoss
+
+`shift_rhs`, a variable that is added to the first input, learns through an operator that has a
+gradient; one that has none stands before a layer that learns. (The cube, because neither the sum of
+what a softmax or a batch norm gives nor that of its square ever changes.)
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import yaml
+
+from mxrun import library, session
+from mxrun.graph.compile import TRAIN
+from mxrun.operator.register import OPERATORS, create
+from mxrun.train.loop import slots
+
+library.load()
+NAMES = [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
+DESCRIPTIONS: dict[str, dict[str, Any]] = {name: session.operator(name) for name in NAMES}
+UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["overwrites"]]
+LAYERS = [name for name in NAMES if name not in UPDATES]
+
+STEPS = 2
+# From any shape to a row for each record, as MakeLoss weighs them.
+LOSS: list[Any] = [
+    {"elemwise_mul": {"name": "square", "inputs": ["example", "example"]}},
+    {"elemwise_mul": {"name": "cube", "inputs": ["square", "example"]}},
+    "sum",
+    {"Reshape": {"name": "one", "shape": [1, 1]}},
+    {"broadcast_mul": {"inputs": ["one", "rows"]}},
+    "MakeLoss",
+]
+SETTINGS: dict[str, Any] = {
+    "threads": 2,
+    "data": {
+        "batch_size": 4,
+        "train": {"dataset": "synthetic", "split": "train", "records": 8, "classes": 4},
+    },
+}
+TRAINING: dict[str, Any] = {"epochs": 1, "metrics": [], "optimizer": {"sgd": {"lr": 0.01}}}
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def is_loss(name: str) -> bool:
+    return create(name, DESCRIPTIONS[name]["example"]).loss_output is not None
+
+
+def config_of(name: str) -> dict[str, Any]:
+    """The operator's example in a network that can be trained."""
+    network = yaml.safe_load(DESCRIPTIONS[name]["yaml"])["network"]
+    (layer,) = network["layers"]
+    body = {**(layer[name] if isinstance(layer, dict) else {}), "name": "example"}
+    (first, gradient) = DESCRIPTIONS[name]["arguments"][0].values()
+    wired = body.get("inputs", [first])
+    layers: list[Any] = [{name: body}]
+    if gradient == "computes":
+        layers.insert(0, {"elemwise_add": {"name": "shift", "lhs": first}})
+        network["variables"] = {"shift_rhs": {"init": {"constant": {"value": 0.1}}}}
+        wired = ["shift", *wired[1:]]
+    body["inputs"] = wired
+    if not DESCRIPTIONS[name]["differentiable"]:
+        body["name"] = "before"
+        layers.append({"FullyConnected": {"name": "example", "num_hidden": 2}})
+    if not is_loss(name):
+        layers += LOSS
+        network["inputs"]["rows"] = [1]
+    return {"network": {**network, "layers": layers}, "train": TRAINING, **SETTINGS}
+
+
+def written(config: dict[str, Any], folder: Path) -> Path:
+    path = folder / "net.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def trained(path: Path) -> tuple[session.Run, Arrays]:
+    """A run after two steps, and the variables before them."""
+    run = session.prepare(session.load(path))
+    before = {name: run.executor.array(name).copy() for name in run.built.model.learned}
+    iterator = run.iterators["train"]
+    places = slots(run.executor, iterator)
+    iterator.reset(1)
+    for _ in range(STEPS):
+        assert iterator.next_into(places) is not None
+        run.executor.run(TRAIN)
+    for loss in run.built.model.losses:
+        assert np.isfinite(run.executor.result(TRAIN, loss.loss)).all()
+    return run, before
+
+
+def changed(run: session.Run, before: Arrays) -> set[str]:
+    """The variables that differ from what they were; all are finite."""
+    after = {name: run.executor.array(name) for name in before}
+    for array in after.values():
+        assert np.isfinite(array).all()
+    return {name for name, array in after.items() if array.tobytes() != before[name].tobytes()}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_L17_an_operator_is_a_layer_that_trains(name: str, tmp_path: Path) -> None:
+    path = written(config_of(name), tmp_path)
+    rows = {row.operator: row for row in session.check(path).rows}
+    assert rows[name].output_shapes
+    run, before = trained(path)
+    gradients = {one["name"]: one["gradient"] for one in DESCRIPTIONS[name]["arguments"]}
+    learns = {f"example_{argument}" for argument, kind in gradients.items() if kind == "computes"}
+    states = {f"example_{state}" for state in DESCRIPTIONS[name]["auxiliary_states"]}
+    expected = ({"shift_rhs"} | learns | states) & before.keys()
+    if not DESCRIPTIONS[name]["differentiable"]:
+        expected = set(before)
+    assert expected
+    assert changed(run, before) == expected
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_L17_an_update_is_an_optimizer_that_trains(name: str, tmp_path: Path) -> None:
+    config = config_of("FullyConnected")
+    config["train"] = {**TRAINING, **yaml.safe_load(DESCRIPTIONS[name]["yaml"])["train"]}
+    run, before = trained(written(config, tmp_path))
+    updates = {
+        step.prop.type_string
+        for step in run.plan.phases[TRAIN].steps
+        if step.prop is not None and step.prop.list_mutated_inputs()
+    }
+    assert updates == {name}
+    assert changed(run, before) == set(before)
+
+
+def test_L17_nothing_is_left_out() -> None:
+    assert {"Convolution", "BatchNorm", "Deconvolution", "Embedding", "BlockGrad"} <= {*LAYERS}
+    assert {"sgd_mom_update", "adam_update", "lamb_update"} <= {*UPDATES}
+    assert len(NAMES) == len(LAYERS) + len(UPDATES)

@@ -1,0 +1,152 @@
+"""Runs killed at any moment go on to the same bytes, and lose no more than one interval."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from interrupted_runs import EPOCH, INTERVAL, NEVER, STEPS, Started, go_on, left, resumed_from
+
+# Steps after which something is saved: those of the policy, and evaluations that were the best.
+SAVES = [*range(INTERVAL, STEPS, INTERVAL), EPOCH, 2 * EPOCH, STEPS]
+# File operations of a save and of what it removes.
+OPERATIONS = 24
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a run is killed: so long after a step (at step 0, after the command has begun), or
+    before a file operation after a step.
+    """
+
+    step: int
+    seconds: float = 0.0
+    operation: int = 0
+
+
+def chains() -> list[list[Moment]]:
+    """40 moments over the whole run, 14 of them in saves; four of them to a run, in order."""
+    draw = random.Random(7)
+    saves = [Moment(draw.choice(SAVES), operation=1 + draw.randrange(OPERATIONS)) for _ in range(14)]
+    early = [Moment(0, seconds=draw.uniform(0.0, 0.4)) for _ in range(4)]
+    steps = [Moment(1 + draw.randrange(STEPS), draw.uniform(0.0, 0.01)) for _ in range(22)]
+    drawn = [*saves, *early, *steps]
+    draw.shuffle(drawn)
+    return [sorted(drawn[first::10], key=lambda moment: moment.step) for first in range(10)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the run leaves that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("whole")
+    code, _, errors = Started(folder).end()
+    assert code == 0, errors
+    return left(folder)
+
+
+@dataclass(frozen=True)
+class Killed:
+    """After which step a process went on, if it came to say so, and the last that it took."""
+
+    resumed: int | None
+    taken: int
+
+
+def kill(folder: Path, moment: Moment, *arguments: str) -> Killed:
+    """Start, or go on, and kill."""
+    doom = f"{moment.step}:{moment.operation}" if moment.operation else NEVER
+    started = Started(folder, *arguments, moment=doom)
+    if not moment.operation:
+        started.wait_for(moment.step, moment.seconds)
+        started.process.kill()
+    code, _, errors = started.end()
+    # A late moment may find the run at its end.
+    assert code in (-signal.SIGKILL, 0), errors
+    return Killed(resumed_from(errors), started.step)
+
+
+def chain(folder: Path, moments: Sequence[Moment], *arguments: str) -> list[Killed]:
+    """A run killed at each of the moments, and then left to end; every restart resumes."""
+    found = [
+        kill(folder, moment, *arguments, *(("--resume",) if number else ()))
+        for number, moment in enumerate(moments)
+    ]
+    gone = go_on(folder, *arguments)
+    assert resumed_from(gone.errors) == (gone.summary["resumed_from"] or 0)
+    return [*found, Killed(resumed_from(gone.errors), STEPS)]
+
+
+def assert_little_is_redone(found: Sequence[Killed]) -> None:
+    """No process takes more than an interval of steps that were taken before."""
+    reached = 0
+    for process in found:
+        if process.resumed is not None:
+            assert 0 <= reached - process.resumed <= INTERVAL, found
+        reached = max(reached, process.taken)
+
+
+def test_F5_runs_killed_anywhere_go_on_to_the_same_bytes(
+    whole: dict[str, str], tmp_path: Path
+) -> None:
+    """With one and with four loader threads: what a run gives does not depend on them."""
+    drawn = chains()
+    assert sum(map(len, drawn)) == 40
+
+    def run(number: int) -> list[Killed]:
+        return chain(
+            tmp_path / str(number), drawn[number], f"data.workers={(1, 4)[number % 2]}"
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(run, range(len(drawn))))
+    for number, processes in enumerate(found):
+        assert left(tmp_path / str(number)) == whole, drawn[number]
+        assert_little_is_redone(processes)
+    assert len({process.resumed for processes in found for process in processes}) >= 8
+
+
+def test_F5_a_run_killed_three_times_in_saves(whole: dict[str, str], tmp_path: Path) -> None:
+    moments = (Moment(21, operation=6), Moment(22, operation=9), Moment(49, operation=3))
+    assert_little_is_redone(chain(tmp_path, moments))
+    assert left(tmp_path) == whole
+
+
+def test_F5_every_file_operation_of_one_save(whole: dict[str, str], tmp_path: Path) -> None:
+    """Killed before each in turn, until the checkpoint has its name."""
+    moments = [Moment(3 * INTERVAL, operation=number) for number in range(1, 14)]
+    found = chain(tmp_path, moments)
+    assert_little_is_redone(found)
+    before = [process.resumed for process in found].index(3 * INTERVAL)
+    assert before >= 8
+    assert {process.taken for process in found[:before]} == {3 * INTERVAL}
+    assert left(tmp_path) == whole
+
+
+def test_resuming_nothing_starts_afresh_and_says_so(whole: dict[str, str], tmp_path: Path) -> None:
+    gone = go_on(tmp_path)
+    assert "nothing is saved in runs/killed: starting afresh" in gone.errors
+    assert left(tmp_path) == whole
+
+
+def test_a_run_that_is_over_stays_as_it_is(whole: dict[str, str], tmp_path: Path) -> None:
+    go_on(tmp_path)
+    gone = go_on(tmp_path)
+    assert gone.summary["steps"] == gone.summary["resumed_from"] == STEPS
+    assert gone.summary["eval"]["accuracy"] > 0.2
+    assert left(tmp_path) == whole
+
+
+@pytest.mark.parametrize("content", [b"", b"name: killed\nthrea"])
+def test_a_config_that_was_left_torn_is_no_obstacle(
+    content: bytes, whole: dict[str, str], tmp_path: Path
+) -> None:
+    """Killed while the run's very first file was written."""
+    (tmp_path / "runs/killed").mkdir(parents=True)
+    (tmp_path / "runs/killed/config.yaml").write_bytes(content)
+    assert "starting afresh" in go_on(tmp_path).errors
+    assert left(tmp_path) == whole

@@ -1,0 +1,134 @@
+"""Runs asked to stop save at once, say so by exit code 75, and go on to the same bytes."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from interrupted_runs import EPOCH, STEPS, Started, go_on, left, resumed_from
+
+from mxrun.train.keeper import saved_steps
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+STOPPED, INTERRUPTED = 75, 130
+# Before the run handles signals they have the effect that Python gives them.
+EARLY = {signal.SIGTERM: -signal.SIGTERM, signal.SIGINT: INTERRUPTED, signal.SIGUSR1: -signal.SIGUSR1}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """So long after a step (at step 0: after the command has begun), and the signal sent then."""
+
+    step: int
+    seconds: float
+    number: signal.Signals
+
+
+def chains() -> list[list[Moment]]:
+    """20 moments over the whole run; four of them to a run, in order."""
+    draw = random.Random(11)
+    steps = [1 + draw.randrange(STEPS - 1) for _ in range(17)]
+    # Early ones among them: before and after the run handles signals.
+    places = [(0, draw.uniform(0.0, 0.4)) for _ in range(3)]
+    places += [(step, draw.uniform(0.0, 0.01)) for step in steps]
+    drawn = [Moment(*place, SIGNALS[number % 3]) for number, place in enumerate(places)]
+    draw.shuffle(drawn)
+    return [sorted(drawn[first::5], key=lambda moment: moment.step) for first in range(5)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the run leaves that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("whole")
+    code, _, errors = Started(folder).end()
+    assert code == 0, errors
+    return left(folder)
+
+
+def stop(folder: Path, moment: Moment, reached: int) -> int:
+    """Start, or go on, and ask to stop; the step that is saved afterwards."""
+    started = Started(folder, "--resume")
+    started.wait_for(moment.step, moment.seconds)
+    early = started.step <= 0
+    started.process.send_signal(moment.number)
+    at_most = max(reached, started.step) + 1
+    code, output, errors = started.end()
+    assert "Traceback" not in errors
+    if code == 0:
+        # A late moment may find the run at its end.
+        return STEPS
+    assert output == ""
+    if code != STOPPED:
+        assert early
+        assert code == EARLY[moment.number]
+        return reached
+    newest = saved_steps(folder / "runs/killed")[-1]
+    assert f"stopped after step {newest} and saved in runs/killed; the same command" in errors
+    # Nothing that was saved is taken again, and the step in hand is the last.
+    assert (resumed_from(errors) or 0) == reached
+    assert reached <= newest <= at_most
+    return newest
+
+
+def test_F5_runs_asked_to_stop_go_on_to_the_same_bytes(
+    whole: dict[str, str], tmp_path: Path
+) -> None:
+    drawn = chains()
+    assert sum(map(len, drawn)) == 20
+
+    def run(number: int) -> None:
+        reached = 0
+        for moment in drawn[number]:
+            reached = stop(tmp_path / str(number), moment, reached)
+        gone = go_on(tmp_path / str(number))
+        assert (gone.summary["resumed_from"] or 0) == reached
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, range(len(drawn))))
+    for number in range(len(drawn)):
+        assert left(tmp_path / str(number)) == whole, drawn[number]
+
+
+def test_F5_stopped_while_it_evaluates_and_killed_soon_after(
+    whole: dict[str, str], tmp_path: Path
+) -> None:
+    """The epoch's metrics are recorded once, though its last step was saved before them."""
+    stopped = Started(tmp_path, moment=f"{EPOCH}:evaluate")
+    assert stopped.end()[0] == STOPPED
+    assert saved_steps(tmp_path / "runs/killed")[-1] == EPOCH
+    # The evaluation is made and recorded, and of the next epoch a few steps are taken.
+    started = Started(tmp_path, "--resume")
+    started.wait_for(EPOCH + 2, 0.0)
+    started.process.kill()
+    started.end()
+    go_on(tmp_path)
+    assert left(tmp_path) == whole
+
+
+def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
+    """Even in the middle of a long step."""
+    started = Started(
+        tmp_path,
+        "train.optimizer.adam.lr=1e-9",
+        "train.epochs=1000",
+        "data.batch_size=1024",
+        "network.layers[0].Convolution.num_filter=512",
+    )
+    started.wait_for(1, 0.0)
+    since = time.monotonic()
+    started.wait_for(2, 0.05)
+    takes = time.monotonic() - since
+    started.process.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    sent = time.monotonic()
+    started.process.send_signal(signal.SIGINT)
+    code, output, errors = started.end()
+    assert time.monotonic() - sent < takes / 2
+    assert (code, output) == (INTERRUPTED, "")
+    assert "Traceback" not in errors
+    assert saved_steps(tmp_path / "runs/killed") == []

@@ -1,0 +1,100 @@
+"""Runs mxrun's command line, tells how far it is, and ends itself where it is told to.
+
+`doomed_run.py PUBLISHED STEP:EVENT ARGUMENTS...`: the number of the last step taken is always in
+the file PUBLISHED (int64; 0 when the command begins). Once STEP steps are taken, the process gets a signal at
+EVENT: SIGKILL before that file operation in the folder `runs`, counted from 1, or SIGTERM at
+`evaluate`, the first batch of an evaluation; 0 is no event.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import sys
+from collections.abc import Callable
+from mmap import mmap
+from pathlib import Path
+from typing import Any
+
+OPERATIONS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir")
+
+
+class Published:
+    """A number in a file, which is there even if the process is killed."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            self._memory = mmap(file.fileno(), 8)
+
+    @property
+    def value(self) -> int:
+        return int(struct.unpack("q", self._memory[:])[0])
+
+    @value.setter
+    def value(self, number: int) -> None:
+        self._memory[:] = struct.pack("q", number)
+
+
+def doomed(published: Published, step: int, operation: int) -> Callable[[str, Any], None]:
+    """An audit hook that ends the process."""
+    left = operation
+
+    def hook(event: str, arguments: Any) -> None:
+        nonlocal left
+        # What removes a folder names its files relative to it.
+        relative = event in ("os.remove", "os.rmdir") and arguments[1] != -1
+        if event not in OPERATIONS or not (relative or str(arguments[0]).startswith("runs")):
+            return
+        if published.value >= step:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def publish_steps(published: Published) -> None:
+    """Tell of every step once it is taken."""
+    from mxrun.train.loop import TrainingLoop
+
+    take = TrainingLoop.step
+
+    def step(self: TrainingLoop, number: int, batches: int) -> int:
+        valid = take(self, number, batches)
+        published.value = number
+        return valid
+
+    TrainingLoop.step = step  # type: ignore[method-assign]
+
+
+def stop_in_evaluation(published: Published, step: int) -> None:
+    """Ask the process to stop at an evaluation's first batch."""
+    from mxrun.executor.executor import Executor
+    from mxrun.graph.compile import EVALUATE
+
+    execute = Executor.run
+
+    def run(self: Executor, phase: str) -> None:
+        if phase == EVALUATE and published.value >= step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        execute(self, phase)
+
+    Executor.run = run  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    place, moment, *rest = sys.argv[1:]
+    reached = Published(Path(place))
+    first, _, at = moment.partition(":")
+    publish_steps(reached)
+    if at == "evaluate":
+        stop_in_evaluation(reached, int(first))
+    elif int(at):
+        sys.addaudithook(doomed(reached, int(first), int(at)))
+
+    from mxrun.__main__ import main
+
+    sys.argv = ["mxrun", *rest]
+    reached.value = 0
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Runs of a small network that has all that a run can have, and what is done to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from commands import digests
+
+DOOMED = Path(__file__).parent / "doomed_run.py"
+# Steps between two checkpoints, of an epoch, and of the run.
+INTERVAL, EPOCH, STEPS = 7, 22, 66
+NEVER = "0:0"
+# Convolution, batch normalisation, dropout, adam, a schedule, averages, and augmented records.
+CONFIG = f"""\
+name: killed
+threads: 1
+network:
+  inputs: {{data: [1, 8, 8], label: []}}
+  layers:
+    - Convolution: {{name: conv1, num_filter: 8, kernel: [3, 3], pad: [1, 1], no_bias: true}}
+    - BatchNorm: {{name: bn1, fix_gamma: false}}
+    - Activation: {{act_type: relu}}
+    - Pooling: {{pool_type: max, kernel: [2, 2], stride: [2, 2]}}
+    - FullyConnected: {{name: fc1, num_hidden: 32}}
+    - Activation: {{act_type: relu}}
+    - Dropout: {{p: 0.3}}
+    - FullyConnected: {{name: fc2, num_hidden: 10}}
+    - SoftmaxOutput: {{name: softmax, label: label}}
+data:
+  batch_size: 64
+  train: {{dataset: digits, split: train, shuffle: true, transforms: [{{pad_crop: {{pad: 1}}}}]}}
+  eval: {{dataset: digits, split: test}}
+train:
+  epochs: 3
+  optimizer: {{adam: {{lr: 0.003, wd: 1e-4}}}}
+  schedule: {{cosine: {{warmup_steps: 10}}}}
+  average: 0.9
+  checkpoint: {{every: {INTERVAL} steps, keep: 2, best: accuracy}}
+"""
+
+
+class Started:
+    """A process that trains, and the number of the last step it has taken."""
+
+    def __init__(self, folder: Path, *arguments: str, moment: str = NEVER) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / "net.yaml").write_text(CONFIG)
+        self._published = folder / "published"
+        self._published.write_bytes(struct.pack("q", -1))
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, DOOMED, self._published, moment),
+                *("train", "net.yaml", "--json", *arguments),
+            ],
+            cwd=folder,
+            env={**os.environ, "MXRUN_DEBUG": "0"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def step(self) -> int:
+        """The last step taken; -1 before the command has begun."""
+        return int(struct.unpack("q", self._published.read_bytes())[0])
+
+    def wait_for(self, step: int, seconds: float) -> None:
+        """Until so many steps are taken, at 0 until the command has begun, and so long."""
+        while self.step < step and self.process.poll() is None:
+            time.sleep(0.0002)
+        time.sleep(seconds)
+
+    def end(self) -> tuple[int, str, str]:
+        """Exit code, standard output and error."""
+        output, errors = self.process.communicate(timeout=120)
+        return self.process.returncode, output, errors
+
+
+@dataclass(frozen=True)
+class Gone:
+    """What a run that went on to its end came to, and what it said."""
+
+    summary: dict[str, Any]
+    errors: str
+
+
+def go_on(folder: Path, *arguments: str) -> Gone:
+    """Resume to the end."""
+    code, output, errors = Started(folder, *arguments, "--resume").end()
+    assert code == 0, errors
+    assert "Traceback" not in errors
+    return Gone(json.loads(output), errors)
+
+
+def resumed_from(errors: str) -> int | None:
+    """The step that a process went on after, 0 where it began; None where it did not say."""
+    match = re.search(r"^going on after step ([0-9]+)$", errors, re.MULTILINE)
+    if match:
+        return int(match[1])
+    return 0 if "starting afresh" in errors else None
+
+
+def left(folder: Path) -> dict[str, str]:
+    """What a run left: all files' SHA-256, but for times and the config's loader threads."""
+    found = digests(folder / "runs/killed")
+    assert not [name for name in found if name.startswith(".")]
+    found.pop("config.yaml")
+    return found
