@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.call import NativeCall
-from mxrun.backend.onednn import normalization
-from mxrun.backend.onednn.primitive import Argument, Primitive
-from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, NotNegative, Parameters
-from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, align
-from mxrun.operator.kernel import BackwardRequest, Buffers, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import (
-    Part,
-    Slot,
-    native_kernel,
-    onednn_serves,
-    source,
-    target,
-)
+from mxrun.base.tensor import Shape
+from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import (
     GradientKind,
@@ -34,10 +21,9 @@ from mxrun.operator.property import (
     PartialShapes,
     StateUpdate,
 )
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import register
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.optimizer_update import CopyPart
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -246,141 +232,3 @@ class BatchNorm(Operator):
     def _along(self, data: Array, channels: Array) -> Array:
         """[C] in a form that meets data's channels."""
         return np.expand_dims(channels, self._other_axes(data))
-
-
-@dataclass(frozen=True)
-class NormalizationPart:
-    """A oneDNN primitive some of whose results nobody wants: `unwanted` go to scratch."""
-
-    primitive: Primitive
-    slots: Mapping[Argument, Slot]
-    unwanted: tuple[Argument, ...]
-
-    @property
-    def team(self) -> int:
-        """The team the primitive was made for."""
-        return self.primitive.threads
-
-    @property
-    def scratch_bytes(self) -> int:
-        """The primitive's scratchpad, and the results nobody wants behind it."""
-        results = (align(self.primitive.specs[argument].nbytes) for argument in self.unwanted)
-        return align(self.primitive.scratchpad_bytes) + sum(results)
-
-    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """Bind the primitive."""
-        addresses = {int(argument): slot.address(buffers) for argument, slot in self.slots.items()}
-        place = scratch + align(self.primitive.scratchpad_bytes)
-        for argument in self.unwanted:
-            addresses[argument] = place
-            place += align(self.primitive.specs[argument].nbytes)
-        return (self.primitive.bind(addresses, scratch),)
-
-
-@implement("BatchNorm", backend="onednn")
-class OnednnBatchNorm(Implementation):
-    """oneDNN's batch normalization in whatever layout the data come, plain or channels-last."""
-
-    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One primitive; given statistics are also copied to the outputs that want them."""
-        if not onednn_serves(*request.inputs):
-            return None
-        p = prop.parameters
-        data = _laid_out(request.inputs[DATA], p.axis)
-        given = p.use_global_stats or not request.is_train
-        what = _normalization(p, data, given)
-        team = team_for_elements(data.elements, request.threads)
-        primitive = normalization.batch_normalization_forward(what, team)
-        slots = {Argument.SOURCE: source(DATA), Argument.SHIFT: source(BETA)}
-        if not p.fix_gamma:
-            slots[Argument.SCALE] = source(GAMMA)
-        results = {Argument.OUTPUT: OUTPUT}
-        statistics = {Argument.MEAN: MEAN, Argument.VARIANCE: VAR}
-        copies: list[Part] = []
-        if given:
-            slots |= {Argument.MEAN: source(MOVING_MEAN), Argument.VARIANCE: source(MOVING_VAR)}
-            copies = [
-                CopyPart(what.data.shape[1], slots[argument], target(index), 1)
-                for argument, index in statistics.items()
-                if request.requests[index] is not OpReqType.NULL
-            ]
-        else:
-            results |= statistics
-        part = _part(primitive, slots, results, request.requests)
-        read = {slot.index for slot in slots.values()}
-        inputs = (data, *(spec.laid_out(PLAIN) for spec in request.inputs[GAMMA:]))
-        channels = inputs[BETA]
-        return native_kernel(
-            f"onednn:{primitive.implementation}",
-            [part, *copies],
-            tuple(spec if index in read else None for index, spec in enumerate(inputs)),
-            (data, channels, channels),
-            request.requests,
-            request.threads,
-            flops=prop.flops([data.shape], []),
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One primitive for all three gradients."""
-        p = prop.parameters
-        data, channels = request.forward.inputs[DATA], request.in_grad[BETA].laid_out(PLAIN)
-        assert data is not None
-        what = _normalization(p, data, p.use_global_stats)
-        team = team_for_elements(data.elements, request.threads)
-        primitive = normalization.batch_normalization_backward(what, team)
-        first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
-        slots = {
-            Argument.OUTPUT_GRAD: source(OUTPUT),
-            Argument.SOURCE: source(first + DATA),
-            Argument.MEAN: source(second + MEAN),
-            Argument.VARIANCE: source(second + VAR),
-        }
-        results = {Argument.SOURCE_GRAD: DATA, Argument.SHIFT_GRAD: BETA}
-        if not p.fix_gamma:
-            slots[Argument.SCALE] = source(first + GAMMA)
-            results[Argument.SCALE_GRAD] = GAMMA
-        part = _part(primitive, slots, results, request.requests)
-        gamma = None if p.fix_gamma else channels
-        return native_kernel(
-            f"onednn:{primitive.implementation}",
-            [part],
-            (*(data, None, None), *(data, gamma, None), *(None, channels, channels)),
-            (data, gamma, channels),
-            request.requests,
-            request.threads,
-            flops=prop.flops([data.shape], []),
-        )
-
-
-def _part(
-    primitive: Primitive,
-    slots: Mapping[Argument, Slot],
-    results: Mapping[Argument, int],
-    requests: Sequence[OpReqType],
-) -> NormalizationPart:
-    """`results` say which output each result of the primitive is."""
-    wanted = {a: target(i) for a, i in results.items() if requests[i] is not OpReqType.NULL}
-    unwanted = tuple(argument for argument in results if argument not in wanted)
-    return NormalizationPart(primitive, {**slots, **wanted}, unwanted)
-
-
-def _laid_out(data: TensorSpec, axis: int) -> TensorSpec:
-    """data as it comes, but plain where its layout is not made for these channels."""
-    channels_last = data.layout == CHANNELS_LAST and axis % len(data.shape) == 1
-    return data if channels_last else data.laid_out(PLAIN)
-
-
-def _normalization(
-    p: BatchNormParameters, data: TensorSpec, given: bool
-) -> normalization.BatchNormalization:
-    """In oneDNN's terms: the same bytes with the channels along axis 1."""
-    axis = p.axis % len(data.shape)
-    before, channels = math.prod(data.shape[:axis]), data.shape[axis]
-    after = math.prod(data.shape[axis + 1 :])
-    if data.layout == CHANNELS_LAST:
-        seen = TensorSpec((before, channels, after), data.dtype, CHANNELS_LAST)
-    elif after == 1:
-        seen = TensorSpec((before, channels), data.dtype)
-    else:
-        seen = TensorSpec((before, channels, after), data.dtype)
-    return normalization.BatchNormalization(seen, float(p.eps), not p.fix_gamma, given)

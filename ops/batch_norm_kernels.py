@@ -32,7 +32,7 @@ from mxrun.ops.gradient_norm import Scratch, ScratchLoopPart
 class _Loops:
     """Makes the parts of one kernel, and knows where in scratch they leave what others read.
 
-    Scratch holds three arrays [C], the partial sums, and the threads' own blocks.
+    Scratch holds three arrays [C], the partial sums, their totals, and the threads' own blocks.
     """
 
     tasks: Tasks
@@ -48,10 +48,15 @@ class _Loops:
         return self.channels(3)
 
     @property
-    def blocks(self) -> Scratch:
-        """The threads' own blocks."""
+    def totals(self) -> Scratch:
+        """The totals of the sums."""
         sums = align(8 * self.tasks.partial_sums * self.tasks.channels)
         return Scratch(self.sums.offset + sums)
+
+    @property
+    def blocks(self) -> Scratch:
+        """The threads' own blocks."""
+        return Scratch(self.totals.offset + align(16 * self.tasks.channels))
 
     def alone(self, loop: NativeFunction, *arguments: Slot | Scratch | int | float) -> Part:
         """A loop of one thread."""
@@ -68,10 +73,11 @@ class _Loops:
         count = self.tasks.elements_per_channel
         return count, self.tasks.channels, self.tasks.inner, min(SAMPLES, count)
 
-    def totals(self, given: bool, epsilon: float) -> tuple[int | float, ...]:
-        """Channels, partial sums (none where the statistics are given), elements of a channel."""
-        count = self.tasks.elements_per_channel
-        return self.tasks.channels, 0 if given else self.tasks.partial_sums, count, float(epsilon)
+    def summed(self, given: bool, epsilon: float) -> tuple[Scratch | int | float, ...]:
+        """What both loops that add up the sums begin with; none are there where `given`."""
+        count, channels = self.tasks.elements_per_channel, self.tasks.channels
+        partial_sums = 0 if given else self.tasks.partial_sums
+        return channels, partial_sums, count, float(epsilon), self.sums, self.totals
 
     @property
     def _scratch_bytes(self) -> int:
@@ -82,9 +88,9 @@ class _Loops:
 class CompiledBatchNorm(Implementation):
     """Data in whatever layout they come, plain or channels-last.
 
-    Between its loops the team waits at the runtime's barriers, which give the core away. oneDNN's
-    batch normalization spins at barriers of its own: beside one other busy thread a team then
-    takes a hundred times as long.
+    Between the loops the team waits as the runtime does, which gives the core away after a while.
+    oneDNN's batch normalization spins at barriers of its own instead: on two cores beside one busy
+    process, 64x16x8x8 takes 49 ms on average there and 0.9 ms here, alone 15 and 11 us.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
@@ -100,19 +106,19 @@ class CompiledBatchNorm(Implementation):
         parts: list[Part] = []
         found: tuple[Slot | Scratch | int, ...]
         if given:
-            found = (0, source(MOVING_MEAN), source(MOVING_VAR))
+            found = (source(MOVING_MEAN), source(MOVING_VAR))
         else:
             parts = [
                 loops.alone(shift_loop, *loops.samples, source(DATA), shift),
                 loops.together(statistics_loop, source(DATA), shift, loops.sums, loops.blocks),
             ]
-            found = (loops.sums, shift, 0)
+            found = (shift, 0)
         gamma = 0 if p.fix_gamma else source(GAMMA)
         places = (gamma, mean, scale, *statistics)
-        parts.append(loops.alone(scale_loop, *loops.totals(given, p.eps), *found, *places))
+        parts.append(loops.alone(scale_loop, *loops.summed(given, p.eps), *found, *places))
         if output:
-            places = (source(DATA), mean, scale, source(BETA), output, loops.blocks)
-            parts.append(loops.together(normalize_loop, *places))
+            read = (source(DATA), mean, scale, source(BETA))
+            parts.append(loops.together(normalize_loop, *read, output, loops.blocks))
         channels = request.inputs[BETA].laid_out(PLAIN)
         moving = channels if given else None
         return native_kernel(
@@ -137,16 +143,15 @@ class CompiledBatchNorm(Implementation):
         grad, values = source(OUTPUT), source(first + DATA)
         mean, var = source(second + MEAN), source(second + VAR)
         gamma = 0 if p.fix_gamma else source(first + GAMMA)
-        totals = loops.totals(False, p.eps)
-        places = (loops.sums, var, gamma, scale, center, slope, gamma_grad, beta_grad)
+        summed = loops.summed(False, p.eps)
+        places = (var, gamma, scale, center, slope, gamma_grad, beta_grad)
         parts = [
             loops.together(gradient_sums_loop, values, mean, loops.sums, loops.blocks, grad),
-            loops.alone(gradient_scale_loop, *totals, *places, int(p.use_global_stats)),
+            loops.alone(gradient_scale_loop, *summed, *places, int(p.use_global_stats)),
         ]
         if data_grad:
-            constants = (mean, scale, center, slope)
-            places = (values, *constants, grad, data_grad, loops.blocks)
-            parts.append(loops.together(data_gradient_loop, *places))
+            read = (values, mean, scale, center, slope, grad)
+            parts.append(loops.together(data_gradient_loop, *read, data_grad, loops.blocks))
         scales = None if p.fix_gamma else channels
         return native_kernel(
             self.name,

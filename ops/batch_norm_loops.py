@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend.jit import Block, float32s, float64s, integer, native, real, share
 
 # Most columns of a task.
 _COLUMNS = 512
@@ -28,7 +28,7 @@ BLOCK_BYTES = 4 * _BLOCK
 _ELEMENTS_PER_TASK = 16_384
 _MOST_CUTS = 64
 # Elements of a channel whose mean the others are measured from.
-SAMPLES = 32
+SAMPLES = 16
 _SAMPLE_STEP = 2_654_435_761
 
 
@@ -188,31 +188,34 @@ def statistics_loop(block: Block) -> None:
 def scale_loop(block: Block) -> None:
     """mean, var, scale = gamma / sqrt(var + eps), from the sums or, without sums, as given.
 
-    Slots: channels, partial sums, elements of a channel, eps, sums, shift or the given mean, the
-    given var, gamma (may be absent: 1), mean, scale, the outputs mean and var (may be absent).
+    Slots: channels, partial sums, elements of a channel, eps, sums, totals (float64 [2, C]), shift
+    or the given mean, the given var, gamma (may be absent: 1), mean, scale, the outputs mean and
+    var (may be absent).
     """
     channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
-    sums, shift, given = float32s(block, 4), float32s(block, 5), float32s(block, 6)
-    gamma, mean, scale = float32s(block, 7), float32s(block, 8), float32s(block, 9)
-    mean_output, var_output = float32s(block, 10), float32s(block, 11)
+    sums, totals = float32s(block, 4), float64s(block, 5)
+    shift, given, gamma = float32s(block, 6), float32s(block, 7), float32s(block, 8)
+    mean, scale = float32s(block, 9), float32s(block, 10)
+    mean_output, var_output = float32s(block, 11), float32s(block, 12)
+    for j in range(2 * channels):
+        totals[j] = 0.0
+    for k in range(integer(block, 1)):
+        for j in range(2 * channels):
+            totals[j] += sums[2 * k * channels + j]
     for c in range(channels):
+        # The average distance from the shift; none where the mean was given.
+        distance = totals[c] / count
+        average = shift[c] + distance
+        variance = totals[channels + c] / count - distance * distance
+        variance = 0.0 if variance < 0 else variance
         if integer(block, 1) == 0:
-            average, variance = np.float64(shift[c]), np.float64(given[c])
-        else:
-            first, second = 0.0, 0.0
-            for k in range(integer(block, 1)):
-                first += sums[2 * k * channels + c]
-                second += sums[(2 * k + 1) * channels + c]
-            average = first / count
-            variance = second / count - average * average
-            variance = 0.0 if variance < 0 else variance
-            average += shift[c]
+            variance = np.float64(given[c])
         factor = 1 / np.sqrt(variance + epsilon)
         mean[c] = average
-        scale[c] = factor if integer(block, 7) == 0 else factor * gamma[c]
-        if integer(block, 10) != 0:
-            mean_output[c] = average
+        scale[c] = factor if integer(block, 8) == 0 else factor * gamma[c]
         if integer(block, 11) != 0:
+            mean_output[c] = average
+        if integer(block, 12) != 0:
             var_output[c] = variance
 
 
@@ -323,26 +326,29 @@ def gradient_scale_loop(block: Block) -> None:
     With x = (data - mean) * f and f = 1 / sqrt(var + eps): scale = gamma f, center = sum(grad) / n,
     slope = f sum(grad x) / n; both are 0 where the statistics were given.
 
-    Slots: channels, partial sums, n, eps, sums, var, gamma (may be absent: 1), scale, center,
-    slope, the gradients of gamma and beta (may be absent), whether the statistics were given.
+    Slots: channels, partial sums, n, eps, sums, totals (float64 [2, C]), var, gamma (may be absent:
+    1), scale, center, slope, the gradients of gamma and beta (may be absent), whether the
+    statistics were given.
     """
     channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
-    sums, var, gamma = float32s(block, 4), float32s(block, 5), float32s(block, 6)
-    scale, center, slope = float32s(block, 7), float32s(block, 8), float32s(block, 9)
-    gamma_grad, beta_grad = float32s(block, 10), float32s(block, 11)
+    sums, totals = float32s(block, 4), float64s(block, 5)
+    var, gamma, scale = float32s(block, 6), float32s(block, 7), float32s(block, 8)
+    center, slope = float32s(block, 9), float32s(block, 10)
+    gamma_grad, beta_grad = float32s(block, 11), float32s(block, 12)
+    for j in range(2 * channels):
+        totals[j] = 0.0
+    for k in range(integer(block, 1)):
+        for j in range(2 * channels):
+            totals[j] += sums[2 * k * channels + j]
     for c in range(channels):
-        first, second = 0.0, 0.0
-        for k in range(integer(block, 1)):
-            first += sums[2 * k * channels + c]
-            second += sums[(2 * k + 1) * channels + c]
         factor = 1 / np.sqrt(np.float64(var[c]) + epsilon)
-        second *= factor
-        scale[c] = factor if integer(block, 6) == 0 else factor * gamma[c]
-        center[c] = first / count if integer(block, 12) == 0 else 0.0
-        slope[c] = second / count * factor if integer(block, 12) == 0 else 0.0
-        if integer(block, 10) != 0:
-            gamma_grad[c] = second
+        first, second = totals[c], totals[channels + c] * factor
+        scale[c] = factor if integer(block, 7) == 0 else factor * gamma[c]
+        center[c] = first / count if integer(block, 13) == 0 else 0.0
+        slope[c] = second / count * factor if integer(block, 13) == 0 else 0.0
         if integer(block, 11) != 0:
+            gamma_grad[c] = second
+        if integer(block, 12) != 0:
             beta_grad[c] = first
 
 

@@ -17,7 +17,6 @@ import hashlib
 import itertools
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from pydantic import Field
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, check
-from mxrun.train.files import canonical_json, sync_folder, writing
+from mxrun.train.files import canonical_json, remove, sync_folder, writing
 from mxrun.train.progress import Count, Progress
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -123,14 +122,16 @@ def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arra
     folder = checkpoint_folder(run_folder, step)
     partial = folder.with_name(f".{folder.name}.partial")
     with writing(folder):
-        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            remove(partial)
         try:
             partial.mkdir()
             _write_all(partial, state, groups)
             _put(partial, folder)
         finally:
             # Once renamed it is not there any more.
-            shutil.rmtree(partial, ignore_errors=True)
+            with suppress(OSError):
+                remove(partial)
         sync_folder(run_folder)
     return folder
 
@@ -138,7 +139,8 @@ def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arra
 def _put(partial: Path, folder: Path) -> None:
     """Give a written checkpoint its name; one that has it already goes, unless that fails."""
     removed = folder.with_name(f".{folder.name}.removed")
-    shutil.rmtree(removed, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        remove(removed)
     with suppress(FileNotFoundError):
         folder.rename(removed)
     try:
@@ -147,7 +149,8 @@ def _put(partial: Path, folder: Path) -> None:
         with suppress(OSError):
             removed.rename(folder)
         raise
-    shutil.rmtree(removed, ignore_errors=True)
+    with suppress(OSError):
+        remove(removed)
 
 
 def discard_checkpoint(run_folder: Path, step: int) -> None:
@@ -155,12 +158,11 @@ def discard_checkpoint(run_folder: Path, step: int) -> None:
     folder = checkpoint_folder(run_folder, step)
     removed = folder.with_name(f".{folder.name}.removed")
     with writing(folder):
-        shutil.rmtree(removed, ignore_errors=True)
-        try:
+        with suppress(FileNotFoundError):
+            remove(removed)
+        with suppress(FileNotFoundError):
             folder.rename(removed)
-        except FileNotFoundError:
-            return
-        shutil.rmtree(removed)
+            remove(removed)
 
 
 def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> None:

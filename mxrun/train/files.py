@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,8 +56,11 @@ def sync_folder(folder: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with all that it holds."""
+    # `shutil.rmtree` would tell of errors without saying where.
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        for entry in sorted(path.iterdir()):
+            remove(entry)
+        path.rmdir()
     else:
         path.unlink()
 

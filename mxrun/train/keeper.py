@@ -76,16 +76,17 @@ class CheckpointKeeper:
 
     def _remove_others(self, newest: RunState) -> None:
         step = newest.progress.step
-        due = {step}
+        due, unreadable = {step}, set()
         for number in saved_steps(self._folder):
             try:
                 manifest = read_manifest(self._folder / f"checkpoint-{number}")
             except UserError:
-                # Damaged: it was passed over when the run was resumed, and is of no use.
+                # Perhaps only for now: what cannot be judged is not removed.
+                unreadable.add(number)
                 continue
             if manifest.due and number < step:
                 due.add(number)
-        kept = set(sorted(due)[-self._policy.keep :])
+        kept = unreadable | set(sorted(due)[-self._policy.keep :])
         if newest.progress.best is not None:
             kept.add(newest.progress.best.step)
         for number in saved_steps(self._folder):

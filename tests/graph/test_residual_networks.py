@@ -211,9 +211,8 @@ def test_X3_mxnet_reads_and_writes_it() -> None:
     assert ours == {**theirs.arguments, **theirs.auxiliary}
 
 
+@pytest.mark.skipif(onednn.load() is None, reason=onednn.reason())
 def test_no_step_runs_on_numpy_where_onednn_is() -> None:
-    if onednn.reason():
-        pytest.skip(f"the fast kernels are oneDNN's: {onednn.reason()}")
     plan = plan_for(session.load(find_config(residual.CONFIG), SYNTHETIC), training=True)
     slow = {
         name: implementation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,11 +25,11 @@ from operator_rows import ROWS
 
 from mxrun.backend.onednn import library as onednn
 from mxrun.base.errors import UserError
-from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
 from mxrun.graph.symbol import apply, fresh_names, variable
-from mxrun.operator.kernel import ForwardRequest, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import create, implementations
@@ -58,29 +59,21 @@ def rows_of(operator: str) -> list[Row]:
     return [row for row in ROWS if row.operator == operator]
 
 
-@needs_onednn
 @pytest.mark.parametrize("row", rows_of("BatchNorm"), ids=str)
-def test_P12_onednn_serves_every_batch_norm(row: Row) -> None:
-    """Matrices after a dense layer as well, plain, without oneDNN's slow reference."""
-    prop, inputs = row.create(), row.inputs("float32")
-    run = forward(
-        implementations("BatchNorm")["onednn"],
-        prop,
-        inputs,
-        row.blank_outputs("float32"),
-        is_train=row.is_train,
-    )
-    assert run is not None
-    assert run.kernel.implementation.startswith("onednn:")
-    assert "ref" not in run.kernel.implementation
-    wide = forward(
-        implementations("BatchNorm")["onednn"],
-        prop,
-        row.inputs("float64"),
-        row.blank_outputs("float64"),
-        is_train=row.is_train,
-    )
-    assert wide is None
+def test_P12_compiled_loops_serve_every_batch_norm(row: Row) -> None:
+    """In float32, matrices after a dense layer as well as images; in float64 the readable body."""
+    prop = row.create()
+    served = [
+        forward(
+            implementations("BatchNorm")["jit"],
+            prop,
+            row.inputs(dtype),
+            row.blank_outputs(dtype),
+            is_train=row.is_train,
+        )
+        for dtype in ("float32", "float64")
+    ]
+    assert [run is not None for run in served] == [True, False]
 
 
 def test_P11_batch_norm_lists_its_states_and_hides_its_statistics() -> None:
@@ -132,24 +125,138 @@ def test_T10_moving_statistics_take_the_biased_variance_as_the_peers_do(
     np.testing.assert_array_equal(executor.array("bn_gamma"), inputs["gamma"])
 
 
-def test_batch_norm_of_a_large_mean_keeps_its_digits() -> None:
-    row = Row("BatchNorm", {}, (64, 16, 8, 8), values=rows_of("BatchNorm")[0].values)
-    inputs = row.inputs("float32")
-    noise = inputs[0].astype("float64")
-    inputs[0] = (noise + 4096).astype("float32")
-    others = (0, 2, 3)
-    for implementation in all_implementations(row.create()):
-        run = forward(implementation, row.create(), inputs, row.blank_outputs("float32"))
-        assert run is not None
-        variance = inputs[0].astype("float64").var(axis=others)
-        np.testing.assert_allclose(run.outputs[2], variance, rtol=1e-4)
+@dataclass(frozen=True)
+class Normalized:
+    """What a batch norm computes of a batch, forward and backward."""
+
+    output: Array
+    mean: Array
+    var: Array
+    data_grad: Array
+    gamma_grad: Array
+    beta_grad: Array
+
+
+def normalized(data: Array, layout: Layout, threads: int = 2) -> Normalized:
+    """By the compiled loops, of data in a layout."""
+    prop, channels = create("BatchNorm", {"fix_gamma": False}), TensorSpec(data.shape[1:2])
+    implementation = implementations("BatchNorm")["jit"]
+    spec, (gamma, beta, grad) = TensorSpec(data.shape, "float32", layout), parameters_of(data)
+    request = ForwardRequest(
+        (spec, *[channels] * 4), (spec, channels, channels), (WRITE,) * 3, True, threads
+    )
+    kernel = implementation.prepare_forward(prop, request)
+    assert kernel is not None
+    assert kernel.inputs[0] == kernel.outputs[0] == spec
+    inputs = [Memory(spec, data), Memory(channels, gamma), Memory(channels, beta)]
+    output, mean, var = Memory(spec), Memory(channels), Memory(channels)
+    execute(kernel, [*inputs, None, None], [output, mean, var])
+    back = implementation.prepare_backward(
+        prop,
+        BackwardRequest(
+            *((spec, None, None), (spec, channels, None), (None, channels, channels)),
+            *((spec, channels, channels), (WRITE,) * 3, kernel, threads),
+        ),
+    )
+    assert back is not None
+    gradients = [Memory(spec), Memory(channels), Memory(channels)]
+    reads = [Memory(spec, grad), None, None, *inputs[:2], None, None, mean, var]
+    execute(back, reads, gradients)
+    return Normalized(*(memory.load() for memory in (output, mean, var, *gradients)))
+
+
+def parameters_of(data: Array) -> tuple[Array, Array, Array]:
+    """gamma, beta and the output's gradient."""
+    random = np.random.default_rng(3)
+    gamma = random.uniform(0.5, 2, data.shape[1])
+    beta, grad = random.standard_normal(data.shape[1]), random.standard_normal(data.shape)
+    return gamma.astype("float32"), beta.astype("float32"), grad.astype("float32")
+
+
+def expected(data: Array) -> Normalized:
+    """The formulas in float64."""
+    gamma, beta, grad = (value.astype("float64") for value in parameters_of(data))
+    others = tuple(axis for axis in range(data.ndim) if axis != 1)
+    each = tuple(-1 if axis == 1 else 1 for axis in range(data.ndim))
+    wide = data.astype("float64")
+    mean, var = wide.mean(axis=others), wide.var(axis=others)
+    factor = 1 / np.sqrt(var + 1e-3)
+    x = (wide - mean.reshape(each)) * factor.reshape(each)
+    beta_grad, gamma_grad = grad.sum(axis=others), (grad * x).sum(axis=others)
+    count = data.size // len(gamma)
+    data_grad = grad - beta_grad.reshape(each) / count - x * gamma_grad.reshape(each) / count
+    data_grad *= (gamma * factor).reshape(each)
+    output = x * gamma.reshape(each) + beta.reshape(each)
+    return Normalized(output, mean, var, data_grad, gamma_grad, beta_grad)
+
+
+@pytest.mark.parametrize("layout", [PLAIN, CHANNELS_LAST], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *((64, 16, 16, 16), (3, 5, 23, 29), (101, 3, 1, 1), (37, 700, 1, 2), (9, 1040, 3, 3)),
+        *((13, 1, 7, 9), (1, 2, 40, 40), (2, 513), (67, 10), (5, 1)),
+    ],
+    ids=str,
+)
+def test_batch_norm_cuts_any_shape_into_tasks(shape: tuple[int, ...], layout: Layout) -> None:
+    """More channels than a task has columns, planes of several tasks, prime numbers of rows."""
+    data = np.random.default_rng(1).standard_normal(shape).astype("float32")
+    got, want = normalized(data, layout), expected(data)
+    for name, value in vars(want).items():
+        np.testing.assert_allclose(
+            getattr(got, name), value, rtol=2e-5, atol=2e-5 * np.abs(value).max(), err_msg=name
+        )
+
+
+@pytest.mark.parametrize("layout", [PLAIN, CHANNELS_LAST], ids=str)
+def test_batch_norm_has_the_same_bits_whatever_the_team(layout: Layout) -> None:
+    data = np.random.default_rng(1).standard_normal((64, 24, 16, 16)).astype("float32")
+    alone = normalized(data, layout, threads=1)
+    for threads in (2, 3):
+        for name, value in vars(normalized(data, layout, threads)).items():
+            np.testing.assert_array_equal(value, getattr(alone, name), err_msg=name)
+
+
+def noise(mean: float) -> Array:
+    random = np.random.default_rng(1)
+    return (random.standard_normal((64, 16, 16, 16)) + mean).astype("float32")
+
+
+def outlying_images() -> Array:
+    data = noise(0)
+    data[0] += 1e4
+    return data
+
+
+def blank_lines() -> Array:
+    data = noise(1000)
+    data[:, :, 0] = 0
+    return data
+
+
+@pytest.mark.parametrize("layout", [PLAIN, CHANNELS_LAST], ids=str)
+@pytest.mark.parametrize(
+    "data",
+    [noise(1000), noise(-4096), blank_lines(), outlying_images()],
+    ids=["1000", "-4096", "blank lines", "outlying image"],
+)
+def test_batch_norm_of_a_large_mean_keeps_its_digits(data: Array, layout: Layout) -> None:
+    """As many as float32 data and a float32 mean leave."""
+    got, want = normalized(data, layout), expected(data)
+    deviation = np.sqrt(want.var.max())
+    np.testing.assert_allclose(got.mean, want.mean, rtol=1e-6, atol=1e-6 * deviation)
+    np.testing.assert_allclose(got.var, want.var, rtol=3e-6)
+    ulp = np.spacing(np.float32(np.abs(want.mean).max())) / np.sqrt(want.var.min())
+    np.testing.assert_allclose(got.output, want.output, rtol=1e-5, atol=2 * ulp + 1e-6)
+    np.testing.assert_allclose(got.data_grad, want.data_grad, rtol=1e-4, atol=1e-4)
 
 
 @needs_onednn
 @pytest.mark.parametrize(
     ("operator", "backend", "parameters"),
     [
-        ("BatchNorm", "onednn", {"fix_gamma": False}),
+        ("BatchNorm", "jit", {"fix_gamma": False}),
         ("Dropout", "jit", {}),
         ("Dropout", "jit", {"axes": (2, 3)}),
         ("Dropout", "jit", {"axes": (1,)}),

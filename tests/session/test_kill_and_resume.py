@@ -32,7 +32,9 @@ class Moment:
 def chains() -> list[list[Moment]]:
     """40 moments over the whole run, 14 of them in saves; four of them to a run, in order."""
     draw = random.Random(7)
-    saves = [Moment(draw.choice(SAVES), operation=1 + draw.randrange(OPERATIONS)) for _ in range(14)]
+    saves = [
+        Moment(draw.choice(SAVES), operation=1 + draw.randrange(OPERATIONS)) for _ in range(14)
+    ]
     early = [Moment(0, seconds=draw.uniform(0.0, 0.4)) for _ in range(4)]
     steps = [Moment(1 + draw.randrange(STEPS), draw.uniform(0.0, 0.01)) for _ in range(22)]
     drawn = [*saves, *early, *steps]
@@ -98,9 +100,7 @@ def test_F5_runs_killed_anywhere_go_on_to_the_same_bytes(
     assert sum(map(len, drawn)) == 40
 
     def run(number: int) -> list[Killed]:
-        return chain(
-            tmp_path / str(number), drawn[number], f"data.workers={(1, 4)[number % 2]}"
-        )
+        return chain(tmp_path / str(number), drawn[number], f"data.workers={(1, 4)[number % 2]}")
 
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(run, range(len(drawn))))

@@ -17,7 +17,11 @@ from mxrun.train.keeper import saved_steps
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 STOPPED, INTERRUPTED = 75, 130
 # Before the run handles signals they have the effect that Python gives them.
-EARLY = {signal.SIGTERM: -signal.SIGTERM, signal.SIGINT: INTERRUPTED, signal.SIGUSR1: -signal.SIGUSR1}
+EARLY = {
+    signal.SIGTERM: -signal.SIGTERM,
+    signal.SIGINT: INTERRUPTED,
+    signal.SIGUSR1: -signal.SIGUSR1,
+}
 
 
 @dataclass(frozen=True)
@@ -116,8 +120,8 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         tmp_path,
         "train.optimizer.adam.lr=1e-9",
         "train.epochs=1000",
-        "data.batch_size=1024",
-        "network.layers[0].Convolution.num_filter=512",
+        "data.batch_size=256",
+        "network.layers[0].Convolution.num_filter=2048",
     )
     started.wait_for(1, 0.0)
     since = time.monotonic()
@@ -131,4 +135,5 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - sent < takes / 2
     assert (code, output) == (INTERRUPTED, "")
     assert "Traceback" not in errors
+    assert "stopped after" not in errors
     assert saved_steps(tmp_path / "runs/killed") == []

@@ -1,9 +1,9 @@
 """Runs mxrun's command line, tells how far it is, and ends itself where it is told to.
 
 `doomed_run.py PUBLISHED STEP:EVENT ARGUMENTS...`: the number of the last step taken is always in
-the file PUBLISHED (int64; 0 when the command begins). Once STEP steps are taken, the process gets a signal at
-EVENT: SIGKILL before that file operation in the folder `runs`, counted from 1, or SIGTERM at
-`evaluate`, the first batch of an evaluation; 0 is no event.
+the file PUBLISHED (int64; 0 when the command begins). Once STEP steps are taken, the process gets a
+signal at EVENT: SIGKILL before that file operation in the folder `runs`, counted from 1, or SIGTERM
+at `evaluate`, the first batch of an evaluation; 0 is no event.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def publish_steps(published: Published) -> None:
 
     take = TrainingLoop.step
 
-    def step(self: TrainingLoop, number: int, batches: int) -> int:
-        valid = take(self, number, batches)
-        published.value = number
+    def published_step(self: TrainingLoop, step: int, batches: int) -> int:
+        valid = take(self, step, batches)
+        published.value = step
         return valid
 
-    TrainingLoop.step = step  # type: ignore[method-assign]
+    TrainingLoop.step = published_step  # type: ignore[method-assign]
 
 
 def stop_in_evaluation(published: Published, step: int) -> None:

@@ -92,7 +92,9 @@ def test_memory_order_and_dict_order_do_not_show(tmp_path: Path) -> None:
 
 
 def test_the_manifest_says_what_the_files_are(tmp_path: Path) -> None:
-    folder = save_checkpoint(tmp_path, STATE, groups(arrays(), {"fc1_weight_mom": np.ones(3, "f4")}))
+    folder = save_checkpoint(
+        tmp_path, STATE, groups(arrays(), {"fc1_weight_mom": np.ones(3, "f4")})
+    )
     text = (folder / "manifest.json").read_text()
     manifest = json.loads(text)
     found = digests(folder)

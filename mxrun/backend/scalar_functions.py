@@ -1,0 +1,231 @@
+"""The vocabulary of scalar functions: what a map's function may call beside Python's operators.
+
+Each name works on Python numbers and NumPy arrays as it is, and on `Value`s, of which it makes a
+node. On float32 numbers NumPy's functions are taken in float64 and rounded once: this is the
+readable truth that compiled code is measured against.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, Refused, Value, arithmetic
+
+VOCABULARY: dict[str, Function] = {}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of numbers: `formula` says what NumPy makes of it.
+
+    composite: the formula is written in the vocabulary, so that a device without the function can
+        run the formula.
+    floating: defined for floating-point types alone.
+    truth: the result is a truth value.
+    """
+
+    name: str
+    formula: Callable[..., Any]
+    description: str
+    composite: bool = False
+    floating: bool = True
+    truth: bool = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The function's value, or its node."""
+        values = [argument for argument in arguments if isinstance(argument, Value)]
+        if values:
+            return self._node(values[0].graph, arguments)
+        kind = np.result_type(*arguments)
+        if kind != np.float32 or not self.floating:
+            return self.formula(*arguments)
+        wide = self.formula(*(np.asarray(argument, np.float64) for argument in arguments))
+        return wide if self.truth else np.asarray(wide).astype(np.float32)[()]
+
+    def _node(self, graph: Graph, arguments: tuple[Any, ...]) -> Value:
+        value = arithmetic(self.name, *arguments)
+        if self.floating and value.dtype not in FLOATS:
+            raise Refused(f"{self.name} of {value.dtype} values", "only of floating-point maps")
+        return value if not self.truth else graph.add(self.name, BOOL, _arguments_of(value))
+
+
+def _arguments_of(value: Value) -> tuple[Value, ...]:
+    return tuple(Value(value.graph, index) for index in value.node.arguments)
+
+
+def _function(name: str, formula: Callable[..., Any], description: str, **options: bool) -> Any:
+    VOCABULARY[name] = Function(name, formula, description, **options)
+    return VOCABULARY[name]
+
+
+def _by_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    """A function of Python's for arrays of float64."""
+    vectorized = np.frompyfunc(function, 1, 1)
+    return lambda x: np.asarray(vectorized(x), np.float64)[()]
+
+
+def _lgamma(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):  # a whole number below 1, or beyond the range
+        return math.inf
+
+
+def _tgamma(x: float) -> float:
+    if x == 0:
+        return math.copysign(math.inf, x)
+    try:
+        return math.gamma(x)
+    except ValueError:  # a whole number below zero
+        return math.nan
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
+def _round(x: Any) -> Any:
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole)[()]
+
+
+exp = _function("exp", np.exp, "e^x")
+expm1 = _function("expm1", np.expm1, "e^x - 1, exact near 0")
+log = _function("log", np.log, "natural logarithm")
+log1p = _function("log1p", np.log1p, "log(1 + x), exact near 0")
+log2 = _function("log2", np.log2, "logarithm to base 2")
+log10 = _function("log10", np.log10, "logarithm to base 10")
+sin = _function("sin", np.sin, "sine")
+cos = _function("cos", np.cos, "cosine")
+tan = _function("tan", np.tan, "tangent")
+arcsin = _function("arcsin", np.arcsin, "inverse sine")
+arccos = _function("arccos", np.arccos, "inverse cosine")
+arctan = _function("arctan", np.arctan, "inverse tangent")
+sinh = _function("sinh", np.sinh, "hyperbolic sine")
+cosh = _function("cosh", np.cosh, "hyperbolic cosine")
+tanh = _function("tanh", np.tanh, "hyperbolic tangent")
+arcsinh = _function("arcsinh", np.arcsinh, "inverse hyperbolic sine")
+arccosh = _function("arccosh", np.arccosh, "inverse hyperbolic cosine")
+arctanh = _function("arctanh", np.arctanh, "inverse hyperbolic tangent")
+sqrt = _function("sqrt", np.sqrt, "square root")
+cbrt = _function("cbrt", np.cbrt, "cube root")
+pow = _function("pow", np.power, "x^y, by C's rules at the limits")
+erf = _function("erf", _by_element(math.erf), "error function")
+erfc = _function("erfc", _by_element(math.erfc), "1 - erf(x), exact for large x")
+gamma = _function("gamma", _by_element(_tgamma), "gamma function; NaN at -1, -2, ...")
+gammaln = _function("gammaln", _by_element(_lgamma), "log |gamma(x)|")
+
+abs = _function("abs", np.abs, "|x|", floating=False)
+sign = _function("sign", np.sign, "-1, 0 or 1; NaN of NaN", floating=False)
+floor = _function("floor", np.floor, "largest whole number not above x", floating=False)
+ceil = _function("ceil", np.ceil, "smallest whole number not below x", floating=False)
+trunc = _function("trunc", np.trunc, "x without its fraction", floating=False)
+fix = _function("fix", np.trunc, "x without its fraction", floating=False)
+rint = _function("rint", np.rint, "nearest whole number, the even one of two", floating=False)
+round = _function("round", _round, "nearest whole number, of two the one off zero", floating=False)
+maximum = _function("maximum", np.maximum, "larger of two; NaN if one is", floating=False)
+minimum = _function("minimum", np.minimum, "smaller of two; NaN if one is", floating=False)
+isnan = _function("isnan", np.isnan, "whether x is NaN", floating=False, truth=True)
+isinf = _function("isinf", np.isinf, "whether x is infinite", floating=False, truth=True)
+isfinite = _function("isfinite", np.isfinite, "neither NaN nor infinite", floating=False, truth=True)
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """x where the condition holds (is not 0), else y; both are computed everywhere."""
+    values = [value for value in (x, y, condition) if isinstance(value, Value)]
+    if not values:
+        return np.where(condition, x, y)[()]
+    if not isinstance(condition, Value):
+        return x if condition else y
+    if not isinstance(x, Value) and not isinstance(y, Value):
+        # Two numbers take the type of the map, which every graph begins with.
+        dtype = condition.graph.nodes[0].dtype
+        x = condition.graph.constant(x, dtype)
+    chosen = arithmetic("equal", x, y)
+    left, right = _arguments_of(chosen)
+    return left.graph.add("select", left.dtype, (condition.convert(BOOL), left, right))
+
+
+def _truth(value: Any) -> Any:
+    return value.convert(BOOL) if isinstance(value, Value) else np.asarray(value).astype(bool)[()]
+
+
+def logical_and(x: Any, y: Any) -> Any:
+    """Whether neither is 0."""
+    return _truth(x) & _truth(y)
+
+
+def logical_or(x: Any, y: Any) -> Any:
+    """Whether one of both is not 0."""
+    return _truth(x) | _truth(y)
+
+
+def logical_xor(x: Any, y: Any) -> Any:
+    """Whether exactly one of both is not 0."""
+    return _truth(x) ^ _truth(y)
+
+
+def logical_not(x: Any) -> Any:
+    """Whether x is 0."""
+    return ~_truth(x)
+
+
+def _sigmoid(x: Any) -> Any:
+    power = exp(-abs(x))
+    return where(x < 0, power, 1.0) / (1.0 + power)
+
+
+def _softplus(x: Any) -> Any:
+    return maximum(x, 0.0) + log1p(exp(-abs(x)))
+
+
+def _gelu(x: Any) -> Any:
+    # Below -40 the result is -0, which -inf * 0 would not be.
+    within = maximum(x, -40.0)
+    return within * (0.5 * erfc(within * -math.sqrt(0.5)))
+
+
+def _erfinv(x: Any) -> Any:
+    """Winitzki's approximation, good to 2e-3, and three of Halley's steps."""
+    a = abs(x)
+    inverse, logarithm = 1 / 0.147, log1p(-a * a)
+    middle = inverse * (2 / math.pi) + logarithm * 0.5
+    y = sqrt(sqrt(middle * middle - logarithm * inverse) - middle)
+    for _ in range(3):
+        error = where(a < 0.5, erf(y) - a, (1.0 - a) - erfc(y))
+        step = error * exp(y * y) * (math.sqrt(math.pi) / 2)
+        y = y - step / (y * step + 1.0)
+    return where(a == 1.0, x * math.inf, where(x < 0, -y, y))
+
+
+# Half, and Bernoulli's numbers B(2k) / 2k, of the asymptotic series of digamma.
+_BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+
+
+def _digamma(x: Any) -> Any:
+    """The asymptotic series from 8 on, to which recurrence and reflection bring the rest."""
+    mirrored = x < 0
+    y = where(mirrored, 1.0 - x, x)
+    steps = 1.0 / y
+    for k in range(1, 8):
+        steps = steps + 1.0 / (y + float(k))
+    far = where(y < 8.0, y + 8.0, y)
+    square, series = 1.0 / (far * far), 0.0
+    for number in reversed(_BERNOULLI):
+        series = (series + number) * square
+    value = log(far) - 0.5 / far - series - where(y < 8.0, steps, 0.0)
+    part = x - rint(x)
+    cotangent = where(part == 0, math.nan, math.pi / tan(part * math.pi))
+    return where(mirrored, value - cotangent, value)
+
+
+sigmoid = _function("sigmoid", _sigmoid, "1 / (1 + e^-x)", composite=True)
+softplus = _function("softplus", _softplus, "log(1 + e^x)", composite=True)
+gelu = _function("gelu", _gelu, "x * P(a normal variable < x)", composite=True)
+erfinv = _function("erfinv", _erfinv, "inverse of erf", composite=True)
+digamma = _function("digamma", _digamma, "derivative of gammaln", composite=True)
+rsqrt = _function("rsqrt", lambda x: 1.0 / sqrt(x), "1 / sqrt(x)", composite=True)
+rcbrt = _function("rcbrt", lambda x: 1.0 / cbrt(x), "1 / cbrt(x)", composite=True)

@@ -1,0 +1,151 @@
+"""A map's graph in the vocabulary as a graph of machine operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+
+from mxrun.backend import scalar_double, scalar_float32, scalar_gamma
+from mxrun.backend.scalar_functions import VOCABULARY
+from mxrun.backend.scalar_machine import (
+    call,
+    copy_sign,
+    magnitude,
+    nearest_even,
+    round_down,
+    round_up,
+    select,
+    square_root,
+    truncate,
+)
+from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, Value
+
+# By the C library in float64, which is for checking: slow, an element at a time, within the errors
+# that the library states (glibc: 2 units in the last place, 10 for the gamma functions).
+LIBRARY = {
+    **dict.fromkeys(("exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan")),
+    **dict.fromkeys(("sinh", "cosh", "tanh", "erf", "erfc", "pow", "cbrt")),
+    **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "gamma": "tgamma",
+    "gammaln": "lgamma",
+}
+
+
+def lowered(graph: Graph, result: int) -> tuple[Graph, int]:
+    """The same function in machine operations, and the node of its result."""
+    machine = Graph()
+    values: list[Value] = []
+    for node in graph.nodes:
+        arguments = [values[index] for index in node.arguments]
+        if node.operation in VOCABULARY:
+            dtype = arguments[0].dtype
+            values.append(_LOWERINGS[dtype][node.operation](*arguments))
+        else:
+            values.append(machine.add(node.operation, node.dtype, tuple(arguments), node.detail))
+    return machine, values[result].index
+
+
+def _expanded(name: str) -> Callable[..., Value]:
+    """A composite by its formula, whose own vocabulary is lowered in turn."""
+
+    def lower(*arguments: Value) -> Value:
+        (dtype,) = {argument.dtype for argument in arguments}
+        graph = Graph()
+        operands = [graph.add("operand", dtype, (), i) for i in range(len(arguments))]
+        result = VOCABULARY[name].formula(*operands)
+        values: list[Value] = []
+        for node in graph.nodes:
+            own = [values[index] for index in node.arguments]
+            if node.operation == "operand":
+                assert isinstance(node.detail, int)
+                values.append(arguments[node.detail])
+            elif node.operation in VOCABULARY:
+                values.append(_LOWERINGS[own[0].dtype][node.operation](*own))
+            else:
+                machine = arguments[0].graph
+                values.append(machine.add(node.operation, node.dtype, tuple(own), node.detail))
+        return values[result.index]
+
+    return lower
+
+
+def _sign(x: Value) -> Value:
+    direction = (x > 0).convert(x.dtype) - (x < 0).convert(x.dtype)
+    return select(x == x, direction, x) if x.dtype in FLOATS else direction
+
+
+def _round(x: Value) -> Value:
+    whole = truncate(x)
+    away = magnitude(x - whole) >= 0.5
+    return select(away, whole + copy_sign(x.constant(1.0), x), whole)
+
+
+def _maximum(x: Value, y: Value) -> Value:
+    return select((x > y) | (x != x), x, y)
+
+
+def _minimum(x: Value, y: Value) -> Value:
+    return select((x < y) | (x != x), x, y)
+
+
+def _false(x: Value) -> Value:
+    return x.graph.constant(False, BOOL)
+
+
+def _true(x: Value) -> Value:
+    return x.graph.constant(True, BOOL)
+
+
+def _same(x: Value) -> Value:
+    return x
+
+
+_ANY: dict[str, Callable[..., Value]] = {
+    "abs": magnitude,
+    "sign": _sign,
+    "maximum": _maximum,
+    "minimum": _minimum,
+}
+_WHOLE_NUMBERS = {
+    **_ANY,
+    **dict.fromkeys(("floor", "ceil", "trunc", "fix", "rint", "round"), _same),
+    "isnan": _false,
+    "isinf": _false,
+    "isfinite": _true,
+}
+_FLOATING: dict[str, Callable[..., Value]] = {
+    **_ANY,
+    "floor": round_down,
+    "ceil": round_up,
+    "trunc": truncate,
+    "fix": truncate,
+    "rint": nearest_even,
+    "round": _round,
+    "sqrt": square_root,
+    "isnan": lambda x: x != x,
+    "isinf": lambda x: magnitude(x) == math.inf,
+    "isfinite": lambda x: magnitude(x) < math.inf,
+}
+
+
+def _of(module: ModuleType) -> dict[str, Callable[..., Value]]:
+    """The functions of a module that are named as the vocabulary's are."""
+    return {name: getattr(module, name) for name in VOCABULARY if hasattr(module, name)}
+
+
+_WIDENED = {
+    name: scalar_double.widened(function)
+    for module in (scalar_double, scalar_gamma)
+    for name, function in _of(module).items()
+}
+_LOWERINGS: dict[str, dict[str, Callable[..., Value]]] = {
+    "float32": {**_FLOATING, **_WIDENED, **_of(scalar_float32)},
+    "float64": {
+        **_FLOATING,
+        **{name: partial(call, other or name) for name, other in LIBRARY.items()},
+        **{name: _expanded(name) for name, word in VOCABULARY.items() if word.composite},
+    },
+    **dict.fromkeys(("int32", "int64", "uint8"), _WHOLE_NUMBERS),
+}
