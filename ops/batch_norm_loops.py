@@ -5,7 +5,10 @@ loops run along the columns of four rows at once, so that they become vector cod
 number of channels, and keep one running sum a column; at the end of a task the columns of a channel
 are added up. The tasks follow from the shape alone: no sum depends on the team.
 
-Every loop that a team runs begins with the slots of `Tasks.arguments`.
+Every loop that a team runs begins with the slots of `Tasks.arguments` and finds its tasks by them.
+What a thread writes along the columns lies in one block of its own, at constant distances: of one
+address and up to eight rows read the compiler still asks at run time whether they overlap; of more
+it makes no vector code.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ BLOCK_BYTES = 4 * _BLOCK
 # Elements that are worth a task of their own, and most tasks cut for the sake of large teams.
 _ELEMENTS_PER_TASK = 16_384
 _MOST_CUTS = 64
-# Elements of a channel whose mean the others are measured from.
+# Elements of a channel whose mean the others are measured from, a prime number of elements apart.
 SAMPLES = 16
 _SAMPLE_STEP = 2_654_435_761
 
@@ -136,6 +139,7 @@ def statistics_loop(block: Block) -> None:
     stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
     data, shift, sums = float32s(block, 14), float32s(block, 15), float32s(block, 16)
     mine = float32s(block, 17)
+    # share() cuts at multiples of 16; so can a task be the least that a thread takes.
     begin, end = share(block, 16 * integer(block, 0))
     own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
     for task in range(begin // 16, end // 16):
@@ -148,6 +152,7 @@ def statistics_loop(block: Block) -> None:
         at = first_row * stride + number * integer(block, 6) + cut * width
         first = number + cut * integer(block, 11)
         if first != filled:
+            # One value a column, the channels over and over, a plane's throughout.
             filled = first
             for group in range(max(width // unit, 1)):
                 place = own + group * unit
@@ -170,6 +175,7 @@ def statistics_loop(block: Block) -> None:
                 p = data[a + j] - mine[own + j]
                 mine[own + _FIRST + j] += p
                 mine[own + _SECOND + j] += p * p
+        # The columns of a channel, half of them onto the other half.
         groups = columns // unit
         while groups > 1:
             half = (groups + 1) // 2
@@ -305,6 +311,7 @@ def gradient_sums_loop(block: Block) -> None:
             for j in range(columns):
                 mine[own + _FIRST + j] += grad[a + j]
                 mine[own + _SECOND + j] += grad[a + j] * (data[a + j] - mine[own + j])
+        # The columns of a channel, half of them onto the other half.
         groups = columns // unit
         while groups > 1:
             half = (groups + 1) // 2

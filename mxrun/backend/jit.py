@@ -27,7 +27,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +109,14 @@ def call_address(function: int, a0: int, a1: int, a2: int, a3: int, a4: int, a5:
     raise TypeError("only inside a native function")
 
 
+class NativeCode(Protocol):
+    """Anything that has, or makes, machine code of the form `void f(int64_t *block)`."""
+
+    @property
+    def address(self) -> int:
+        """Where the code is."""
+
+
 @dataclass(frozen=True)
 class NativeFunction:
     """A body that is compiled when its address is first asked for."""
@@ -144,7 +152,7 @@ def native(body: Callable[[Block], None]) -> NativeFunction:
     return NativeFunction(body)
 
 
-def bind(function: NativeFunction, arguments: tuple[int | float, ...], threads: int) -> NativeCall:
+def bind(function: NativeCode, arguments: tuple[int | float, ...], threads: int) -> NativeCall:
     """Pack the argument block; with more than one thread the team runs the function together."""
     runtime = openmp() if threads > 1 else None
     header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)

@@ -34,13 +34,13 @@ class CompiledObject:
     code: bytes
 
 
-def key_of(function: str, source_file: str) -> str:
+def key_of(function: str, *source_files: str) -> str:
     """The name under which a function's object is kept.
 
-    A digest of its name, the file it is written in, this package's translation of it, the versions
-    of compiler and interpreter and the processor.
+    A digest of its name, or of all that it is, of the files that make code of it, this package's
+    translation, the versions of compiler and interpreter and the processor.
     """
-    parts = (function, _file_digest(source_file), _machine())
+    parts = (function, *map(_file_digest, source_files), _machine())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

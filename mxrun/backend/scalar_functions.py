@@ -44,7 +44,8 @@ class Function:
         kind = np.result_type(*arguments)
         if kind != np.float32 or not self.floating:
             return self.formula(*arguments)
-        wide = self.formula(*(np.asarray(argument, np.float64) for argument in arguments))
+        own = (np.asarray(argument, kind) for argument in arguments)
+        wide = self.formula(*(argument.astype(np.float64) for argument in own))
         return wide if self.truth else np.asarray(wide).astype(np.float32)[()]
 
     def _node(self, graph: Graph, arguments: tuple[Any, ...]) -> Value:
@@ -229,3 +230,19 @@ erfinv = _function("erfinv", _erfinv, "inverse of erf", composite=True)
 digamma = _function("digamma", _digamma, "derivative of gammaln", composite=True)
 rsqrt = _function("rsqrt", lambda x: 1.0 / sqrt(x), "1 / sqrt(x)", composite=True)
 rcbrt = _function("rcbrt", lambda x: 1.0 / cbrt(x), "1 / cbrt(x)", composite=True)
+
+
+def expanded(graph: Graph, result: int, has: Callable[[str], bool]) -> tuple[Graph, int]:
+    """The same function and its result's node, with the composites that a device has not written
+    out in the vocabulary.
+    """
+    written = Graph()
+    values: list[Value] = []
+    for node in graph.nodes:
+        arguments = tuple(values[index] for index in node.arguments)
+        word = VOCABULARY.get(node.operation)
+        if word is not None and word.composite and not has(node.operation):
+            values.append(word.formula(*arguments))
+        else:
+            values.append(written.add(node.operation, node.dtype, arguments, node.detail))
+    return written, values[result].index

@@ -12,7 +12,6 @@ takes its own part of the elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -21,9 +20,8 @@ from llvmlite import ir
 
 from mxrun.backend.call import HEADER_SLOTS
 from mxrun.backend.object_cache import CompiledObject
-from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, Node
+from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node
 
-SYMBOL = "map_loop"
 # Elements of a vector: what 512 bits hold of float32. Narrower machines take two or four registers.
 LANES = 16
 
@@ -42,30 +40,26 @@ _SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1}
 _SIGNED = ("int32", "int64")
 
 
-@dataclass(frozen=True)
-class LoopForm:
-    """A map's loop: the steps of its operands (1, or 0 for one element that all share), and
-    whether the result is added to the output instead of replacing it.
+def compile_map(symbol: str, graph: Graph, result: int, form: LoopForm) -> CompiledObject:
+    """The loop over a lowered graph whose node `result` is what the output gets.
+
+    Symbols are unique in a process.
     """
-
-    dtype: str
-    steps: tuple[int, ...]
-    adds: bool
-
-
-def compile_map(graph: Graph, result: int, form: LoopForm) -> CompiledObject:
-    """The loop over a lowered graph whose node `result` is what the output gets."""
-    module = ir.Module(SYMBOL)
-    _Loop(module, graph, result, form).build()
-    parsed = llvm.parse_assembly(str(module))
-    return CompiledObject(SYMBOL, _target_machine().emit_object(parsed))
+    module = _parsed(symbol, graph, result, form)
+    return CompiledObject(symbol, _target_machine().emit_object(module))
 
 
 def assembly(graph: Graph, result: int, form: LoopForm) -> str:
     """The same loop as text, for people who look at it."""
-    module = ir.Module(SYMBOL)
-    _Loop(module, graph, result, form).build()
-    return str(_target_machine().emit_assembly(llvm.parse_assembly(str(module))))
+    return str(_target_machine().emit_assembly(_parsed("map_loop", graph, result, form)))
+
+
+def _parsed(symbol: str, graph: Graph, result: int, form: LoopForm) -> Any:
+    module = ir.Module(symbol)
+    _Loop(module, symbol, graph, result, form).build()
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    return parsed
 
 
 @cache
@@ -86,29 +80,30 @@ def _target_machine() -> Any:
 class _Loop:
     """Builds the function of one loop."""
 
-    def __init__(self, module: Any, graph: Graph, result: int, form: LoopForm) -> None:
+    def __init__(
+        self, module: Any, symbol: str, graph: Graph, result: int, form: LoopForm
+    ) -> None:
         self.module, self.graph, self.result, self.form = module, graph, result, form
         self.element = _TYPES[form.dtype]
         self.vector = ir.VectorType(self.element, LANES)
         block_type = ir.FunctionType(ir.VoidType(), [_WORD.as_pointer()])
-        self.function = ir.Function(module, block_type, SYMBOL)
+        self.function = ir.Function(module, block_type, symbol)
         self.builder = ir.IRBuilder(self.function.append_basic_block())
         self.values: dict[int, Any] = {}
-        self.constants: dict[tuple[str, str], Any] = {}
 
     def build(self) -> None:
         """The whole function."""
         builder, form = self.builder, self.form
-        begin, end = self._share(self._slot(0))
         pointer = self.element.as_pointer()
+        # The output first, because the add-to request reads it.
+        buffers = [builder.alloca(self.vector) for _ in range(1 + sum(form.steps))]
+        begin, end = self._share(self._slot(0))
         output = builder.inttoptr(self._slot(1), pointer)
         operands = [
             builder.inttoptr(self._slot(2 + i), pointer) for i in range(len(form.steps))
         ]
-        # The output first, because the add-to request reads it.
         moving = [output, *(o for o, step in zip(operands, form.steps, strict=True) if step)]
         self._fixed_nodes(operands)
-        buffers = [builder.alloca(self.vector) for _ in moving]
         cells = [builder.bitcast(buffer, pointer) for buffer in buffers]
         read = range(len(moving)) if form.adds else range(1, len(moving))
 
@@ -135,12 +130,11 @@ class _Loop:
         builder.branch(body)
 
         builder.position_at_end(body)
-        chosen = []
-        for place, cell in zip(places, cells, strict=True):
-            phi = builder.phi(pointer)
+        meeting = [builder.phi(pointer) for _ in places]
+        for phi, place, cell in zip(meeting, places, cells, strict=True):
             phi.add_incoming(place, more)
             phi.add_incoming(cell, filled)
-            chosen.append(builder.bitcast(phi, self.vector.as_pointer()))
+        chosen = [builder.bitcast(phi, self.vector.as_pointer()) for phi in meeting]
         vectors = [builder.load(place, align=_SIZES[form.dtype]) for place in chosen[1:]]
         self._moving_nodes(vectors)
         value = self.values[self.result]
@@ -169,7 +163,7 @@ class _Loop:
     def _share(self, count: Any) -> tuple[Any, Any]:
         """The calling thread's part of `count` elements, cut at multiples of 16."""
         builder = self.builder
-        number, team = (self._runtime(position, position) for position in (0, 1))
+        number, team = self._runtime(0, otherwise=0), self._runtime(1, otherwise=1)
         grain = ir.Constant(_WORD, 16)
         rounded = builder.add(count, builder.sub(builder.mul(team, grain), ir.Constant(_WORD, 1)))
         chunk = builder.mul(builder.sdiv(rounded, builder.mul(team, grain)), grain)

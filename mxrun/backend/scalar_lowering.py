@@ -8,7 +8,7 @@ from functools import partial
 from types import ModuleType
 
 from mxrun.backend import scalar_double, scalar_float32, scalar_gamma
-from mxrun.backend.scalar_functions import VOCABULARY
+from mxrun.backend.scalar_functions import VOCABULARY, expanded
 from mxrun.backend.scalar_machine import (
     call,
     copy_sign,
@@ -25,8 +25,8 @@ from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, Value
 # By the C library in float64, which is for checking: slow, an element at a time, within the errors
 # that the library states (glibc: 2 units in the last place, 10 for the gamma functions).
 LIBRARY = {
-    **dict.fromkeys(("exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan")),
-    **dict.fromkeys(("sinh", "cosh", "tanh", "erf", "erfc", "pow", "cbrt")),
+    **{name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "pow", "cbrt")},
+    **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc")},
     **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "gamma": "tgamma",
     "gammaln": "lgamma",
@@ -35,40 +35,17 @@ LIBRARY = {
 
 def lowered(graph: Graph, result: int) -> tuple[Graph, int]:
     """The same function in machine operations, and the node of its result."""
+    dtype = graph.nodes[0].dtype
+    graph, result = expanded(graph, result, _LOWERINGS[dtype].__contains__)
     machine = Graph()
     values: list[Value] = []
     for node in graph.nodes:
         arguments = [values[index] for index in node.arguments]
         if node.operation in VOCABULARY:
-            dtype = arguments[0].dtype
-            values.append(_LOWERINGS[dtype][node.operation](*arguments))
+            values.append(_LOWERINGS[arguments[0].dtype][node.operation](*arguments))
         else:
             values.append(machine.add(node.operation, node.dtype, tuple(arguments), node.detail))
     return machine, values[result].index
-
-
-def _expanded(name: str) -> Callable[..., Value]:
-    """A composite by its formula, whose own vocabulary is lowered in turn."""
-
-    def lower(*arguments: Value) -> Value:
-        (dtype,) = {argument.dtype for argument in arguments}
-        graph = Graph()
-        operands = [graph.add("operand", dtype, (), i) for i in range(len(arguments))]
-        result = VOCABULARY[name].formula(*operands)
-        values: list[Value] = []
-        for node in graph.nodes:
-            own = [values[index] for index in node.arguments]
-            if node.operation == "operand":
-                assert isinstance(node.detail, int)
-                values.append(arguments[node.detail])
-            elif node.operation in VOCABULARY:
-                values.append(_LOWERINGS[own[0].dtype][node.operation](*own))
-            else:
-                machine = arguments[0].graph
-                values.append(machine.add(node.operation, node.dtype, tuple(own), node.detail))
-        return values[result.index]
-
-    return lower
 
 
 def _sign(x: Value) -> Value:
@@ -144,8 +121,7 @@ _LOWERINGS: dict[str, dict[str, Callable[..., Value]]] = {
     "float32": {**_FLOATING, **_WIDENED, **_of(scalar_float32)},
     "float64": {
         **_FLOATING,
-        **{name: partial(call, other or name) for name, other in LIBRARY.items()},
-        **{name: _expanded(name) for name, word in VOCABULARY.items() if word.composite},
+        **{name: partial(call, function) for name, function in LIBRARY.items()},
     },
     **dict.fromkeys(("int32", "int64", "uint8"), _WHOLE_NUMBERS),
 }

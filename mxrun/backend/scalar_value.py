@@ -33,6 +33,17 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
+class LoopForm:
+    """A map's loop: the steps of its operands (1, or 0 for one element that all share), and
+    whether the result is added to the output instead of replacing it.
+    """
+
+    dtype: str
+    steps: tuple[int, ...]
+    adds: bool
+
+
+@dataclass(frozen=True)
 class Node:
     """One operation: the type of its result, the nodes it reads and a constant or name."""
 

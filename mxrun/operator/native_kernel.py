@@ -121,7 +121,7 @@ class ColumnSumPart:
 class LoopPart:
     """A compiled loop; a Slot among its arguments stands for that tensor's address."""
 
-    function: jit.NativeFunction
+    function: jit.NativeCode
     arguments: tuple[Slot | int | float, ...]
     threads: int
     scratch_bytes: int = 0

@@ -60,6 +60,21 @@ def uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]
     return values
 
 
+def few_uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Float64 in [0, 1), for a few numbers at a time: a record's transforms.
+
+    The words are those of SHA-256 over `seed/name/block`, four a block: a new Philox generator
+    takes NumPy ten times as long.
+    """
+    count = math.prod(shape)
+    digests = (
+        hashlib.sha256(f"{seed}/{name}/{block}".encode()).digest()
+        for block in range((count + 3) // 4)
+    )
+    words = np.frombuffer(b"".join(digests), "<u8", count) >> np.uint64(11)
+    return (words * 2.0**-53).reshape(shape)
+
+
 def normal(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Standard normal float64 by Box and Muller (1958).
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mxrun.backend.onednn.library import version as library_version
 from mxrun.base.errors import UserError
@@ -197,12 +199,15 @@ class Run:
 
 
 def _copy(checkpoint: Checkpoint, arrays: Arrays, targets: Arrays) -> None:
-    for name in {*arrays, *targets}:
-        held, wanted = arrays.get(name), targets.get(name)
-        if held is None or wanted is None or held.shape != wanted.shape:
+    for name in sorted({*arrays, *targets}):
+        there, here = _described(arrays.get(name)), _described(targets.get(name))
+        if there != here:
             raise UserError(
-                f"{checkpoint.folder} is of another network: {name!r} is "
-                f"{'missing' if held is None else list(held.shape)} there and "
-                f"{'missing' if wanted is None else list(wanted.shape)} here"
+                f"{checkpoint.folder} is of another network: {name!r} is {there} there and "
+                f"{here} here"
             )
-        np.copyto(wanted, held)
+        np.copyto(targets[name], arrays[name])
+
+
+def _described(array: npt.NDArray[Any] | None) -> str:
+    return "missing" if array is None else f"{array.dtype.name} {list(array.shape)}"

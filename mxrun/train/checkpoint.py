@@ -2,8 +2,8 @@
 
 `checkpoint-<step>/` holds `parameters.safetensors`, `optimizer.safetensors` and
 `auxiliary.safetensors` where there are such states, `measured.safetensors` with the sums of an
-epoch's metrics, and `manifest.json` with the size and SHA-256 of each, how far the run was and what
-it was a run of. The same state gives the same bytes.
+epoch's metrics, and `manifest.json` with the size and SHA-256 of each and of itself, how far the
+run was and what it was a run of. The same state gives the same bytes.
 
 The format of a `.safetensors` file (https://github.com/huggingface/safetensors): the length of the
 header as 64 bits, little endian; the header in JSON, padded with spaces to a multiple of 8; the
@@ -171,10 +171,16 @@ def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> N
     }
     manifest = Manifest(format_version=FORMAT_VERSION, files=files, **dict(state))
     with (folder / MANIFEST_FILE).open("wb") as file:
-        file.write(canonical_json(manifest.model_dump()).encode("ascii"))
+        file.write(_sealed(manifest.model_dump()))
         file.flush()
         os.fsync(file.fileno())
     sync_folder(folder)
+
+
+def _sealed(manifest: Mapping[str, Any]) -> bytes:
+    """The bytes of `manifest.json`: one spelling, with its own SHA-256 among the entries."""
+    own = hashlib.sha256(canonical_json(manifest).encode("ascii")).hexdigest()
+    return canonical_json({**manifest, "sha256": own}).encode("ascii")
 
 
 def _write_arrays(path: Path, arrays: Arrays) -> FileRecord:
@@ -233,6 +239,7 @@ def read_manifest(folder: Path) -> Manifest:
         with path.open("rb") as file:
             text = file.read(_LARGEST_MANIFEST + 1)
         content = json.loads(text) if len(text) <= _LARGEST_MANIFEST else None
+        whole = isinstance(content, dict) and text == _sealed(_without(content, "sha256"))
     except OSError as error:
         raise _unusable(path, _reason(error)) from error
     except (ValueError, RecursionError) as error:
@@ -243,7 +250,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise _unusable(
             path, f"this mxrun reads format_version {FORMAT_VERSION}", got=repr(version)[:40]
         )
-    manifest, problems = check(Manifest, content)
+    if not whole:
+        raise _unusable(path, "damaged", "the SHA-256 that it says it has")
+    manifest, problems = check(Manifest, _without(content, "sha256"))
     if manifest is None:
         first = problems[0]
         raise _unusable(path, first.problem[:200], first.expected, first.got[:80])
@@ -253,6 +262,10 @@ def read_manifest(folder: Path) -> Manifest:
         got = ", ".join(manifest.files)[:80] or "none"
         raise _unusable(path, "it names other files than a checkpoint's", expected, got)
     return manifest
+
+
+def _without(content: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != key}
 
 
 def _verify(path: Path, record: FileRecord) -> None:
@@ -276,8 +289,13 @@ def _read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
 
     try:
         arrays: dict[str, npt.NDArray[Any]] = load_file(path)
-    except (safetensors.SafetensorError, ValueError, TypeError, OSError) as error:
+    # It looks the names of types up in NumPy, which has not all of them.
+    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, OSError) as error:
         raise _unusable(path, f"not a safetensors file: {error}") from error
+    for name, array in arrays.items():
+        if array.dtype.name not in _TYPES:
+            expected = f"one of {', '.join(_TYPES)}"
+            raise _unusable(path, f"the type of {name!r}"[:200], expected, array.dtype.name)
     return {name: arrays[name] for name in sorted(arrays)}
 
 

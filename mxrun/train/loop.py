@@ -285,12 +285,18 @@ def slots(executor: Executor, iterator: DataIterator) -> dict[str, npt.NDArray[A
 
 def percentiles(step_ms: npt.NDArray[np.float64]) -> dict[str, float]:
     """median, p90, p99 and min of step times; the first step, which warms up, is left out."""
-    times = step_ms[1:] if len(step_ms) > 1 else step_ms
-    if len(times) == 0:
-        return dict.fromkeys(("median", "p90", "p99", "min"), math.nan)
-    return {
-        "median": float(np.median(times)),
-        "p90": float(np.percentile(times, 90)),
-        "p99": float(np.percentile(times, 99)),
-        "min": float(times.min()),
-    }
+    times = np.sort(step_ms[1:] if len(step_ms) > 1 else step_ms)
+    shares = {"median": 0.5, "p90": 0.9, "p99": 0.99, "min": 0.0}
+    return {name: _quantile(times, share) for name, share in shares.items()}
+
+
+def _quantile(ordered: npt.NDArray[np.float64], share: float) -> float:
+    """Between the nearest two of the ordered times, linearly; NumPy's own imports masked arrays,
+    which takes 30 ms.
+    """
+    if len(ordered) == 0:
+        return math.nan
+    position = share * (len(ordered) - 1)
+    lower = int(position)
+    upper = min(lower + 1, len(ordered) - 1)
+    return float(ordered[lower] + (ordered[upper] - ordered[lower]) * (position - lower))

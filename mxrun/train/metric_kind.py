@@ -91,10 +91,12 @@ class Metrics:
             kind.figure: kind.create(self._predictions) for kind in kinds if not kind.unfit(seen)
         }
 
-    def update(self, label: Array, output: Array, weight: Array) -> None:
-        """Add a batch: labels and output in row-major order, the weights of its rows."""
+    def update(self, label: Array, output: Array, weight: Array, is_finite: bool = False) -> None:
+        """Add a batch: labels and output in row-major order, the weights of its rows, and whether
+        what counts of the output is known to be finite.
+        """
         # Padded rows and networks that diverge hold anything; what counts becomes NaN.
         with np.errstate(all="ignore"):
-            self._predictions.load(label, output, weight)
+            self._predictions.load(label, output, weight, is_finite)
             for metric in self.by_figure.values():
                 metric.update()

@@ -37,14 +37,19 @@ class Predictions(ABC):
         self.weights = np.zeros(count)
         # Seen from behind, [..., rows], so that weights broadcast over a row's predictions.
         self._weights_by_row = self.weights.reshape(rows, -1).T
+        self._is_finite = False
         self._all_count, self._left_out = False, np.zeros(count, np.bool_)
 
-    def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Take in a batch: labels and output in row-major order, the weights of its rows."""
+    def load(self, label: Array, output: Array, weight: Array, is_finite: bool) -> None:
+        """Take in a batch: labels and output in row-major order, the weights of its rows, and
+        whether what counts of the output is known to be finite.
+        """
+        self._is_finite = is_finite
         self._weights_by_row[...] = weight
         self._read(label.reshape(-1), output)
         self.weight = np.add.reduce(self.weights)
-        self._all_count = np.minimum.reduce(self.weights) > 0
+        # Weights are at most 1, so this is so only where all are 1, as in every full batch.
+        self._all_count = self.weight == len(self.weights)
         if not self._all_count:
             np.equal(self.weights, 0, out=self._left_out)
 
@@ -71,7 +76,7 @@ class ClassPredictions(Predictions):
         self._ignored = ignored
         self._counted, self._factors = np.zeros(count, np.bool_), np.zeros(count)
         self._best = np.zeros(count, np.int64)
-        self._doubt = np.zeros(count)
+        self._doubt, self._none = np.zeros(count), np.zeros(count)
         self._is_best_known = False
 
     def _read(self, label: Array, output: Array) -> None:
@@ -87,17 +92,23 @@ class ClassPredictions(Predictions):
         its doubt, [count] float64: NaN where a probability is no number, else 0.
         """
         if not self._is_best_known:
-            self._find_best(self._best, self._doubt)
+            self._find_best(self._best)
+            if not self._is_finite:
+                self._find_doubt(self._best, self._doubt)
             self._is_best_known = True
-        return self._best, self._doubt
+        return self._best, self._none if self._is_finite else self._doubt
 
     @abstractmethod
     def _read_classes(self, label: Array, output: Array) -> None:
         """Write `self.labels` and keep what the other methods read of the output."""
 
     @abstractmethod
-    def _find_best(self, best: Array, doubt: Array) -> None:
-        """Write what `best` gives."""
+    def _find_best(self, best: Array) -> None:
+        """Write the most probable classes."""
+
+    @abstractmethod
+    def _find_doubt(self, best: Array, doubt: Array) -> None:
+        """Write 0 where the probabilities are numbers, else NaN."""
 
     @abstractmethod
     def probability(self, values: Array) -> None:
@@ -124,8 +135,11 @@ class DistributionPredictions(ClassPredictions):
         else:
             self._together[...] = output.reshape(self._shape).transpose(0, 2, 1)
 
-    def _find_best(self, best: Array, doubt: Array) -> None:
+    def _find_best(self, best: Array) -> None:
         self.probabilities.argmax(1, best)
+
+    def _find_doubt(self, best: Array, doubt: Array) -> None:
+        # The largest of several is no number where one of them is none.
         self._take(best, doubt)
         np.subtract(doubt, doubt, out=doubt)
 
@@ -157,9 +171,11 @@ class BinaryPredictions(ClassPredictions):
         self.labels[...] = self._above
         self._chance[...] = output.reshape(-1)
 
-    def _find_best(self, best: Array, doubt: Array) -> None:
+    def _find_best(self, best: Array) -> None:
         np.greater(self._chance, 0.5, out=self._above)
         best[...] = self._above
+
+    def _find_doubt(self, best: Array, doubt: Array) -> None:
         np.subtract(self._chance, self._chance, out=doubt)
 
     def probability(self, values: Array) -> None:
@@ -216,10 +232,12 @@ class LossPredictions:
         assert isinstance(self._seen, Regression)
         return self._use(NumberPredictions(self._seen))
 
-    def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Take in a batch: labels and output in row-major order, the weights of its rows."""
+    def load(self, label: Array, output: Array, weight: Array, is_finite: bool) -> None:
+        """Take in a batch: labels and output in row-major order, the weights of its rows, and
+        whether what counts of the output is known to be finite.
+        """
         for predictions in self._used:
-            predictions.load(label, output, weight)
+            predictions.load(label, output, weight, is_finite)
 
     def _use(self, predictions: P) -> P:
         self._used.append(predictions)

@@ -1,0 +1,138 @@
+"""A map's graph as CUDA C: one device function and a kernel that strides over the grid.
+
+The device's own functions stand for the vocabulary's; composites that it lacks are written out by
+their formulas. The source needs no header.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mxrun.backend.scalar_functions import expanded
+from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node
+
+_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    BOOL: "bool",
+}
+# {f} ends the name of a float function.
+_SAME = (
+    *("exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh"),
+    *("sqrt", "rsqrt", "cbrt", "rcbrt", "pow", "erf", "erfc", "erfinv", "floor", "ceil", "trunc"),
+    *("rint", "round"),
+)
+_CALLS = {
+    **{name: name for name in _SAME},
+    **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "fix": "trunc",
+    "gamma": "tgamma",
+    "gammaln": "lgamma",
+}
+_WHOLE_NUMBERS = ("floor", "ceil", "trunc", "fix", "rint", "round")
+_EXPRESSIONS = {
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} / {1}",
+    "negative": "-{0}",
+    "and": "{0} & {1}",
+    "or": "{0} | {1}",
+    "xor": "{0} ^ {1}",
+    "shift_left": "{0} << {1}",
+    "shift_right": "{0} >> {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "equal": "{0} == {1}",
+    "not_equal": "{0} != {1}",
+    "select": "{0} ? {1} : {2}",
+    "convert": "{0}",
+    "abs": "{0} < 0 ? -{0} : {0}",
+    "sign": "({0} > 0) - ({0} < 0)",
+    "maximum": "{0} > {1} || {0} != {0} ? {0} : {1}",
+    "minimum": "{0} < {1} || {0} != {0} ? {0} : {1}",
+    "isnan": "{0} != {0}",
+    "isinf": "{0} - {0} != {0} - {0} && {0} == {0}",
+    "isfinite": "{0} - {0} == {0} - {0}",
+}
+
+
+def source(
+    name: str,
+    graph: Graph,
+    result: int,
+    form: LoopForm,
+    operands: Sequence[str],
+    parameters: Sequence[str],
+) -> str:
+    """The kernel `name(count, output, operands..., parameters...)` and what it calls."""
+    graph, result = expanded(graph, result, _runs)
+    kind = _TYPES[form.dtype]
+    arguments = [f"{kind} {argument}" for argument in (*operands, *parameters)]
+    lines = [f"__device__ __forceinline__ {kind} {name}_of({', '.join(arguments)}) {{"]
+    for index, node in enumerate(graph.nodes):
+        text = _expression(node, graph, (*operands, *parameters), len(operands))
+        lines.append(f"    const {_TYPES[node.dtype]} v{index} = {text};")
+    lines += [f"    return v{result};", "}", ""]
+    signature = ["long long count", f"{kind} *output"]
+    signature += [f"const {kind} *{operand}" for operand in operands]
+    signature += [f"{kind} {parameter}" for parameter in parameters]
+    places = [f"{o}[{'i' if step else '0'}]" for o, step in zip(operands, form.steps, strict=True)]
+    lines += [
+        f'extern "C" __global__ void {name}({", ".join(signature)}) {{',
+        "    const long long stride = (long long)gridDim.x * blockDim.x;",
+        "    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count;",
+        "         i += stride) {",
+        f"        output[i] {'+=' if form.adds else '='} "
+        f"{name}_of({', '.join((*places, *parameters))});",
+        "    }",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _runs(operation: str) -> bool:
+    """Whether the device has the function, or C an expression for it."""
+    return operation in _CALLS or operation in _EXPRESSIONS
+
+
+def _expression(node: Node, graph: Graph, names: Sequence[str], operands: int) -> str:
+    if node.operation == "constant":
+        return _literal(node)
+    if node.operation in ("operand", "parameter"):
+        assert isinstance(node.detail, int)
+        return names[node.detail + (operands if node.operation == "parameter" else 0)]
+    arguments = [f"v{index}" for index in node.arguments]
+    source_type = graph.nodes[node.arguments[0]].dtype
+    if node.operation in _WHOLE_NUMBERS and source_type not in FLOATS:
+        return arguments[0]
+    if node.operation == "abs" and source_type in FLOATS:
+        return f"fabs{'f' if source_type == 'float32' else ''}({arguments[0]})"
+    if node.operation == "sign" and source_type in FLOATS:
+        return "{0} == {0} ? ({0} > 0) - ({0} < 0) : {0}".format(*arguments)
+    if node.operation in _CALLS:
+        suffix = "f" if node.dtype == "float32" else ""
+        return f"{_CALLS[node.operation]}{suffix}({', '.join(arguments)})"
+    return _EXPRESSIONS[node.operation].format(*arguments)
+
+
+def _literal(node: Node) -> str:
+    number = node.detail
+    assert isinstance(number, (bool, int, float))
+    if node.dtype == BOOL:
+        return "true" if number else "false"
+    if node.dtype not in FLOATS:
+        # The least of all is no literal: C reads it as the negative of one too large.
+        return f"({number + 1}LL - 1)" if number < 0 else f"{number}LL"
+    if math.isfinite(number):
+        return float(number).hex() + ("f" if node.dtype == "float32" else "")
+    if node.dtype == "float32":
+        word = "7fc00000" if math.isnan(number) else "7f800000" if number > 0 else "ff800000"
+        return f"__int_as_float(0x{word})"
+    word = "7ff8" if math.isnan(number) else "7ff0" if number > 0 else "fff0"
+    return f"__longlong_as_double(0x{word}000000000000LL)"

@@ -1,0 +1,417 @@
+"""One call of a prepared kernel on arrays, watched: what it may not touch, it may not touch."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mxrun.backend.call import NativeCall
+from mxrun.backend.team import team
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.operator.contract.memory import Array, Memory
+from mxrun.operator.contract.problem import Breach, Problem
+from mxrun.operator.kernel import (
+    BackwardRequest,
+    Buffers,
+    Call,
+    ForwardRequest,
+    Kernel,
+    OpReqType,
+)
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.property import GradientKind, ResourceKind, ResourceRequest
+from mxrun.operator.register import AnyProperty, Implementation, create, implementations
+
+# The key and the step that random numbers are drawn under, and the node's own stream.
+RANDOM = (1234567890123456789, 42)
+STREAM = 987654321
+# What memory holds that a call has to fill or may use as scratch: NaN in every float type.
+GARBAGE = 0xFF
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What must not matter to a result, or, as the step, only to random numbers."""
+
+    threads: int = 1
+    garbage: int = GARBAGE
+    step: int = RANDOM[1]
+
+
+STANDARD = Conditions()
+
+
+def spec_of(array: Array) -> TensorSpec:
+    """The plain spec of an array."""
+    return TensorSpec(array.shape, str(array.dtype))
+
+
+def all_implementations(prop: AnyProperty) -> list[Implementation]:
+    """The NumPy body and everything registered beside it."""
+    return [NUMPY, *implementations(prop.type_string).values()]
+
+
+def reorder(source: Memory, target: Memory) -> None:
+    """Between a plain layout and a kernel's own packing, by the implementation that knows it."""
+    request = ForwardRequest((source.spec,), (target.spec,), (OpReqType.WRITE,), True, 1)
+    for candidate in implementations("_reorder").values():
+        kernel = candidate.prepare_forward(create("_reorder", {}), request)
+        if kernel is not None:
+            run(kernel.bind(Buffers((source.address,), (target.address,))))
+            return
+    raise InternalError(f"nothing reorders {source.spec} to {target.spec}")
+
+
+def memory_of(spec: TensorSpec, value: Array) -> Memory:
+    """Memory that holds a value in the layout of `spec`."""
+    target = Memory(spec)
+    if target.is_row_major:
+        target.store(value)
+    else:
+        reorder(Memory(spec.laid_out(PLAIN), value), target)
+    return target
+
+
+def load(memory: Memory) -> Array:
+    """The logical value of a tensor in any layout, copied."""
+    if not memory.is_row_major:
+        plain = Memory(memory.spec.laid_out(PLAIN))
+        reorder(memory, plain)
+        memory = plain
+    return np.array(memory.logical(), order="C")
+
+
+def run(calls: Sequence[Call]) -> None:
+    """Execute calls in order; raises Breach where a checked native call reports an error."""
+    for call in calls:
+        if isinstance(call, NativeCall):
+            signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * len(call.arguments))
+            status = signature(call.function)(*call.arguments)
+            if call.checked and status:
+                raise Breach(Problem(f"a native call reports error {status}"))
+        else:
+            call.function()
+
+
+@dataclass(frozen=True)
+class Named:
+    """Memory with the name that a message calls it by; None where the tensor is absent."""
+
+    name: str
+    memory: Memory | None
+
+
+def execute(
+    kernel: Kernel,
+    inputs: Sequence[Memory | None],
+    outputs: Sequence[Memory],
+    extra: Sequence[Memory] = (),
+    garbage: int = GARBAGE,
+) -> None:
+    """Bind and run one kernel with a workspace of garbage."""
+    workspace = _workspace(kernel, garbage)
+    run(kernel.bind(buffers_of(inputs, outputs, extra, workspace)))
+    _stays_within([Named("the workspace", workspace)])
+
+
+def buffers_of(
+    inputs: Sequence[Memory | None],
+    outputs: Sequence[Memory],
+    extra: Sequence[Memory],
+    workspace: Memory,
+) -> Buffers:
+    """The addresses of everything a kernel touches."""
+    return Buffers(
+        tuple(0 if memory is None else memory.address for memory in inputs),
+        tuple(memory.address for memory in outputs),
+        tuple(memory.address for memory in extra),
+        workspace.address,
+    )
+
+
+def _workspace(kernel: Kernel, garbage: int) -> Memory:
+    return Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"), fill=garbage)
+
+
+@dataclass(frozen=True)
+class ForwardRun:
+    """Outputs of a forward call with what its backward needs, and the call itself to repeat."""
+
+    kernel: Kernel
+    outputs: list[Array]
+    extra: list[Memory]
+    calls: tuple[Call, ...]
+    owners: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class BackwardRun:
+    """Gradients of a backward call, and the call itself to repeat."""
+
+    kernel: Kernel
+    gradients: list[Array]
+    calls: tuple[Call, ...]
+    owners: tuple[object, ...]
+
+
+def forward(
+    implementation: Implementation,
+    prop: AnyProperty,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    requests: Sequence[OpReqType] | None = None,
+    inplace: Mapping[int, int] | None = None,
+    is_train: bool = True,
+    conditions: Conditions = STANDARD,
+) -> ForwardRun | None:
+    """One forward call onto `outputs`' content; None when it is declined.
+
+    inputs: arguments and auxiliary states; random numbers are those of RANDOM and STREAM.
+    inplace: {output: input whose memory it takes}. Raises Breach where the call writes beyond a
+    tensor or changes an input.
+    """
+    requests = requests or [OpReqType.WRITE] * len(outputs)
+    names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
+    if any(request.kind is ResourceKind.RANDOM for request in resources(prop, inputs)):
+        inputs = [*inputs, np.array((RANDOM[0], conditions.step), np.int64)]
+        names.append("random")
+    request = ForwardRequest(
+        tuple(map(spec_of, inputs)),
+        tuple(map(spec_of, outputs)),
+        tuple(requests),
+        is_train,
+        conditions.threads,
+        STREAM,
+    )
+    with team(conditions.threads):
+        kernel = implementation.prepare_forward(prop, request)
+        if kernel is None:
+            return None
+        sources = _laid_out(kernel.inputs, inputs)
+        targets = _targets(kernel, outputs, sources, inplace or {})
+        extra = [Memory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs]
+        calls, owners = _watched(
+            kernel,
+            list(map(Named, names, sources)),
+            list(map(Named, prop.list_outputs(), targets)),
+            extra,
+            set((inplace or {}).values()),
+            conditions.garbage,
+        )
+    return ForwardRun(kernel, [load(target) for target in targets], extra, calls, owners)
+
+
+def resources(prop: AnyProperty, inputs: Sequence[Array]) -> list[ResourceRequest]:
+    """What forward requests beside its tensors."""
+    return prop.forward_resource([spec_of(x) for x in inputs[: len(prop.list_arguments())]])
+
+
+@dataclass(frozen=True)
+class BackwardData:
+    """The three groups that backward may read."""
+
+    out_grad: Sequence[Array]
+    in_data: Sequence[Array]
+    out_data: Sequence[Array]
+
+    @property
+    def all(self) -> list[Array]:
+        """The groups one after the other."""
+        return [*self.out_grad, *self.in_data, *self.out_data]
+
+    def split(self, values: Sequence[TensorSpec | None]) -> Iterator[tuple[TensorSpec | None, ...]]:
+        """One value per tensor, as the three groups."""
+        start = 0
+        for group in (self.out_grad, self.in_data, self.out_data):
+            yield tuple(values[start : start + len(group)])
+            start += len(group)
+
+
+def names_of(prop: AnyProperty) -> list[str]:
+    """What messages call the tensors that backward may read, in the order of `BackwardData.all`."""
+    outputs = prop.list_outputs()
+    return [*(f"gradient of {name}" for name in outputs), *prop.list_arguments(), *outputs]
+
+
+def declared(prop: AnyProperty) -> set[int]:
+    """Positions in `BackwardData.all` of what the property says backward reads."""
+    outputs, arguments = len(prop.list_outputs()), len(prop.list_arguments())
+    positions = range(2 * outputs + arguments)
+    first, second = outputs, outputs + arguments
+    return set(
+        prop.declare_backward_dependency(
+            positions[:first], positions[first:second], positions[second:]
+        )
+    )
+
+
+def backward(
+    implementation: Implementation,
+    prop: AnyProperty,
+    data: BackwardData,
+    before: Sequence[Array],
+    forward_run: ForwardRun,
+    requests: Sequence[OpReqType] | None = None,
+    inplace: Mapping[int, int] | None = None,
+    poison: bool = False,
+    conditions: Conditions = STANDARD,
+) -> BackwardRun:
+    """One backward call; what is undeclared is absent, or with `poison` present and all NaN.
+
+    before: what the gradients hold. inplace: {gradient: position in `data.all` whose memory it
+    takes}. Raises Breach as `forward` does, and where an implementation lacks the backward of its
+    forward.
+    """
+    requests = requests or default_requests(prop)
+    needed = declared(prop)
+    values = [
+        value if index in needed else _poisoned(value) for index, value in enumerate(data.all)
+    ]
+    specs = [
+        spec_of(value) if poison or index in needed else None for index, value in enumerate(values)
+    ]
+    request = BackwardRequest(
+        *data.split(specs),
+        tuple(map(spec_of, data.in_data)),
+        tuple(requests),
+        forward_run.kernel,
+        conditions.threads,
+    )
+    with team(conditions.threads):
+        kernel = implementation.prepare_backward(prop, request)
+        if kernel is None:
+            raise Breach(
+                Problem(
+                    "it declines the backward of a forward that it accepts",
+                    hint="decline the forward too, or prepare the backward",
+                )
+            )
+        sources = _laid_out(kernel.inputs[: len(values)], values)
+        targets = _targets(kernel, before, sources, inplace or {})
+        extra = forward_run.extra[: len(kernel.inputs) - len(values)]
+        names = names_of(prop)
+        calls, owners = _watched(
+            kernel,
+            [
+                *map(Named, names, sources),
+                *(Named(f"extra output {i} of forward", memory) for i, memory in enumerate(extra)),
+            ],
+            [Named(f"gradient of {n}", m) for n, m in zip(names[-len(targets) :], targets)],
+            [],
+            set((inplace or {}).values()),
+            conditions.garbage,
+        )
+    return BackwardRun(kernel, [load(target) for target in targets], calls, owners)
+
+
+def default_requests(prop: AnyProperty) -> list[OpReqType]:
+    """WRITE for every input with a gradient."""
+    return [
+        OpReqType.WRITE if kind is GradientKind.COMPUTES else OpReqType.NULL
+        for kind in prop.list_gradients()
+    ]
+
+
+def filled(shapes: Sequence[Sequence[int]], value: float, dtype: str) -> list[Array]:
+    """Arrays of one value."""
+    return [np.full(shape, value, dtype) for shape in shapes]
+
+
+def _poisoned(value: Array) -> Array:
+    fill = np.nan if np.issubdtype(value.dtype, np.floating) else np.iinfo(value.dtype).max
+    return np.full_like(value, fill)
+
+
+def _laid_out(specs: Sequence[TensorSpec | None], values: Sequence[Array]) -> list[Memory | None]:
+    return [
+        None if spec is None else memory_of(spec, value)
+        for spec, value in zip(specs, values, strict=True)
+    ]
+
+
+def _targets(
+    kernel: Kernel,
+    before: Sequence[Array],
+    inputs: Sequence[Memory | None],
+    inplace: Mapping[int, int],
+) -> list[Memory]:
+    """Where the outputs go: over an input (inplace: {output: input}) or over what was before."""
+    targets = []
+    for index, value in enumerate(before):
+        spec = kernel.outputs[index] or spec_of(value)
+        shared = inputs[inplace[index]] if index in inplace else None
+        if shared is not None and _fits(shared.spec, spec):
+            targets.append(shared.under(spec))
+        else:
+            targets.append(memory_of(spec, value))
+    return targets
+
+
+def _fits(source: TensorSpec, target: TensorSpec) -> bool:
+    """Whether one tensor can lie where the other does, as a planner sees it."""
+    plain = source.layout == target.layout == PLAIN and source.nbytes == target.nbytes
+    return plain or source.same_bytes(target)
+
+
+def _watched(
+    kernel: Kernel,
+    inputs: Sequence[Named],
+    outputs: Sequence[Named],
+    extra: Sequence[Memory],
+    shared: set[int],
+    garbage: int,
+) -> tuple[tuple[Call, ...], tuple[object, ...]]:
+    """Run one kernel; raises Breach where it leaves its tensors or changes an input.
+
+    shared: the inputs whose memory an output takes. Returns the calls and what they point into.
+    """
+    kept = [
+        (named.name, named.memory, named.memory.bytes.tobytes())
+        for index, named in enumerate(inputs)
+        if named.memory is not None and index not in shared
+    ]
+    workspace = _workspace(kernel, garbage)
+    sources = [named.memory for named in inputs]
+    targets = [named.memory for named in outputs if named.memory is not None]
+    calls = kernel.bind(buffers_of(sources, targets, extra, workspace))
+    run(calls)
+    more = [Named(f"extra output {index}", memory) for index, memory in enumerate(extra)]
+    _stays_within([*inputs, *outputs, *more, Named("the workspace", workspace)])
+    for name, memory, content in kept:
+        if memory.bytes.tobytes() != content:
+            raise Breach(_changed(name, memory, content))
+    return calls, (*sources, *targets, *extra, workspace)
+
+
+def _stays_within(tensors: Sequence[Named]) -> None:
+    for named in tensors:
+        overrun = "" if named.memory is None else named.memory.overrun()
+        if overrun:
+            raise Breach(
+                Problem(
+                    f"it writes outside {named.name}, {overrun}",
+                    hint="other tensors lie there: write the tensor's own elements only",
+                )
+            )
+
+
+def _changed(name: str, memory: Memory, content: bytes) -> Problem:
+    """The problem of an input that is no longer what it was."""
+    now = np.frombuffer(memory.bytes.tobytes(), memory.spec.dtype)
+    then = np.frombuffer(content, memory.spec.dtype)
+    first = int(np.argmax(now.view(np.uint8) != then.view(np.uint8))) // now.itemsize
+    index = None
+    if memory.spec.layout == PLAIN:
+        index = tuple(int(i) for i in np.unravel_index(first, memory.spec.shape))
+    return Problem(
+        f"it changes its input {name}",
+        str(then[first].item()),
+        str(now[first].item()),
+        "compute into an output; what training changes is a state of list_state_updates or an "
+        "input of list_mutated_inputs",
+        index,
+    )

@@ -1,0 +1,210 @@
+"""One case of an operator, and the bench it is tried on."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mxrun.base.tensor import Shape
+from mxrun.operator.contract import call
+from mxrun.operator.contract.call import BackwardData, BackwardRun, ForwardRun, spec_of
+from mxrun.operator.contract.memory import Array
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.property import GradientKind
+from mxrun.operator.register import AnyProperty, Implementation
+from mxrun.operator.shape import known
+
+# (inputs, outputs, out_grad) -> the scalar whose gradient backward gives.
+Objective = Callable[[list[Array], list[Array], list[Array]], float]
+
+SINGLE, DOUBLE = "float32", "float64"
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """An operator under one parameter set with values for its arguments and auxiliary states.
+
+    name: what a report calls it. inputs: the same values in float32 and in float64, but for
+    arguments whose type stands alone. is_train: whether forward runs as in training.
+    differentiable: whether backward gives the derivative of the objective, by default of
+    <out_grad, outputs>, and of the loss where there is one.
+    """
+
+    name: str
+    prop: AnyProperty
+    inputs: Mapping[str, tuple[Array, ...]]
+    is_train: bool = True
+    differentiable: bool = True
+    objective: Objective | None = None
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the arguments."""
+        return self.prop.list_arguments()
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return self.prop.list_outputs()
+
+    @cached_property
+    def asked(self) -> tuple[int, ...]:
+        """The arguments that backward computes a gradient for; none outside of training."""
+        kinds = self.prop.list_gradients() if self.is_train else ()
+        return tuple(i for i, kind in enumerate(kinds) if kind is GradientKind.COMPUTES)
+
+    @cached_property
+    def input_shapes(self) -> list[Shape]:
+        """The shapes of the arguments."""
+        return [array.shape for array in self.inputs[SINGLE][: len(self.arguments)]]
+
+    @cached_property
+    def output_shapes(self) -> list[Shape]:
+        """The shapes of the outputs."""
+        inferred = self.prop.infer_shape([*self.input_shapes], [None] * len(self.outputs))
+        return [known(shape) for shape in inferred.outputs]
+
+    def output_types(self, dtype: str) -> list[str]:
+        """The element types of the outputs where the inputs are those of `dtype`."""
+        types = [str(array.dtype) for array in self.inputs[dtype][: len(self.arguments)]]
+        _, outputs = self.prop.infer_type([*types], [None] * len(self.outputs))
+        return [found or dtype for found in outputs]
+
+    def blank_outputs(self, dtype: str, value: float = np.nan) -> list[Array]:
+        """Arrays that forward writes over."""
+        return [
+            blank(shape, kind, value)
+            for shape, kind in zip(self.output_shapes, self.output_types(dtype), strict=True)
+        ]
+
+    def blank_gradients(self, dtype: str, value: float = np.nan) -> list[Array]:
+        """Arrays that backward writes over."""
+        inputs = self.inputs[dtype][: len(self.arguments)]
+        return [blank(array.shape, str(array.dtype), value) for array in inputs]
+
+    def with_inputs(self, inputs: Mapping[str, tuple[Array, ...]]) -> Case:
+        """The same case on other values."""
+        return Case(
+            self.name, self.prop, inputs, self.is_train, self.differentiable, self.objective
+        )
+
+
+def blank(shape: Shape, dtype: str, value: float) -> Array:
+    """An array of one value; integers, which have no NaN, get a large number in its place."""
+    if not np.issubdtype(dtype, np.floating) and not np.isfinite(value):
+        value = 99
+    return np.full(shape, value, dtype)
+
+
+class Bench:
+    """A case with the runs that several checks compare with, each made once.
+
+    They write every output, on one thread.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.prop = case.prop
+        self._forward: dict[tuple[str, str], ForwardRun | None] = {}
+        self._backward: dict[tuple[str, str], BackwardRun] = {}
+
+    @cached_property
+    def implementations(self) -> list[Implementation]:
+        """The NumPy body, and those registered beside it that accept the case in float32."""
+        return [each for each in call.all_implementations(self.prop) if self.forward(each)]
+
+    def forward(self, implementation: Implementation, dtype: str = SINGLE) -> ForwardRun | None:
+        """The forward run; None where the implementation declines."""
+        key = implementation.name, dtype
+        if key not in self._forward:
+            self._forward[key] = self.run(implementation, dtype=dtype)
+        return self._forward[key]
+
+    def accepted(self, implementation: Implementation, dtype: str = SINGLE) -> ForwardRun:
+        """The forward run of an implementation that accepts the case."""
+        run = self.forward(implementation, dtype)
+        assert run is not None
+        return run
+
+    def backward(self, implementation: Implementation, dtype: str = SINGLE) -> BackwardRun:
+        """The backward run that follows the forward run of an implementation that accepts it."""
+        key = implementation.name, dtype
+        if key not in self._backward:
+            self._backward[key] = self.run_backward(implementation, dtype=dtype)
+        return self._backward[key]
+
+    def run(
+        self,
+        implementation: Implementation = NUMPY,
+        before: Sequence[Array] | None = None,
+        requests: Sequence[OpReqType] | None = None,
+        inplace: Mapping[int, int] | None = None,
+        inputs: Sequence[Array] | None = None,
+        dtype: str = SINGLE,
+        conditions: call.Conditions = call.STANDARD,
+    ) -> ForwardRun | None:
+        """One forward call of the case; by default all outputs are written over NaN."""
+        return call.forward(
+            implementation,
+            self.prop,
+            self.case.inputs[dtype] if inputs is None else inputs,
+            self.case.blank_outputs(dtype) if before is None else before,
+            requests,
+            inplace,
+            self.case.is_train,
+            conditions,
+        )
+
+    def run_backward(
+        self,
+        implementation: Implementation = NUMPY,
+        before: Sequence[Array] | None = None,
+        requests: Sequence[OpReqType] | None = None,
+        inplace: Mapping[int, int] | None = None,
+        poison: bool = False,
+        dtype: str = SINGLE,
+        conditions: call.Conditions = call.STANDARD,
+        following: ForwardRun | None = None,
+    ) -> BackwardRun:
+        """One backward call after a forward run, by default the implementation's own."""
+        run = following or self.accepted(implementation, dtype)
+        return call.backward(
+            implementation,
+            self.prop,
+            self.backward_data(run, dtype),
+            self.case.blank_gradients(dtype) if before is None else before,
+            run,
+            requests,
+            inplace,
+            poison,
+            conditions,
+        )
+
+    def backward_data(self, run: ForwardRun, dtype: str) -> BackwardData:
+        """What backward may read: random gradients of the outputs, the inputs and the outputs."""
+        inputs = list(self.case.inputs[dtype][: len(self.case.arguments)])
+        return BackwardData(self.out_grad(dtype), inputs, run.outputs)
+
+    def out_grad(self, dtype: str) -> list[Array]:
+        """Normal gradients of the outputs, the same for every type."""
+        random = np.random.default_rng(zlib.crc32(self.case.name.encode()))
+        types = zip(self.case.output_shapes, self.case.output_types(dtype), strict=True)
+        return [random.standard_normal(shape).astype(kind) for shape, kind in types]
+
+    @cached_property
+    def other(self) -> Bench:
+        """The same case on the same values in another order."""
+        case = self.case
+        turned = {
+            dtype: tuple(np.ascontiguousarray(np.flip(array)) for array in arrays)
+            for dtype, arrays in case.inputs.items()
+        }
+        return Bench(case.with_inputs(turned))
+
+
+__all__ = ["DOUBLE", "SINGLE", "Bench", "Case", "Objective", "blank", "spec_of"]

@@ -1,0 +1,335 @@
+"""Elementwise maps: one scalar Python function for every device.
+
+A map's function is written in Python's operators and the vocabulary below:
+
+    from mxrun.operator import scalar
+
+    def swish_gradient(gradient, x, beta):
+        gate = scalar.sigmoid(beta * x)
+        return gradient * (gate + beta * x * gate * (1 - gate))
+
+    MAP = scalar.compile(swish_gradient, parameters=("beta",))
+
+It runs on Python numbers and NumPy arrays as it is (`evaluate` adds the types), becomes one loop of
+vector code on the CPU (`compile`), whatever the number of operations without a temporary, and CUDA
+C (`cuda_source`). In the compiled forms the function is called once, with values that stand for
+numbers: what it computes of them is compiled, so helpers, loops over ranges and numbers from an
+enclosing scope are at hand, but no decision may hang on a value: `where` chooses.
+"""
+
+from __future__ import annotations
+
+import inspect
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.backend import object_cache, scalar_cuda
+from mxrun.backend.scalar_functions import (
+    VOCABULARY,
+    abs,
+    arccos,
+    arccosh,
+    arcsin,
+    arcsinh,
+    arctan,
+    arctanh,
+    cbrt,
+    ceil,
+    cos,
+    cosh,
+    digamma,
+    erf,
+    erfc,
+    erfinv,
+    exp,
+    expm1,
+    fix,
+    floor,
+    gamma,
+    gammaln,
+    gelu,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    log2,
+    log10,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    pow,
+    rcbrt,
+    rint,
+    round,
+    rsqrt,
+    sigmoid,
+    sign,
+    sin,
+    sinh,
+    softplus,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+    where,
+)
+from mxrun.backend.scalar_value import FLOATS, MAP_DTYPES, Graph, LoopForm, Refused, Value
+from mxrun.backend.team import team_for_elements
+from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.native_kernel import LoopPart, Slot
+
+__all__ = [
+    "abs",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctanh",
+    "cbrt",
+    "ceil",
+    "compile",
+    "cos",
+    "cosh",
+    "cuda_source",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "evaluate",
+    "exp",
+    "expm1",
+    "fix",
+    "floor",
+    "gamma",
+    "gammaln",
+    "gelu",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "pow",
+    "rcbrt",
+    "rint",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "softplus",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "where",
+]
+
+Array = npt.NDArray[Any]
+Function = Callable[..., Any]
+
+_NAMES = (*VOCABULARY, "where", "logical_and", "logical_or", "logical_xor", "logical_not")
+_BACKEND = Path(object_cache.__file__).parent
+# The files that decide the machine code of a graph.
+_TRANSLATION = tuple(
+    str(_BACKEND / f"scalar_{name}.py")
+    for name in ("functions", "lowering", "machine", "float32", "double", "gamma", "llvm", "value")
+)
+_ADDRESSES: dict[str, int] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class MapLoop:
+    """The machine code of one form of a map, made when its address is first asked for."""
+
+    graph: Graph
+    result: int
+    form: LoopForm
+
+    @cached_property
+    def address(self) -> int:
+        """Where the code is: `void f(int64_t *block)`, see `jit`."""
+        text = f"{self.form} {self.result}\n{self.graph.describe()}"
+        key = object_cache.key_of(text, *_TRANSLATION)
+        if key not in _ADDRESSES:
+            compiled = object_cache.find(key)
+            if compiled is None:
+                # These import LLVM's bindings.
+                from mxrun.backend.scalar_llvm import compile_map
+                from mxrun.backend.scalar_lowering import lowered
+
+                graph, result = lowered(self.graph, self.result)
+                compiled = compile_map(f"map_{key}", graph, result, self.form)
+                object_cache.store(key, compiled)
+            _ADDRESSES[key] = object_cache.link(compiled)
+        return _ADDRESSES[key]
+
+
+@dataclass(frozen=True, eq=False)
+class MapKernel:
+    """A map of one dtype: what its function computes of operands (tensors) and parameters."""
+
+    name: str
+    operands: tuple[str, ...]
+    parameters: tuple[str, ...]
+    dtype: str
+    graph: Graph
+    result: int
+
+    def part(
+        self,
+        output: Slot,
+        operands: Sequence[Slot],
+        count: int,
+        parameters: Sequence[float] = (),
+        *,
+        threads: int,
+        request: OpReqType = OpReqType.WRITE,
+        steps: Sequence[int] | None = None,
+    ) -> LoopPart:
+        """The map over `count` elements that lie one behind the other, in one pass.
+
+        steps: 1 for an operand with an element for each of the output's, 0 for one whose first
+        element serves them all. The output may lie exactly over an operand of step 1. Under the
+        add-to request the loop adds to the output itself: `native_kernel` gets `written(requests)`.
+        """
+        taken = tuple(steps or (1,) * len(self.operands))
+        assert len(operands) == len(taken) == len(self.operands)
+        assert len(parameters) == len(self.parameters)
+        adds = request is OpReqType.ADD
+        loop = MapLoop(self.graph, self.result, LoopForm(self.dtype, taken, adds))
+        words = (_word(number, self.dtype) for number in parameters)
+        team = team_for_elements(count, threads)
+        return LoopPart(loop, (count, output, *operands, *words), team)
+
+
+def written(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]:
+    """The requests as `native_kernel` gets them where maps serve add-to themselves."""
+    return tuple(OpReqType.WRITE if r is OpReqType.ADD else r for r in requests)
+
+
+def compile(
+    function: Function, *, parameters: Sequence[str] = (), dtype: str = "float32"
+) -> MapKernel:
+    """The map of a function whose arguments are tensors, but for the scalars in `parameters`.
+
+    Nothing is translated before a part of it is bound to addresses. Raises UserError, naming the
+    line of the function, for what has no place in a map.
+    """
+    operands, graph, result = _traced(function, tuple(parameters), dtype)
+    return MapKernel(function.__name__, operands, tuple(parameters), dtype, graph, result)
+
+
+def evaluate(
+    function: Function, operands: Sequence[Array], parameters: Sequence[float] = ()
+) -> Array:
+    """The function on NumPy arrays of one dtype, which the parameters and the result take."""
+    dtype = operands[0].dtype
+    # As in compiled code, what is not defined gives infinity or NaN without a word.
+    with np.errstate(all="ignore"):
+        result = function(*operands, *(dtype.type(number) for number in parameters))
+        return np.asarray(result).astype(dtype)
+
+
+def cuda_source(
+    function: Function,
+    *,
+    parameters: Sequence[str] = (),
+    dtype: str = "float32",
+    steps: Sequence[int] | None = None,
+    adds: bool = False,
+) -> str:
+    """CUDA C of the map: the kernel `<function>(long long count, output, operands, parameters)`.
+
+    Compiles as it is, without a header; any grid serves any count.
+    """
+    operands, graph, result = _traced(function, tuple(parameters), dtype)
+    form = LoopForm(dtype, tuple(steps or (1,) * len(operands)), adds)
+    return scalar_cuda.source(
+        function.__name__, graph, result, form, operands, tuple(parameters)
+    )
+
+
+def _word(number: float, dtype: str) -> int:
+    """A parameter as the 64-bit slot of an argument block."""
+    if dtype in FLOATS:
+        kind, bits = ("<f", "<i") if dtype == "float32" else ("<d", "<q")
+        return int(struct.unpack(bits, struct.pack(kind, number))[0])
+    return int(number)
+
+
+def _traced(
+    function: Function, parameters: tuple[str, ...], dtype: str
+) -> tuple[tuple[str, ...], Graph, int]:
+    """The function's operands, and what it computes."""
+    if dtype not in MAP_DTYPES:
+        raise UserError(
+            Diagnostic(f"a map of {dtype}", expected=" or ".join(MAP_DTYPES), got=dtype)
+        )
+    arguments = inspect.signature(function).parameters.values()
+    names = tuple(a.name for a in arguments if a.default is inspect.Parameter.empty)
+    operands = names[: len(names) - len(parameters)]
+    if names != (*operands, *parameters) or not operands:
+        raise UserError(
+            Diagnostic(
+                f"the arguments of the map {function.__name__}",
+                place=_place_of(function),
+                expected="tensors, then the parameters " + ", ".join(parameters),
+                got=", ".join(names),
+            )
+        )
+    graph = Graph()
+    values = [graph.add("operand", dtype, (), index) for index in range(len(operands))]
+    values += [graph.add("parameter", dtype, (), index) for index in range(len(parameters))]
+    try:
+        made = function(*values)
+        if not isinstance(made, (Value, bool, int, float, np.number)):
+            raise Refused(f"{function.__name__} returns {type(made).__name__}, not one value")
+        result = made if isinstance(made, Value) else graph.constant(made, dtype)
+        return operands, graph, result.convert(dtype).index
+    except Refused as refused:
+        hint = nearest(refused.name, _NAMES) if refused.name else ""
+        problem, place = refused.problem, _place_in(function, refused.__traceback__)
+        raise UserError(Diagnostic(problem, place, hint=refused.hint or hint)) from None
+    except (NameError, AttributeError, TypeError) as error:
+        name = getattr(error, "name", None) or ""
+        place = _place_in(function, error.__traceback__)
+        hint = nearest(name, _NAMES) or "the vocabulary: " + ", ".join(sorted(_NAMES))
+        raise UserError(Diagnostic(str(error), place, hint=hint)) from None
+
+
+def _place_of(function: Function) -> Place:
+    return Place(function.__code__.co_filename, function.__code__.co_firstlineno, 1)
+
+
+def _place_in(function: Function, trace: TracebackType | None) -> Place:
+    """The innermost line of the user's code: of any file that is none of the vocabulary's."""
+    place = _place_of(function)
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if Path(file).parent != _BACKEND and file != __file__:
+            place = Place(file, trace.tb_lineno, 1)
+        trace = trace.tb_next
+    return place

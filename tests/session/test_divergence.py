@@ -1,0 +1,198 @@
+"""Runs whose numbers stop being finite: where it began is named, and nothing of it is saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mxrun
+from interrupted_runs import CONFIG
+
+from mxrun import session
+from mxrun.base.errors import Stopped, UserError
+from mxrun.train.checkpoint import load_checkpoint
+from mxrun.train.keeper import saved_steps
+from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
+
+# Weights double with every step, as lr * wd is 3, until something is beyond float32.
+GROWING = ("train.optimizer={sgd: {lr: 1, wd: 3}}", "train.epochs=6")
+EVERY = "train.checkpoint={every: 1 steps, keep: 100}"
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.yaml").write_text(CONFIG)
+
+
+def diverged(overrides: Sequence[str], existing: session.Existing = "refuse") -> str:
+    """What is said of a run that diverges."""
+    request = session.TrainRequest(existing)
+    with pytest.raises(UserError) as caught:
+        session.train("net.yaml", overrides, Silent(), request)
+    assert caught.value.exit_code == 2
+    (diagnostic,) = caught.value.diagnostics
+    return str(diagnostic)
+
+
+def checked_from_the_start(overrides: Sequence[str]) -> str:
+    """What the same run says in checked mode from its first step on."""
+    run = session.prepare(session.load("net.yaml", overrides))
+    try:
+        loop = run.loop(Silent(), CheckedLoop)
+        run.restore(None, loop)
+        with pytest.raises(Located) as caught:
+            loop.run(NoSaver(), lambda: False)
+    finally:
+        run.close()
+    return str(caught.value.diagnostic)
+
+
+def assert_all_finite(run: Path, least: int) -> None:
+    """All checkpoints, of which there must be so many."""
+    steps = saved_steps(run)
+    assert len(steps) >= least
+    for step in steps:
+        checkpoint = load_checkpoint(run / f"checkpoint-{step}")
+        for arrays in (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary):
+            for name, array in arrays.items():
+                assert np.isfinite(array).all(), (step, name)
+
+
+def test_F10_the_first_number_that_is_none_is_named() -> None:
+    text = diverged(["train.optimizer={sgd: {lr: 1e38}}"])
+    first = text.splitlines()[0]
+    pattern = (
+        r"training has diverged in step [0-9]+, epoch 1: '\S+' \(\w+\) wrote -?(inf|nan) into "
+        r"'\S+'(\[[0-9, ]+\])?"
+    )
+    assert re.fullmatch(pattern, first), text
+    assert re.search(r"got: a batch of the training records [0-9]+(, [0-9]+){15} and 48 more", text)
+    assert "nothing that is not finite was saved" in text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("train.checkpoint={every: 100 steps}",),
+        ("train.checkpoint={every: 7 steps}",),
+        ("train.checkpoint={every: 7 steps}", "train.accumulate=2"),
+        ("train.checkpoint={every: 5 steps}", "data.workers=4"),
+    ],
+    ids=["from-the-start", "from-mid-epoch", "accumulated", "loaders"],
+)
+def test_F10_the_replay_takes_the_same_steps(settings: tuple[str, ...]) -> None:
+    """From wherever it starts it finds what the checked mode finds from the beginning."""
+    overrides = [*GROWING, *settings]
+    said = diverged(overrides)
+    assert said == checked_from_the_start(overrides)
+    assert int(re.search(r"in step ([0-9]+)", said)[1]) >= 22  # type: ignore[index]
+
+
+def test_F10_the_replay_of_a_resumed_run() -> None:
+    overrides = [*GROWING, "train.checkpoint={every: 1000 steps}"]
+
+    class Stopper(Silent):
+        """Interrupts the run as soon as it reports a step."""
+
+        def step_done(self, event: object) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        session.train("net.yaml", overrides, Stopper(), session.TrainRequest("refuse"))
+    (stopped,) = saved_steps(Path("runs/killed"))
+    assert stopped > 0
+    assert diverged(overrides, "resume") == checked_from_the_start(overrides)
+
+
+def test_F10_the_replay_of_evaluations_and_a_plateau() -> None:
+    """The rate depends on what evaluations observed; lowered by them, it is still too high."""
+    overrides = [
+        "train.optimizer={sgd: {lr: 1, wd: 2.6}}",
+        "train.schedule={plateau: {patience: 0, factor: 0.9, threshold: 0.5}}",
+        "train.epochs=20",
+        "train.checkpoint={every: 1000 steps}",
+    ]
+    assert diverged(overrides) == checked_from_the_start(overrides)
+    lines = Path("runs/killed/metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    assert rates[0] == 1.0
+    assert rates[-1] < 0.95
+
+
+@pytest.mark.parametrize("settings", [(), ("train.accumulate=3",), ("train.average=0.5",)])
+def test_F10_no_checkpoint_is_not_finite(settings: tuple[str, ...]) -> None:
+    """Saved after every step, the last of which has already gone wrong."""
+    diverged([*GROWING, EVERY, *settings])
+    assert_all_finite(Path("runs/killed"), least=20)
+
+
+PLAIN = """\
+name: plain
+threads: 1
+network:
+  inputs: {data: [4], label: LABEL}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 2}
+    - LOSS
+data: {batch_size: 8, train: {dataset: npz, path: records.npz}}
+train: {epochs: 3, optimizer: {sgd: {lr: 0.01}}}
+"""
+
+
+def plain(label: str, loss: str) -> None:
+    Path("net.yaml").write_text(PLAIN.replace("LABEL", label).replace("LOSS", loss))
+
+
+def records(data: np.ndarray, **labels: np.ndarray) -> None:
+    np.savez("records.npz", data=data.astype("f4"), **labels)
+
+
+SOFTMAX = "SoftmaxOutput: {name: softmax, label: label}"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_F10_a_record_that_is_not_finite_is_named(value: float) -> None:
+    """Before anything is trained, where the data are in memory."""
+    data = np.ones((40, 4))
+    data[29, 2] = value
+    records(data, label=np.zeros(40, "i4"))
+    plain("[]", SOFTMAX)
+    assert "records.npz: data.npy: record 29 holds a number that is no float32" in diverged([])
+
+
+def test_F10_a_loss_beyond_float32_is_named() -> None:
+    records(np.ones((40, 4)), label=np.full((40, 2), 3e30, "f4"))
+    plain("[2]", "LinearRegressionOutput: {name: out, label: label}")
+    text = diverged(["train.metrics=[]"])
+    assert "in step 1, epoch 1: 'out' (LinearRegressionOutput) wrote inf" in text
+    assert "records 0, 1, 2, 3, 4, 5, 6, 7" in text
+
+
+@pytest.mark.parametrize("clip", ["clip_gradient: 1", "clip_global_norm: 1"])
+def test_F10_an_infinite_gradient_is_found_although_it_is_clipped(clip: str) -> None:
+    """The loss and its output are finite; the gradient of the weights is not."""
+    records(np.full((40, 4), 1e3))
+    Path("net.yaml").write_text(
+        PLAIN.replace(", label: LABEL", "").replace(
+            "LOSS", "MakeLoss: {name: out, grad_scale: 3e38}"
+        )
+    )
+    text = diverged(["train.metrics=[]", f"train.optimizer={{sgd: {{lr: 0.01, {clip}}}}}", EVERY])
+    assert "step 1, epoch 1: 'fc:backward' (FullyConnected) wrote inf into 'fc_weight_grad'" in text
+    assert not list(Path("runs/plain").glob("checkpoint-*"))
+
+
+def test_F10_the_command_ends_with_2_and_one_message() -> None:
+    done = mxrun("train", "net.yaml", *GROWING, "--json", cwd=Path())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("training has diverged in step") == 1
+    assert "numbers are no longer finite: looking for the first that was not" in done.stderr
+    assert_all_finite(Path("runs/killed"), least=2)

@@ -1,0 +1,99 @@
+"""Saves on disks that fail: whatever fails, what was saved before is there, and one error says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import MXRUN, digests, result
+
+SUPPORT = Path(__file__).parents[1] / "support"
+SHORT = ("train", "digits_lenet", "threads=1", "train.epochs=3", "train.checkpoint.keep=1")
+
+
+@pytest.fixture(scope="module")
+def failing_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler to build the failing file operations with")
+    library = tmp_path_factory.mktemp("failing") / "failing_files.so"
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", library, SUPPORT / "failing_files.c"]
+    subprocess.run([*command, "-ldl"], check=True)
+    return library
+
+
+def test_F5_every_file_operation_fails_once(failing_files: Path, tmp_path: Path) -> None:
+    """No space, an error of the device, a short write with and without space for the rest.
+
+    The script asserts what has to hold after each: one error that names the path, a newest
+    checkpoint that is whole, no file half written after the next start, and the same files once
+    what failed is done again.
+    """
+    done = subprocess.run(
+        [sys.executable, SUPPORT / "failing_saves.py", tmp_path / "run"],
+        env={**os.environ, "LD_PRELOAD": str(failing_files)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report.keys() == {"end_of_epoch", "save_again", "go_on"}
+    for action in report.values():
+        assert action["operations"] >= 20
+        assert {"open", "write", "fsync", "rename", "unlink"} <= set(action["failed"])
+        assert action["told"] + action["harmless"] == 4 * action["operations"]
+        assert action["told"] > 2 * action["operations"]
+    assert "mkdir" in report["end_of_epoch"]["failed"]
+
+
+def in_full_file_system(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of the shell in a file system of 180 KiB that only it sees."""
+    mount = f"mount -t tmpfs -o size=180k none {shlex.quote(str(folder))}"
+    command = f"set -e; {mount}; cd {shlex.quote(str(folder))}; {script}"
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("there is no unshare to mount a small file system with")
+    probe = subprocess.run([unshare, "-rm", "sh", "-c", mount], capture_output=True, check=False)
+    if probe.returncode != 0:
+        pytest.skip("this system lets no process mount a file system of its own")
+    return subprocess.run(
+        [unshare, "-rm", "sh", "-c", command],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MXRUN_DEBUG": "0"},
+        check=False,
+    )
+
+
+def test_F5_a_full_file_system(tmp_path: Path) -> None:
+    """Room for a checkpoint and a half: the second fails, the first goes on once there is more."""
+    small, kept, whole = (tmp_path / name for name in ("small", "kept", "whole"))
+    for folder in (small, kept, whole):
+        folder.mkdir()
+    result(*SHORT, cwd=whole)
+    train = shlex.join([*MXRUN, *SHORT, "--json"])
+    script = f"""
+    set +e
+    {train}; echo $? >{kept}/first
+    cp -r runs {kept}/failed
+    mount -o remount,size=4m {small}
+    {train} --resume >{kept}/summary; echo $? >{kept}/second
+    cp -r runs {kept}/runs
+    """
+    done = in_full_file_system(small, script)
+    assert (kept / "first").read_text() == "2\n", done.stderr
+    assert "Traceback" not in done.stderr
+    problem = "cannot write runs/digits_lenet/checkpoint-46: no space left on device"
+    assert done.stderr.count("cannot write") == done.stderr.count(problem) == 1
+    left = sorted(path.name for path in (kept / "failed/digits_lenet").iterdir())
+    assert left == ["checkpoint-23", "config.yaml", "metrics.jsonl", "timing.jsonl"]
+    assert (kept / "second").read_text() == "0\n", done.stderr
+    assert json.loads((kept / "summary").read_text())["resumed_from"] == 23
+    assert digests(kept / "runs/digits_lenet") == digests(whole / "runs/digits_lenet")
