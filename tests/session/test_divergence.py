@@ -114,7 +114,7 @@ def test_F10_the_replay_of_a_resumed_run() -> None:
 def test_F10_the_replay_of_evaluations_and_a_plateau() -> None:
     """The rate depends on what evaluations observed; lowered by them, it is still too high."""
     overrides = [
-        "train.optimizer={sgd: {lr: 1, wd: 2.6}}",
+        "train.optimizer={sgd: {lr: 1, wd: 2.4}}",
         "train.schedule={plateau: {patience: 0, factor: 0.9, threshold: 0.5}}",
         "train.epochs=20",
         "train.checkpoint={every: 1000 steps}",

@@ -84,14 +84,6 @@ _SIGNATURES: dict[str, list[type]] = {
         *(_RESULT, _HANDLE, c_int, c_int),
         *(_HANDLE, _HANDLE, c_int, _HANDLE),
     ],
-    "dnnl_batch_normalization_forward_primitive_desc_create": [
-        *(_RESULT, _HANDLE, c_int),
-        *(_HANDLE, _HANDLE, c_float, c_uint, _HANDLE),
-    ],
-    "dnnl_batch_normalization_backward_primitive_desc_create": [
-        *(_RESULT, _HANDLE, c_int),
-        *(_HANDLE, _HANDLE, _HANDLE, c_float, c_uint, _HANDLE, _HANDLE),
-    ],
     "dnnl_lrn_forward_primitive_desc_create": [
         *(_RESULT, _HANDLE, c_int, c_int),
         *(_HANDLE, _HANDLE, c_int64, c_float, c_float, c_float, _HANDLE),

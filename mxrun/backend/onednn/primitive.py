@@ -42,17 +42,11 @@ class Argument(IntEnum):
     OUTPUT = 17
     WEIGHTS = 33
     BIAS = 41
-    MEAN = 49
-    VARIANCE = 50
-    SCALE = 51
-    SHIFT = 52
     WORKSPACE = 64
     SCRATCHPAD = 80
     SOURCE_GRAD = 129
     OUTPUT_GRAD = 145
     WEIGHTS_GRAD = 161
-    SCALE_GRAD = 255
-    SHIFT_GRAD = 256
 
 
 class EltwiseFunction(IntEnum):

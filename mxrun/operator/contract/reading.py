@@ -1,0 +1,196 @@
+"""What a call may depend on: the tensors that are declared, and nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mxrun.operator.contract import call
+from mxrun.operator.contract.call import Conditions, ForwardRun
+from mxrun.operator.contract.case import SINGLE, Bench
+from mxrun.operator.contract.memory import Array
+from mxrun.operator.contract.problem import Problem, differing, first_difference
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.operator import Operator
+from mxrun.operator.property import ResourceKind
+from mxrun.operator.register import AnyProperty, Implementation
+
+TEAMS = (1, 2, 3)
+# float32 sums in the order of another team, and of another kernel.
+RELATIVE, ABSOLUTE = 1e-4, 2e-5
+
+
+def undeclared_inputs(bench: Bench) -> Iterator[Problem]:
+    """Backward with what it does not declare absent, and present but all NaN."""
+    case = bench.case
+    for implementation in bench.implementations if case.asked else ():
+        absent = bench.backward(implementation).gradients
+        poisoned = bench.run_backward(implementation, poison=True).gradients
+        for index in case.asked:
+            yield from differing(
+                f"{implementation.name} backward reads a tensor that it does not declare: with "
+                f"NaN in those it gives another gradient of {case.arguments[index]}",
+                poisoned[index],
+                absent[index],
+                "name the tensor in declare_backward_dependency, or do not read it",
+            )
+
+
+def repetition(bench: Bench) -> Iterator[Problem]:
+    """The same bits whatever memory held before and, for one team, every time."""
+    case = bench.case
+    for implementation in bench.implementations:
+        first = bench.accepted(implementation)
+        names = [*case.outputs, *(f"gradient of {case.arguments[i]}" for i in case.asked)]
+        base = [*first.outputs, *_asked(bench, implementation, first, call.STANDARD)]
+        teams = TEAMS if implementation is not NUMPY else TEAMS[:1]
+        for team in teams:
+            again = [
+                _all(bench, implementation, Conditions(team, garbage)) for garbage in (0xFF, 0x42)
+            ]
+            whose = f"{implementation.name} on a team of {team}"
+            for name, one, other, known in zip(names, *again, base, strict=True):
+                yield from differing(
+                    f"{whose} gives {name} that depends on what memory held before, or differs "
+                    "from call to call",
+                    other,
+                    one,
+                    "write every element, keep nothing between calls, take random numbers from "
+                    "context.random",
+                )
+                yield from differing(
+                    f"{whose} disagrees with a team of 1 on {name}",
+                    one,
+                    known,
+                    "cut the work into parts that do not depend on the team",
+                    *((RELATIVE, ABSOLUTE) if team > 1 else ()),
+                )
+
+
+def _all(bench: Bench, implementation: Implementation, conditions: Conditions) -> list[Array]:
+    """Outputs and gradients under conditions that must not matter."""
+    fill = np.nan if conditions.garbage == call.GARBAGE else 48.0
+    before = bench.case.blank_outputs(SINGLE, fill)
+    run = bench.run(implementation, before, conditions=conditions)
+    assert run is not None
+    return [*run.outputs, *_asked(bench, implementation, run, conditions, fill)]
+
+
+def _asked(
+    bench: Bench,
+    implementation: Implementation,
+    run: ForwardRun,
+    conditions: Conditions,
+    fill: float = np.nan,
+) -> list[Array]:
+    if not bench.case.asked:
+        return []
+    before = bench.case.blank_gradients(SINGLE, fill)
+    done = bench.run_backward(implementation, before, conditions=conditions, following=run)
+    return [done.gradients[index] for index in bench.case.asked]
+
+
+def shared_body(bench: Bench) -> Iterator[Problem]:
+    """One body that serves two networks in turn gives what a body of their own gives each."""
+    body = bench.prop.create_operator()
+    shared = _with_body(bench.prop, body)
+    pair = (bench, bench.other)
+    names = [*bench.case.outputs, *(f"gradient of {bench.case.arguments[i]}" for i in bench.case.asked)]
+    alone = [_shared(each, each.prop, None) for each in pair]
+    runs = [
+        call.forward(
+            NUMPY,
+            shared,
+            each.case.inputs[SINGLE],
+            each.case.blank_outputs(SINGLE),
+            is_train=each.case.is_train,
+        )
+        for each in pair
+    ]
+    for number in (1, 0, 1):
+        got = _shared(pair[number], shared, runs[number])
+        for name, one, other in zip(names, got, alone[number], strict=True):
+            yield from differing(
+                f"a body that serves two networks in turn mixes up their {name}",
+                one,
+                other,
+                "an operator holds no state: weights are inputs, scratch is requested, what lasts "
+                "is an auxiliary state",
+            )
+
+
+def _shared(bench: Bench, prop: AnyProperty, run: ForwardRun | None) -> list[Array]:
+    """Outputs and gradients of a bench's values under another property."""
+    case = bench.case
+    run = run or call.forward(
+        NUMPY, prop, case.inputs[SINGLE], case.blank_outputs(SINGLE), is_train=case.is_train
+    )
+    assert run is not None
+    if not case.asked:
+        return run.outputs
+    data = bench.backward_data(run, SINGLE)
+    done = call.backward(NUMPY, prop, data, case.blank_gradients(SINGLE), run)
+    return [*run.outputs, *(done.gradients[index] for index in case.asked)]
+
+
+def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
+    """The property with one body for all its kernels."""
+
+    def create_operator(self: AnyProperty) -> Operator:
+        return body
+
+    kind = type(type(prop).__name__, (type(prop),), {"create_operator": create_operator})
+    shared: AnyProperty = kind(prop.parameters)
+    return shared
+
+
+def random_numbers(bench: Bench) -> Iterator[Problem]:
+    """Random numbers come from the operator's own stream: other libraries' are not touched."""
+    draws: Sequence[tuple[str, Callable[[], Any]]] = (
+        ("numpy.random", lambda: np.random.get_state(legacy=False)),
+        ("random", random.getstate),
+    )
+    for implementation in bench.implementations:
+        before = [repr(state()) for _, state in draws]
+        run = bench.run(implementation)
+        if bench.case.asked:
+            bench.run_backward(implementation, following=run)
+        for (library, state), then in zip(draws, before, strict=True):
+            if repr(state()) != then:
+                yield Problem(
+                    f"{implementation.name} draws from {library}, whose numbers no seed of the run "
+                    "decides",
+                    hint="return ResourceRequest(ResourceKind.RANDOM) from forward_resource and "
+                    "take context.random(i).bits(n)",
+                )
+
+
+def draws_by_step(benches: Sequence[Bench]) -> Iterator[Problem]:
+    """Whoever requests random numbers draws others at another step."""
+    asking = [
+        bench
+        for bench in benches
+        if bench.case.is_train
+        and any(
+            request.kind is ResourceKind.RANDOM
+            for request in call.resources(bench.prop, bench.case.inputs[SINGLE])
+        )
+    ]
+    if not asking:
+        return
+    for bench in asking:
+        later = bench.run(NUMPY, conditions=Conditions(step=call.RANDOM[1] + 1))
+        assert later is not None
+        now = bench.accepted(NUMPY)
+        if any(
+            first_difference(one, other) is not None
+            for one, other in zip(now.outputs, later.outputs, strict=True)
+        ):
+            return
+    yield Problem(
+        "it requests random numbers, but its outputs are the same at every step",
+        hint="draw from context.random(i), whose numbers follow the step, or request none",
+    )

@@ -1,0 +1,187 @@
+"""The four requests of every output, in every mix, and every in-place hint."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mxrun.operator.contract import call
+from mxrun.operator.contract.case import SINGLE, Bench
+from mxrun.operator.contract.memory import Array
+from mxrun.operator.contract.problem import Problem, differing, first_difference
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.register import Implementation
+
+# What an output holds where a request must keep or add to it.
+SENTINEL = 3.0
+# float32: another mix of requests may be computed by another kernel, in another order.
+RELATIVE, ABSOLUTE = 1e-5, 1e-5
+# Outputs up to which every mix is tried: 3^3 calls.
+_ALL_MIXES = 3
+
+NULL, WRITE, INPLACE, ADD = OpReqType
+Mix = tuple[OpReqType, ...]
+
+
+def forward_requests(bench: Bench) -> Iterator[Problem]:
+    """Outputs under every mix of null, write and add."""
+    names = bench.case.outputs
+    for implementation in bench.implementations:
+        written = bench.accepted(implementation).outputs
+        for mix in mixes([(NULL, WRITE, ADD)] * len(names)):
+            before = _before(bench.case.blank_outputs(SINGLE), mix)
+            run = bench.run(implementation, before, mix)
+            if run is not None:
+                whose = f"{implementation.name} forward"
+                yield from _each(whose, names, mix, run.outputs, written, before)
+
+
+def backward_requests(bench: Bench) -> Iterator[Problem]:
+    """Input gradients under every mix of null, write and add."""
+    case = bench.case
+    names = [f"gradient of {name}" for name in case.arguments]
+    choices = [(NULL, WRITE, ADD) if i in case.asked else (NULL,) for i in range(len(names))]
+    for implementation in bench.implementations if case.asked else ():
+        written = bench.backward(implementation).gradients
+        for mix in mixes(choices):
+            if all(request is NULL for request in mix):
+                continue
+            before = _before(case.blank_gradients(SINGLE), mix)
+            got = bench.run_backward(implementation, before, mix).gradients
+            whose = f"{implementation.name} backward"
+            yield from _each(whose, names, mix, got, written, before)
+
+
+def mixes(choices: Sequence[Sequence[OpReqType]]) -> Iterator[Mix]:
+    """Every mix of requests for a few outputs; of more, each request on all and on each alone."""
+    free = [index for index, choice in enumerate(choices) if len(choice) > 1]
+    if len(free) <= _ALL_MIXES:
+        yield from itertools.product(*choices)
+        return
+    for rest, alone in itertools.product((NULL, WRITE, ADD), repeat=2):
+        places = free if alone is not rest else free[:1]
+        for place in places:
+            mix = [rest if index in free else NULL for index in range(len(choices))]
+            mix[place] = alone
+            yield tuple(mix)
+
+
+def forward_in_place(bench: Bench) -> Iterator[Problem]:
+    """Outputs over the inputs whose memory the hints let them take, one by one and at once."""
+    prop, case = bench.prop, bench.case
+    inputs, outputs = len(case.inputs[SINGLE]), len(case.outputs)
+    hints = prop.forward_inplace_option(range(inputs), range(outputs))
+    mutated = [(source, target) for source, target in prop.list_mutated_inputs().items()]
+    for implementation in bench.implementations:
+        written = bench.accepted(implementation).outputs
+        for places in _choices([*hints, *mutated]):
+            requests = [INPLACE if i in places else WRITE for i in range(outputs)]
+            run = bench.run(implementation, None, requests, places)
+            if run is None:
+                continue
+            names = [*case.arguments, *prop.list_auxiliary_states()]
+            whose = f"{implementation.name} forward with {_said(places, case.outputs, names)}"
+            hint = "drop the pair from forward_inplace_option, or read each element before it goes"
+            yield from _bits(whose, case.outputs, run.outputs, written, hint)
+
+
+def backward_in_place(bench: Bench) -> Iterator[Problem]:
+    """Input gradients over whatever the hints let them take, one by one and at once."""
+    prop, case = bench.prop, bench.case
+    outputs, arguments = len(case.outputs), len(case.arguments)
+    positions = range(2 * outputs + arguments)
+    hints = [
+        (source, target)
+        for source, target in prop.backward_inplace_option(
+            positions[:outputs],
+            positions[outputs : outputs + arguments],
+            positions[outputs + arguments :],
+            range(arguments),
+        )
+        if target in case.asked
+    ]
+    names = [f"gradient of {name}" for name in case.arguments]
+    for implementation in bench.implementations if hints else ():
+        written = bench.backward(implementation).gradients
+        for places in _choices(hints):
+            requests = call.default_requests(prop)
+            for target in places:
+                requests[target] = INPLACE
+            run = bench.run_backward(implementation, None, requests, places)
+            where = _said(places, names, call.names_of(prop))
+            hint = "drop the pair from backward_inplace_option, or read each element before it goes"
+            kept = case.asked
+            yield from _bits(
+                f"{implementation.name} backward with {where}",
+                [names[i] for i in kept],
+                [run.gradients[i] for i in kept],
+                [written[i] for i in kept],
+                hint,
+            )
+
+
+def _before(blank: Sequence[Array], mix: Mix) -> list[Array]:
+    """Garbage where a write must leave none of it, a sentinel where it must be kept."""
+    return [
+        array if request is WRITE else np.full_like(array, SENTINEL)
+        for array, request in zip(blank, mix, strict=True)
+    ]
+
+
+def _each(
+    whose: str,
+    names: Sequence[str],
+    mix: Mix,
+    got: Sequence[Array],
+    written: Sequence[Array],
+    before: Sequence[Array],
+) -> Iterator[Problem]:
+    asked = ", ".join(request.name.lower() for request in mix)
+    for name, request, result, value, old in zip(names, mix, got, written, before, strict=True):
+        which = f"{name} under the requests ({asked})" if len(mix) > 1 else name
+        if request is NULL:
+            problem = f"{whose} writes {which}, whose request is null"
+            hint = "store results through assign(out, req, value)"
+            yield from differing(problem, result, old, hint)
+        elif request is WRITE:
+            problem = f"{whose} writes another {which} than where every output is written"
+            hint = "what one output holds must not depend on the others' requests"
+            yield from differing(problem, result, value, hint, RELATIVE, ABSOLUTE)
+        else:
+            yield from _added(whose, which, result, value, old)
+
+
+def _added(whose: str, which: str, got: Array, value: Array, old: Array) -> Iterator[Problem]:
+    total = (value + old).astype(got.dtype)
+    overwritten = first_difference(got, value, RELATIVE, ABSOLUTE) is None
+    problem = f"{whose} ignores the add request of {which}"
+    if not overwritten:
+        problem = f"{whose} adds something else to {which} than it writes"
+    hint = f"{SENTINEL:g} was there: store results through assign(out, req, value)"
+    yield from differing(problem, got, total, hint, RELATIVE, ABSOLUTE)
+
+
+def _choices(hints: Sequence[tuple[int, int]]) -> Iterator[Mapping[int, int]]:
+    """{target: source} for each hint alone, and for as many as there is memory for at once."""
+    pairs = list(dict.fromkeys(hints))
+    for source, target in pairs:
+        yield {target: source}
+    together: dict[int, int] = {}
+    for source, target in pairs:
+        if target not in together and source not in together.values():
+            together[target] = source
+    if len(together) > 1:
+        yield together
+
+
+def _said(places: Mapping[int, int], targets: Sequence[str], sources: Sequence[str]) -> str:
+    return ", ".join(f"{targets[target]} over {sources[i]}" for target, i in places.items())
+
+
+def _bits(
+    whose: str, names: Sequence[str], got: Sequence[Array], want: Sequence[Array], hint: str
+) -> Iterator[Problem]:
+    for name, one, other in zip(names, got, want, strict=True):
+        yield from differing(f"{whose} gives another {name} than beside it", one, other, hint)

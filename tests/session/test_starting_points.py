@@ -1,0 +1,199 @@
+"""Frozen weights, and runs that begin with another's parameters."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.graph.compile import TRAIN
+from mxrun.train.checkpoint import Checkpoint, load_checkpoint
+from mxrun.train.keeper import newest_checkpoint
+from mxrun.train.replay import Silent
+
+CONFIG = """\
+name: first
+threads: 1
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+    - Convolution: {name: conv1, num_filter: 4, kernel: [3, 3]}
+    - BatchNorm: {name: bn1, fix_gamma: false}
+    - Activation: {act_type: relu}
+    - FullyConnected: {name: fc1, num_hidden: 12}
+    - Activation: {act_type: relu}
+    - FullyConnected: {name: HEAD, num_hidden: 10}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 64
+  train: {dataset: digits, split: train, shuffle: true}
+  eval: {dataset: digits, split: test}
+train:
+  epochs: 2
+  optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}
+"""
+
+
+@pytest.fixture
+def _first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run to start from, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.yaml").write_text(CONFIG.replace("HEAD", "fc2"))
+    Path("new.yaml").write_text(CONFIG.replace("HEAD", "head").replace("first", "second"))
+    run("net.yaml")
+
+
+def run(config: str, *overrides: str) -> dict[str, Any]:
+    trained = session.train(config, overrides, Silent(), session.TrainRequest())
+    return trained.summary.to_json()
+
+
+def newest(name: str) -> Checkpoint:
+    found = newest_checkpoint(Path("runs") / name).checkpoint
+    assert found is not None
+    return found
+
+
+def refusal(*overrides: str) -> UserError:
+    with pytest.raises(UserError) as caught:
+        run("new.yaml", *overrides)
+    assert not Path("runs/second").exists()
+    return caught.value
+
+
+NEW_HEAD = "train.start_from={run: runs/first, load: ['conv1_*', 'bn1_*', 'fc1_*']}"
+
+
+@pytest.mark.usefixtures("_first")
+def test_L3_frozen_weights_stay_byte_for_byte() -> None:
+    """With weight decay and momentum on; batch normalisation's statistics do change."""
+    frozen = "network.variables={'conv1_*': {frozen: true}, 'bn1_*': {frozen: true}}"
+    run("new.yaml", NEW_HEAD, frozen)
+    before, after = newest("first"), newest("second")
+    for name in ("conv1_weight", "conv1_bias", "bn1_gamma", "bn1_beta"):
+        assert after.parameters[name].tobytes() == before.parameters[name].tobytes()
+    for name in ("fc1_weight", "fc1_bias"):
+        assert after.parameters[name].tobytes() != before.parameters[name].tobytes()
+    momenta = {f"{name}:mom" for name in ("fc1_weight", "fc1_bias", "head_weight", "head_bias")}
+    assert set(after.optimizer) == momenta
+
+
+@pytest.mark.usefixtures("_first")
+def test_L3_nothing_is_planned_for_frozen_weights() -> None:
+    """No gradient, no momentum, and below them nothing of backward at all."""
+    frozen = "network.variables={'conv1_*': {frozen: true}, 'bn1_*': {frozen: true}}"
+    plan = session.plan_for(session.load("new.yaml", [frozen]), training=True)
+    phase = plan.phases[TRAIN]
+    names = {step.name for step in phase.steps}
+    assert {"fc1:backward", "head:backward", "fc1_weight:update"} <= names
+    assert not [n for n in names if n.startswith(("conv1", "bn1")) and ("backward" in n)]
+    assert not [n for n in names if n.startswith(("conv1", "bn1_g", "bn1_b")) and "update" in n]
+    held = {value.name for value in phase.graph.values} | set(plan.specs)
+    assert not [n for n in held if n.startswith(("conv1", "bn1")) and n.endswith(("_grad", ":mom"))]
+    # What fc1 reads needs no gradient either.
+    assert "bn1_output_grad" not in held
+    whole = session.plan_for(session.load("new.yaml"), training=True)
+    assert plan.planned_bytes < whole.planned_bytes
+
+
+@pytest.mark.usefixtures("_first")
+def test_L16_parameters_are_loaded_by_pattern() -> None:
+    summary = run("new.yaml", NEW_HEAD, "train.optimizer.sgd.lr=0")
+    started = summary["started_from"]
+    states = ["bn1_moving_mean", "bn1_moving_var"]
+    loaded = ["bn1_beta", "bn1_gamma", *states, "conv1_bias", "conv1_weight", "fc1_bias"]
+    assert sorted(started["loaded"]) == [*loaded, "fc1_weight"]
+    assert Path(started["run"]) == Path("runs/first/checkpoint-44")
+    assert sorted(started["unexpected"]) == ["fc2_bias", "fc2_weight"]
+    assert (started["missing"], started["misshapen"]) == ([], [])
+    before, after = newest("first"), newest("second")
+    # At a rate of 0 nothing else changes them.
+    for name in (*loaded, "fc1_weight"):
+        if name not in states:
+            assert after.parameters[name].tobytes() == before.parameters[name].tobytes()
+    assert json.loads(Path("runs/second/summary.json").read_text())["started_from"] == started
+
+
+@pytest.mark.usefixtures("_first")
+def test_L16_what_is_missing_misshapen_and_unexpected_is_told_at_once() -> None:
+    error = refusal(
+        "train.start_from={run: runs/first}",
+        "network.layers[3].FullyConnected.num_hidden=16",
+    )
+    (diagnostic,) = error.diagnostics
+    assert diagnostic.place is not None
+    assert diagnostic.got == (
+        "missing: head_weight, head_bias; misshapen: fc1_weight [12, 144] there, [16, 144] here, "
+        "fc1_bias [12] there, [16] here; unexpected: fc2_bias, fc2_weight"
+    )
+    assert "strict: false" in diagnostic.hint
+    summary = run(
+        "new.yaml",
+        "train.start_from={run: runs/first, strict: false, skip: ['bn1_*']}",
+        "network.layers[3].FullyConnected.num_hidden=16",
+    )
+    started = summary["started_from"]
+    assert sorted(started["loaded"]) == ["conv1_bias", "conv1_weight"]
+    assert started["missing"] == ["head_weight", "head_bias"]
+    assert started["misshapen"] == [
+        "fc1_weight [12, 144] there, [16, 144] here",
+        "fc1_bias [12] there, [16] here",
+    ]
+    assert {"bn1_beta", "bn1_moving_var", "fc2_weight"} <= set(started["unexpected"])
+
+
+@pytest.mark.usefixtures("_first")
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ("{run: runs/other}", "there is no checkpoint in runs/other"),
+        ("{run: runs/first, load: ['convv*']}", "no parameter of this network matches 'convv*'"),
+        ("{run: runs/first, skip: ['fc9*']}", "no parameter of this network matches 'fc9*'"),
+    ],
+)
+def test_L16_what_cannot_be_loaded_has_its_place(section: str, problem: str) -> None:
+    (diagnostic,) = refusal(f"train.start_from={section}").diagnostics
+    assert problem in diagnostic.problem
+    assert diagnostic.place is not None
+
+
+@pytest.mark.usefixtures("_first")
+def test_L16_one_checkpoint_of_a_run() -> None:
+    shutil.copytree("runs/first/checkpoint-22", "elsewhere")
+    section = "train.start_from={run: elsewhere, load: ['conv1_*', 'fc1_*']}"
+    summary = run("new.yaml", section, "train.optimizer.sgd.lr=0")
+    held = load_checkpoint(Path("elsewhere")).parameters
+    after = newest("second").parameters
+    assert summary["started_from"]["run"] == "elsewhere"
+    assert np.array_equal(after["conv1_weight"], held["conv1_weight"])
+    assert not np.array_equal(after["conv1_weight"], newest("first").parameters["conv1_weight"])
+
+
+@pytest.mark.usefixtures("_first")
+def test_O9_statistics_are_states_of_their_own() -> None:
+    """Saved and restored, not in the optimizer, not counted as parameters, not decayed."""
+    statistics = {"bn1_moving_mean", "bn1_moving_var"}
+    checkpoint = newest("first")
+    assert set(checkpoint.auxiliary) == statistics
+    assert not [n for n in (*checkpoint.parameters, *checkpoint.optimizer) if "moving" in n]
+    built = session.load("net.yaml")
+    assert not statistics & set(built.model.parameters)
+    assert not statistics & set(built.training.rules)
+    report = session.check("net.yaml").to_json()
+    counted = sum(array.size for array in checkpoint.parameters.values())
+    assert counted in report.values()
+    run_of = session.prepare(built)
+    try:
+        loop = run_of.loop(Silent())
+        run_of.restore(checkpoint, loop)
+        for name, array in checkpoint.auxiliary.items():
+            assert np.array_equal(run_of.executor.array(name), array)
+            assert np.abs(array).max() > 0.01
+    finally:
+        run_of.close()
