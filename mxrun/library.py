@@ -1,10 +1,22 @@
-"""Loads the operator library and declares the data sets: the only module that names both."""
+"""Loads the operator library, declares the data sets and runs users' plugin files.
+
+The only module that names the first two. A plugin is one Python file that registers operators as
+the library's own files do; it is a module of its own and must not import its neighbours.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import pkgutil
+import sys
+import traceback
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from mxrun.base.errors import Diagnostic, MxrunError, Place, UserError
 
 
 @cache
@@ -26,3 +38,86 @@ def load() -> None:
         ) from None
     for module in pkgutil.iter_modules(operators.__path__):
         importlib.import_module(f"mxrun.ops.{module.name}")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin file that was run: its path, the SHA-256 of its content, and its module's name."""
+
+    path: str
+    sha256: str
+    module: str
+
+
+_PLUGINS: dict[str, Plugin] = {}
+
+
+def load_plugin(path: str, named_at: Place | None = None) -> Plugin:
+    """Run a plugin file, whose decorators register what it defines; once for each content.
+
+    named_at: where a config names the file. Raises UserError, with the line where there is one, for
+    a file that cannot be read, is not Python, raises, or registers what is registered already.
+    """
+    load()
+    content = _content(path, named_at)
+    digest = hashlib.sha256(content).hexdigest()
+    if digest not in _PLUGINS:
+        module = ModuleType(f"mxrun_plugin_{digest[:16]}")
+        module.__file__ = path
+        _run(content, module, path)
+        _PLUGINS[digest] = Plugin(path, digest, module.__name__)
+    return _PLUGINS[digest]
+
+
+def _content(path: str, named_at: Place | None) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            Diagnostic(
+                f"cannot read the plugin {path}: {reason}",
+                named_at,
+                "a Python file that registers operators",
+                hint="a path in a config is relative to the folder of that config",
+            )
+        ) from error
+
+
+def _run(content: bytes, module: ModuleType, path: str) -> None:
+    """Execute exactly the bytes that were read; a module that fails leaves no trace as a module."""
+    try:
+        code = compile(content, path, "exec")
+    except (SyntaxError, ValueError) as error:
+        line, column = getattr(error, "lineno", None), getattr(error, "offset", None)
+        problem = f"the plugin is not valid Python: {getattr(error, 'msg', error)}"
+        place = Place(path, max(line or 1, 1), max(column or 1, 1))
+        raise UserError(Diagnostic(problem, place)) from error
+    sys.modules[module.__name__] = module
+    try:
+        exec(code, module.__dict__)
+    # The file is the user's: there is no telling what it raises.
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        raise UserError(_raised(error, path)) from error
+
+
+def _raised(error: BaseException, path: str) -> Diagnostic:
+    """What a plugin raised, at its own line that led there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
+    kind = "" if isinstance(error, MxrunError) else f"{type(error).__name__}: "
+    text = " ".join(str(error).split())
+    return Diagnostic(
+        f"the plugin cannot be loaded: {kind}{text}".rstrip(": "),
+        Place(path, line or 1, 1),
+        hint=_hint(error),
+    )
+
+
+def _hint(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"install {error.name!r}; a plugin is one file and cannot import its neighbours"
+    if "registered twice" in str(error):
+        return "give the operator a name of its own; one that mxrun has cannot be replaced"
+    return ""

@@ -170,6 +170,7 @@ ERFINV_TAIL = (
     -3.7780348953437507e-06,
 )
 
+
 def widened(function: Callable[..., Value]) -> Callable[..., Value]:
     """The function of float32 values, computed in float64 and rounded once."""
 
@@ -231,6 +232,7 @@ def log1p(x: Value) -> Value:
     inverse = bits(ONE_BITS - (bits(k + WHOLE) << 52))
     total = _log_of(k, fma(x, inverse, inverse - 1.0))
     total = select(x < math.inf, total, x)
+    total = select(x == 0.0, x, total)
     return select(x > -1.0, total, select(x == -1.0, x.constant(-math.inf), math.nan))
 
 
@@ -304,7 +306,7 @@ def _turn_windows() -> tuple[Sequence[int], Sequence[int]]:
 def sin_cos(r: Value) -> tuple[Value, Value]:
     """sin(r) and cos(r) for |r| <= pi / 4."""
     square = r * r
-    sine = fma(r * square, polynomial(square, SIN), r)
+    sine = r * fma(square, polynomial(square, SIN), 1.0)
     cosine = fma(square * square, polynomial(square, COS), fma(square, -0.5, 1.0))
     return sine, cosine
 
@@ -392,7 +394,7 @@ def arcsinh(x: Value) -> Value:
 def arccosh(x: Value) -> Value:
     """The inverse of the hyperbolic cosine."""
     t = x - 1.0
-    return log1p(t + square_root(t * (t + 2.0)))
+    return select(x >= 1.0, log1p(t + square_root(t * (t + 2.0))), math.nan)
 
 
 def arctanh(x: Value) -> Value:

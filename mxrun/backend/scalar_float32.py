@@ -14,9 +14,11 @@ from mxrun.backend.scalar_machine import (
     at_most,
     bits,
     copy_sign,
+    exponent_and_mantissa,
     fma,
     magnitude,
     polynomial,
+    scale,
     select,
     square_root,
 )
@@ -25,10 +27,11 @@ from mxrun.backend.scalar_value import Value
 LOG2_E = math.log2(math.e)
 # log(2) in two parts: products of the first with whole numbers to 2^15 are exact.
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
-# Adding it leaves a whole number in the lowest bits: 1.5 * 2^23.
+# 1.5 * 2^23: adding it leaves a whole number in the lowest bits; with 127 more, these are the
+# exponent of a power of two.
 WHOLE = 12582912.0
-ONE_BITS = 0x3F800000
-ROOT_HALF_BITS = 0x3F3504F3
+BIASED = WHOLE + 127.0
+POSITIVE_LN2_HIGH, POSITIVE_LN2_LOW = 0.69314575195312, 1.4286068203094e-06
 
 # e^r on |r| <= log(2) / 2.
 EXP = (
@@ -49,16 +52,19 @@ EXPM1 = (
     0.001393504673615098,
     0.0001966453273780644,
 )
-# (log(1 + f) - f + f^2 / 2) / f^3 for 1 + f from sqrt(1/2) to sqrt(2).
+# (e^2r - 1 - 2 r) / (2 r^2).
+TANH = tuple(number * 2.0 ** (i + 1) for i, number in enumerate(EXPM1))
+# (log(1 + f) - f + f^2 / 2) / f^3 for f from -1/4 to 1/2.
 LOG = (
-    0.3333333134651184,
-    -0.250008225440979,
-    0.20001259446144104,
-    -0.16623345017433167,
-    0.14201074838638306,
-    -0.13159552216529846,
-    0.12765660881996155,
-    -0.07641036063432693,
+    0.33333340287208557,
+    -0.2500016689300537,
+    0.19999565184116364,
+    -0.16655169427394867,
+    0.14277170598506927,
+    -0.12731172144412994,
+    0.11695794761180878,
+    -0.09087541699409485,
+    0.03740246221423149,
 )
 # (log(1 + z) - z) / z^2 on [0, 1].
 LOG1P = (
@@ -72,14 +78,6 @@ LOG1P = (
     0.042113907635211945,
     -0.013691186904907227,
     0.0020844400860369205,
-)
-# (tanh(x) / x - 1) / x^2 by x^2, to |x| = 0.625.
-TANH = (
-    -0.3333328068256378,
-    0.13331405818462372,
-    -0.05373651534318924,
-    0.02062816731631756,
-    -0.0056922961957752705,
 )
 # erf(x) / x - 1 by x^2, to |x| = 0.92.
 ERF = (
@@ -101,71 +99,75 @@ ERFC_LOG = (
     0.0004124173428863287,
     -1.9303643057355657e-05,
 )
-# With u = (a - 3) / (a + 3): P(a normal variable < -a) * exp(a^2 / 2) * (a + 3), to a = 14.7.
+# With u = (a - 2.5) / (a + 2.5): P(a normal variable < -a) * e^(a^2 / 2) * (a + 2.5), to 14.7.
 NORMAL_TAIL = (
-    0.7290836903727042,
-    -0.5093319914089068,
-    0.2300176997062668,
-    -0.04726268777591071,
-    -0.010462516874992472,
-    0.006969306434023524,
-    0.001024769983106197,
-    -0.0010325471726116045,
-    -0.00024474306937424323,
-    0.0001312896341546832,
-    5.447099619668254e-05,
+    0.7066566601235555,
+    -0.43369210817043896,
+    0.13198697387545677,
+    0.00923820479909659,
+    -0.01638571050806794,
+    -0.0016161074713957934,
+    0.0025179087468858866,
+    0.0007219259513155183,
+    -0.0002901498099683231,
+    -0.00018882532060868852,
+    -2.2585249949919247e-05,
 )
 
 
 def exp(x: Value) -> Value:
     """e^x."""
-    return _scaled_exp(at_most(at_least(x, -104.0), 89.0))
+    k, r = _reduced(at_most(at_least(x, -104.0), 89.0))
+    return scale(polynomial(r, EXP), k)
 
 
 def expm1(x: Value) -> Value:
     """e^x - 1."""
-    z = at_most(at_least(x, -20.0), 89.0)
-    shifted, r = _reduced(z)
+    k, r = _reduced(at_most(at_least(x, -20.0), 89.0))
     power = fma(r * r, polynomial(r, EXPM1), r)
     # Half the power of two, which would overflow where the result does not yet.
-    half = bits((bits(shifted) << 23) + (ONE_BITS - (1 << 23)))
+    half = scale(x.constant(0.5), k)
     result = fma(half, power, half - 0.5) * 2.0
     return select(magnitude(x) < 2.0**-24, x, result)
 
 
 def log(x: Value) -> Value:
     """The natural logarithm."""
-    small = x < 2.0**-126
-    normal = select(small, x * 2.0**23, x)
-    above = bits(normal) - ROOT_HALF_BITS
-    exponent = (above >> 23).convert("float32") - select(small, x.constant(23.0), 0.0)
-    f = bits((above & 0x7FFFFF) + ROOT_HALF_BITS) - 1.0
+    k, m = exponent_and_mantissa(x)
+    f = m - 1.0
     square = f * f
-    total = fma(exponent, LN2_LOW, f * square * polynomial(f, LOG))
-    total = fma(exponent, LN2_HIGH, f + fma(square, -0.5, total))
-    limits = select(x == 0.0, x.constant(-math.inf), math.nan)
-    return select(x > 0.0, select(x < math.inf, total, x), limits)
+    # Both parts of log(2) are positive, so that an infinite k does not become NaN.
+    total = fma(k, POSITIVE_LN2_LOW, f * square * polynomial(f, LOG))
+    return fma(k, POSITIVE_LN2_HIGH, f + fma(square, -0.5, total))
 
 
 def tanh(x: Value) -> Value:
-    """The hyperbolic tangent."""
-    a = magnitude(x)
-    square = x * x
-    near = fma(x * square, polynomial(square, TANH), x)
-    # 1 - 2 / (e^2a + 1), which is 1 from here on.
-    far = 1.0 - 2.0 / (_normal_exp(at_most(a + a, 18.5)) + 1.0)
-    return select(a < 0.625, near, copy_sign(far, x))
+    """The hyperbolic tangent: of h = (e^2|x| - 1) / 2 it is h / (h + 1), and 1 from 9.25 on."""
+    a = at_most(magnitude(x), 9.25)
+    # As in _reduced and _expm1, of 2 a and of half of everything.
+    biased = fma(a, 2.0 * LOG2_E, BIASED)
+    k = biased - BIASED
+    r = fma(k, -0.5 * LN2_LOW, fma(k, -0.5 * LN2_HIGH, a))
+    power = fma(r * r, polynomial(r, TANH), r)
+    whole = bits(bits(biased) << 23)
+    h = fma(whole, power, fma(whole, 0.5, -0.5))
+    result = h / (h + 1.0)
+    # h / (h + 1) = h - h * h / (h + 1), where rounding counts less as long as h is small.
+    return copy_sign(select(h < 0.5, fma(-h, result, h), result), x)
 
 
 def sigmoid(x: Value) -> Value:
     """1 / (1 + e^-x), of which e^x / (1 + e^x) is the same and does not overflow below zero."""
-    z = _scaled_exp(at_least(-magnitude(x), -104.0))
-    return select(x < 0.0, z, 1.0) / (z + 1.0)
+    z = _decay(x)
+    negative = x < 0.0
+    result = select(negative, z, 1.0) / (z + 1.0)
+    # z / (1 + z) = z - z * z / (1 + z) forgives what rounding does to the sum and the quotient.
+    return select(negative, fma(-z, result, z), result)
 
 
 def softplus(x: Value) -> Value:
     """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)."""
-    z = _scaled_exp(at_least(-magnitude(x), -104.0))
+    z = _decay(x)
     return at_least(x, 0.0) + fma(z * z, polynomial(z, LOG1P), z)
 
 
@@ -173,22 +175,28 @@ def erf(x: Value) -> Value:
     """The error function."""
     square = x * x
     near = fma(x, polynomial(square, ERF), x)
-    a = at_most(magnitude(x), 4.0)
-    far = 1.0 - _normal_exp(polynomial(a, ERFC_LOG))
-    return select(a < 0.92, near, copy_sign(far, x))
+    exponent = polynomial(at_most(magnitude(x), 4.0), ERFC_LOG)
+    biased = fma(exponent, LOG2_E, BIASED)
+    k = biased - BIASED
+    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, exponent))
+    far = 1.0 - polynomial(r, EXP) * bits(bits(biased) << 23)
+    return copy_sign(select(magnitude(x) < 0.92, near, far), x)
 
 
 def gelu(x: Value) -> Value:
     """x * P(a normal variable < x) = max(x, 0) - |x| * P(a normal variable < -|x|)."""
     a = at_most(magnitude(x), 14.7)
-    inverse = 1.0 / (a + 3.0)
-    tail = a * inverse * polynomial((a - 3.0) * inverse, NORMAL_TAIL)
+    total = a + 2.5
+    inverted = 1.0 / total
+    # How far inverted * (a + 2.5) is from 1; the tail moves by about 1.8 times as much.
+    error = fma(2.5 - total + a, -inverted, fma(-total, inverted, 1.0))
+    tail = a * inverted * polynomial(fma(inverted, -5.0, 1.0), NORMAL_TAIL)
     half = a * -0.5
-    exponent = half * a
-    # What rounding took from the exponent, which is up to 108.
-    lost = fma(half, a, -exponent)
-    shifted, r = _reduced(at_least(exponent, -110.0))
-    tail = _scaled(tail * polynomial(r + lost, EXP), shifted)
+    k = _rounded_exponent(half * a)
+    # a * a takes part without being rounded.
+    r = fma(error, 1.8, fma(k, -LN2_LOW, fma(half, a, k * -LN2_HIGH)))
+    # tail * e^r with one rounding less.
+    tail = scale(fma(tail, fma(r * r, polynomial(r, EXPM1), r), tail), k)
     return select(x < 0.0, -tail, x - tail)
 
 
@@ -197,28 +205,18 @@ def rsqrt(x: Value) -> Value:
     return 1.0 / square_root(x)
 
 
+def _rounded_exponent(x: Value) -> Value:
+    """x / log(2) as a whole number."""
+    return fma(x, LOG2_E, WHOLE) - WHOLE
+
+
 def _reduced(x: Value) -> tuple[Value, Value]:
-    """k + WHOLE and r with x = k * log(2) + r, k whole, |r| <= log(2) / 2."""
-    shifted = fma(x, LOG2_E, WHOLE)
-    k = shifted - WHOLE
-    return shifted, fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
+    """k and r with x = k * log(2) + r, k whole, |r| <= log(2) / 2."""
+    k = _rounded_exponent(x)
+    return k, fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
 
 
-def _normal_exp(x: Value) -> Value:
-    """e^x where neither it nor its power of two leaves the normal numbers."""
-    shifted, r = _reduced(x)
-    return polynomial(r, EXP) * bits((bits(shifted) << 23) + ONE_BITS)
-
-
-def _scaled_exp(x: Value) -> Value:
-    """e^x, of numbers from -104 to 89."""
-    shifted, r = _reduced(x)
-    return _scaled(polynomial(r, EXP), shifted)
-
-
-def _scaled(x: Value, shifted: Value) -> Value:
-    """x * 2^k, of k + WHOLE: two factors, because one alone may be no normal number."""
-    both = bits(shifted)
-    first = both >> 1
-    second = both - first
-    return x * bits((first << 23) + ONE_BITS) * bits((second << 23) + ONE_BITS)
+def _decay(x: Value) -> Value:
+    """e^-|x|."""
+    k, r = _reduced(at_least(-magnitude(x), -104.0))
+    return scale(polynomial(r, EXP), k)

@@ -42,11 +42,13 @@ class Function:
         if values:
             return self._node(values[0].graph, arguments)
         kind = np.result_type(*arguments)
-        if kind != np.float32 or not self.floating:
-            return self.formula(*arguments)
-        own = (np.asarray(argument, kind) for argument in arguments)
-        wide = self.formula(*(argument.astype(np.float64) for argument in own))
-        return wide if self.truth else np.asarray(wide).astype(np.float32)[()]
+        # As in compiled code, what is not defined gives infinity or NaN without a word.
+        with np.errstate(all="ignore"):
+            if kind != np.float32 or not self.floating:
+                return self.formula(*arguments)
+            own = (np.asarray(argument, kind) for argument in arguments)
+            wide = self.formula(*(argument.astype(np.float64) for argument in own))
+            return np.asarray(wide).astype(np.float32)[()]
 
     def _node(self, graph: Graph, arguments: tuple[Any, ...]) -> Value:
         value = arithmetic(self.name, *arguments)
@@ -131,7 +133,9 @@ maximum = _function("maximum", np.maximum, "larger of two; NaN if one is", float
 minimum = _function("minimum", np.minimum, "smaller of two; NaN if one is", floating=False)
 isnan = _function("isnan", np.isnan, "whether x is NaN", floating=False, truth=True)
 isinf = _function("isinf", np.isinf, "whether x is infinite", floating=False, truth=True)
-isfinite = _function("isfinite", np.isfinite, "neither NaN nor infinite", floating=False, truth=True)
+isfinite = _function(
+    "isfinite", np.isfinite, "neither NaN nor infinite", floating=False, truth=True
+)
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
@@ -199,7 +203,8 @@ def _erfinv(x: Any) -> Any:
         error = where(a < 0.5, erf(y) - a, (1.0 - a) - erfc(y))
         step = error * exp(y * y) * (math.sqrt(math.pi) / 2)
         y = y - step / (y * step + 1.0)
-    return where(a == 1.0, x * math.inf, where(x < 0, -y, y))
+    y = where(x < 0, -y, y)
+    return where(a == 1.0, x * math.inf, where(a == 0.0, x, y))
 
 
 # Half, and Bernoulli's numbers B(2k) / 2k, of the asymptotic series of digamma.

@@ -20,6 +20,7 @@ from llvmlite import ir
 
 from mxrun.backend.call import HEADER_SLOTS
 from mxrun.backend.object_cache import CompiledObject
+from mxrun.backend.scalar_machine import OPTIONAL
 from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node
 
 # Elements of a vector: what 512 bits hold of float32. Narrower machines take two or four registers.
@@ -62,6 +63,11 @@ def _parsed(symbol: str, graph: Graph, result: int, form: LoopForm) -> Any:
     return parsed
 
 
+def instructions() -> frozenset[str]:
+    """The optional operations of the processor we run on: AVX-512 has all of them."""
+    return OPTIONAL if llvm.get_host_cpu_features().get("avx512f") else frozenset()
+
+
 @cache
 def _target_machine() -> Any:
     llvm.initialize_native_target()
@@ -80,9 +86,7 @@ def _target_machine() -> Any:
 class _Loop:
     """Builds the function of one loop."""
 
-    def __init__(
-        self, module: Any, symbol: str, graph: Graph, result: int, form: LoopForm
-    ) -> None:
+    def __init__(self, module: Any, symbol: str, graph: Graph, result: int, form: LoopForm) -> None:
         self.module, self.graph, self.result, self.form = module, graph, result, form
         self.element = _TYPES[form.dtype]
         self.vector = ir.VectorType(self.element, LANES)
@@ -97,67 +101,78 @@ class _Loop:
         pointer = self.element.as_pointer()
         # The output first, because the add-to request reads it.
         buffers = [builder.alloca(self.vector) for _ in range(1 + sum(form.steps))]
-        begin, end = self._share(self._slot(0))
-        output = builder.inttoptr(self._slot(1), pointer)
-        operands = [
-            builder.inttoptr(self._slot(2 + i), pointer) for i in range(len(form.steps))
-        ]
-        moving = [output, *(o for o, step in zip(operands, form.steps, strict=True) if step)]
-        self._fixed_nodes(operands)
         cells = [builder.bitcast(buffer, pointer) for buffer in buffers]
-        read = range(len(moving)) if form.adds else range(1, len(moving))
-
-        head, fill, body, drain, following, done = (
-            self.function.append_basic_block(name)
-            for name in ("head", "fill", "body", "drain", "following", "done")
+        begin, end = self._share(self._slot(0))
+        output, *operands = (
+            builder.inttoptr(self._slot(1 + i), pointer) for i in range(1 + len(form.steps))
         )
+        self._fixed_nodes(operands)
+        moving = [o for o, step in zip(operands, form.steps, strict=True) if step]
         entry = builder.block
+        head, whole_run, done = (self._new_block(name) for name in ("head", "whole_run", "done"))
         builder.branch(head)
+
         builder.position_at_end(head)
         at = builder.phi(_WORD)
         at.add_incoming(begin, entry)
+        places = [builder.gep(place, [at]) for place in (output, *moving)]
         rest = builder.sub(end, at)
-        places = [builder.gep(place, [at]) for place in moving]
-        more = self.function.append_basic_block("more")
-        builder.cbranch(builder.icmp_signed("<", at, end), more, done)
-        builder.position_at_end(more)
-        whole = builder.icmp_signed(">=", rest, ir.Constant(_WORD, LANES))
-        builder.cbranch(whole, body, fill)
+        builder.cbranch(builder.icmp_signed(">", rest, ir.Constant(_WORD, 0)), whole_run, done)
 
-        builder.position_at_end(fill)
-        self._copy([(places[i], cells[i]) for i in read], rest)
-        filled = builder.block
-        builder.branch(body)
-
-        builder.position_at_end(body)
-        meeting = [builder.phi(pointer) for _ in places]
-        for phi, place, cell in zip(meeting, places, cells, strict=True):
-            phi.add_incoming(place, more)
-            phi.add_incoming(cell, filled)
-        chosen = [builder.bitcast(phi, self.vector.as_pointer()) for phi in meeting]
-        vectors = [builder.load(place, align=_SIZES[form.dtype]) for place in chosen[1:]]
-        self._moving_nodes(vectors)
-        value = self.values[self.result]
-        if form.adds:
-            before = builder.load(chosen[0], align=_SIZES[form.dtype])
-            value = (builder.fadd if form.dtype in FLOATS else builder.add)(before, value)
-        builder.store(value, chosen[0], align=_SIZES[form.dtype])
-        builder.cbranch(whole, following, drain)
-
-        builder.position_at_end(drain)
-        self._copy([(cells[0], places[0])], rest)
-        builder.branch(done)
-
-        builder.position_at_end(following)
-        at.add_incoming(builder.add(at, ir.Constant(_WORD, LANES)), following)
+        builder.position_at_end(whole_run)
+        last = self._vector(places, cells, rest)
+        at.add_incoming(builder.add(at, ir.Constant(_WORD, LANES)), last)
         builder.branch(head)
         builder.position_at_end(done)
         builder.ret_void()
 
-    def _slot(self, index: int) -> Any:
-        place = self.builder.gep(
-            self.function.args[0], [ir.Constant(_WORD, HEADER_SLOTS + index)]
+    def _vector(self, places: Sequence[Any], cells: Sequence[Any], rest: Any) -> Any:
+        """One vector of the result, of which `rest` > 0 elements are left; the last block.
+
+        An incomplete vector is computed in the cells, which hold what it reads meanwhile.
+        """
+        builder, begin = self.builder, self.builder.block
+        fill, body, drain, after = (
+            self._new_block(name) for name in ("fill", "body", "drain", "after")
         )
+        whole = builder.icmp_signed(">=", rest, ir.Constant(_WORD, LANES))
+        builder.cbranch(whole, body, fill)
+
+        builder.position_at_end(fill)
+        read = list(zip(places, cells, strict=True))
+        self._copy(read if self.form.adds else read[1:], rest)
+        filled = builder.block
+        builder.branch(body)
+
+        builder.position_at_end(body)
+        meeting = [builder.phi(place.type) for place in places]
+        for phi, place, cell in zip(meeting, places, cells, strict=True):
+            phi.add_incoming(place, begin)
+            phi.add_incoming(cell, filled)
+        self._body([builder.bitcast(phi, self.vector.as_pointer()) for phi in meeting])
+        builder.cbranch(whole, after, drain)
+
+        builder.position_at_end(drain)
+        self._copy([(cells[0], places[0])], rest)
+        builder.branch(after)
+        builder.position_at_end(after)
+        return after
+
+    def _body(self, places: Sequence[Any]) -> None:
+        """The vector at the first place from those at the others."""
+        builder, form, align = self.builder, self.form, _SIZES[self.form.dtype]
+        self._moving_nodes([builder.load(place, align=align) for place in places[1:]])
+        value = self.values[self.result]
+        if form.adds:
+            before = builder.load(places[0], align=align)
+            value = (builder.fadd if form.dtype in FLOATS else builder.add)(before, value)
+        builder.store(value, places[0], align=align)
+
+    def _new_block(self, name: str) -> Any:
+        return self.function.append_basic_block(name)
+
+    def _slot(self, index: int) -> Any:
+        place = self.builder.gep(self.function.args[0], [ir.Constant(_WORD, HEADER_SLOTS + index)])
         return self.builder.load(place)
 
     def _share(self, count: Any) -> tuple[Any, Any]:
@@ -196,7 +211,7 @@ class _Loop:
         if not pairs:
             return
         builder, before = self.builder, self.builder.block
-        loop, after = (self.function.append_basic_block(name) for name in ("copy", "copied"))
+        loop, after = (self._new_block(name) for name in ("copy", "copied"))
         builder.branch(loop)
         builder.position_at_end(loop)
         i = builder.phi(_WORD)
@@ -257,6 +272,8 @@ class _Loop:
         sources = [self.graph.nodes[argument].dtype for argument in node.arguments]
         result = ir.VectorType(_TYPES[node.dtype], LANES)
         builder, operation = self.builder, node.operation
+        if operation in _AVX512:
+            return self._avx512(operation, arguments)
         if operation in _INTRINSICS:
             return self._intrinsic(_INTRINSICS[operation], node.dtype, arguments)
         if operation in _COMPARISONS:
@@ -284,6 +301,20 @@ class _Loop:
             kind = ir.FunctionType(vector, [vector] * len(arguments))
             function = ir.Function(self.module, kind, full)
         return self.builder.call(function, arguments)
+
+    def _avx512(self, operation: str, arguments: Sequence[Any]) -> Any:
+        """An intrinsic function of vectors, numbers, what masked elements keep, and the mask."""
+        name, numbers = _AVX512[operation]
+        full = f"llvm.x86.avx512.mask.{name}.ps.512"
+        mask = ir.IntType(16)
+        constants = [ir.Constant(_INDEX, number) for number in numbers]
+        actual = [*arguments, *constants, arguments[0], ir.Constant(mask, -1)]
+        actual.append(ir.Constant(_INDEX, 4))  # rounding: the current mode
+        function = self.module.globals.get(full)
+        if function is None:
+            kind = ir.FunctionType(arguments[0].type, [value.type for value in actual])
+            function = ir.Function(self.module, kind, full)
+        return self.builder.call(function, actual)
 
     def _compared(self, sign: str, dtype: str, arguments: Sequence[Any]) -> Any:
         builder = self.builder
@@ -345,6 +376,13 @@ _INTRINSICS = {
     "round_down": "floor",
     "round_up": "ceil",
     "truncate": "trunc",
+}
+# Name and immediate operands. 11 of a mantissa: from 3/4 to 3/2,
+# NaN for what is below zero.
+_AVX512: dict[str, tuple[str, tuple[int, ...]]] = {
+    "scale": ("scalef", ()),
+    "exponent": ("getexp", ()),
+    "mantissa": ("getmant", (11,)),
 }
 _COMPARISONS = {"less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!="}
 _ARITHMETIC = {

@@ -33,11 +33,13 @@ LIBRARY = {
 }
 
 
-def lowered(graph: Graph, result: int) -> tuple[Graph, int]:
-    """The same function in machine operations, and the node of its result."""
+def lowered(graph: Graph, result: int, instructions: frozenset[str]) -> tuple[Graph, int]:
+    """The same function in the operations of a machine that has the optional `instructions`, and
+    the node of its result.
+    """
     dtype = graph.nodes[0].dtype
     graph, result = expanded(graph, result, _LOWERINGS[dtype].__contains__)
-    machine = Graph()
+    machine = Graph(instructions)
     values: list[Value] = []
     for node in graph.nodes:
         arguments = [values[index] for index in node.arguments]

@@ -5,11 +5,17 @@ Each makes one node, which `scalar_llvm` turns into one instruction over a vecto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from mxrun.backend.scalar_value import FLOATS, Number, Value
 
+# What some machines do with float32 in one instruction; the same results in several elsewhere.
+OPTIONAL = frozenset({"scale", "exponent", "mantissa"})
+
+_WHOLE = 12582912.0  # 1.5 * 2^23: added to a number, it leaves the nearest whole one in the bits
+_ONE_BITS, _THREE_QUARTERS_BITS = 0x3F800000, 0x3F400000
 _BITS = {"float32": "int32", "float64": "int64", "int32": "float32", "int64": "float64"}
 
 
@@ -84,6 +90,35 @@ def call(function: str, *arguments: Value) -> Value:
 def table(index: Value, entries: Sequence[int]) -> Value:
     """The 64-bit entry at an int64 index within the table."""
     return index.graph.add("table", "int64", (index,), tuple(entries))
+
+
+def scale(x: Value, k: Value) -> Value:
+    """x * 2^k, rounded once, of float32 x from 1/2 to 2 and whole k from -252 to 252."""
+    if "scale" in x.graph.instructions:
+        return x.make("scale", k)
+    both = bits(k + _WHOLE)
+    # Two factors, because one alone may be no normal number.
+    first = both >> 1
+    second = both - first
+    return x * bits((first << 23) + _ONE_BITS) * bits((second << 23) + _ONE_BITS)
+
+
+def exponent_and_mantissa(x: Value) -> tuple[Value, Value]:
+    """k and m with x = 2^k * m, m from 3/4 to 3/2, of a positive float32 number.
+
+    Of 0, infinity and NaN k is -infinity, infinity and NaN, and m is 1 or NaN; of what is below
+    zero m is NaN.
+    """
+    if x.graph.instructions >= OPTIONAL:
+        m = x.make("mantissa")
+        return x.make("exponent") - m.make("exponent"), m
+    small = x < 2.0**-126
+    above = bits(select(small, x * 2.0**23, x)) - _THREE_QUARTERS_BITS
+    k = (above >> 23).convert("float32") - select(small, x.constant(23.0), 0.0)
+    m = bits((above & 0x7FFFFF) + _THREE_QUARTERS_BITS)
+    k = select(x < math.inf, select(x == 0.0, -math.inf, k), x)
+    usual = (x > 0.0) & (x < math.inf)
+    return k, select(usual, m, select(x >= 0.0, x.constant(1.0), math.nan))
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:

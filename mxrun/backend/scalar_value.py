@@ -55,8 +55,12 @@ class Node:
 
 @dataclass
 class Graph:
-    """Nodes in an order in which every node stands behind those it reads."""
+    """Nodes in an order in which every node stands behind those it reads.
 
+    instructions: the optional operations that the machine has, of a graph that is meant for one.
+    """
+
+    instructions: frozenset[str] = frozenset()
     nodes: list[Node] = field(default_factory=list)
     _places: dict[tuple[Node, str], int] = field(default_factory=dict)
 
@@ -232,13 +236,14 @@ class Value:
             "call the vocabulary of mxrun.operator.scalar, not math",
         )
 
-    __int__ = __index__ = __float__  # type: ignore[assignment]
+    __int__ = __index__ = __float__
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Value:
         """NumPy's numbers beside a value; any other function of NumPy is refused."""
         name = function.__name__
         if method == "__call__" and not options and name in _UFUNCS:
-            return _UFUNCS[name](*inputs)
+            # As Python's numbers, or they would ask here again.
+            return _UFUNCS[name](*(x.item() if isinstance(x, np.generic) else x for x in inputs))
         raise Refused(f"numpy.{name} in a compiled map", name=name)
 
 

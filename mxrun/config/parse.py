@@ -28,6 +28,7 @@ S = TypeVar("S", bound=Section)
 
 _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
     ("name",),
+    ("plugins",),
     ("data", "train", "path"),
     ("data", "eval", "path"),
     ("data", "workers"),
@@ -62,8 +63,8 @@ class RunConfig(Settings):
         return dump(self._tree)
 
     def identity(self) -> str:
-        """The resolved text without what changes no result: the run's name, where its data lie,
-        and how many loader threads work how far ahead.
+        """The resolved text without what changes no result: the run's name, where its data and
+        plugins lie, and how many loader threads work how far ahead.
         """
         tree = self._tree
         for path in _WITHOUT_EFFECT:
@@ -92,6 +93,13 @@ class Parsed:
     data: Data | None = None
     train: Train | None = None
     blocks: Mapping[str, Place] = field(default_factory=dict)
+
+    @property
+    def plugins(self) -> Mapping[str, Place]:
+        """The plugin files that are named, whatever is wrong elsewhere, and where each is."""
+        listed = self.tree.find("plugins").value
+        files = listed if isinstance(listed, tuple) else ()
+        return {file.value: file.place for file in files if isinstance(file.value, str)}
 
     def place(self, *path: str | int) -> Place:
         """Where the value at `path` was written, or else the deepest value on the way to it."""
@@ -135,13 +143,13 @@ def _named(tree: Marked, path: Path) -> Marked:
 
 
 def _located(tree: Marked) -> Marked:
-    """The tree with the data's paths made absolute, so that a saved config finds the same files.
+    """The tree with paths made absolute, so that a saved config finds the same files.
 
     What a file says is relative to its folder, what the command line says to the working one.
     """
     for part in ("train", "eval"):
         tree = _changed(tree, ("data", part, "path"), _absolute)
-    return tree
+    return _changed(tree, ("plugins",), _all_absolute)
 
 
 def _changed(node: Marked, path: KeyPath, change: Callable[[Marked], Marked]) -> Marked:
@@ -171,6 +179,12 @@ def _absolute(path: Marked) -> Marked:
         return path
     folder = "" if path.place.file == COMMAND_LINE else os.path.dirname(path.place.file)
     return replace(path, value=os.path.abspath(os.path.join(folder, path.value)))
+
+
+def _all_absolute(paths: Marked) -> Marked:
+    if not isinstance(paths.value, tuple):
+        return paths
+    return replace(paths, value=tuple(map(_absolute, paths.value)))
 
 
 def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:

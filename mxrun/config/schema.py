@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
@@ -107,11 +108,14 @@ class Data(Section):
     )
 
 
+PluginFile = Annotated[str, StringConstraints(pattern=r"\.py$", max_length=4096)]
+
+
 class Settings(Section):
     """A whole config file."""
 
     not_yet: ClassVar[frozenset[str]] = frozenset(
-        {"plugins", "memory", "engine: threaded", "precision: bfloat16", "context: gpu"}
+        {"memory", "engine: threaded", "precision: bfloat16", "context: gpu"}
     )
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
@@ -125,6 +129,11 @@ class Settings(Section):
         default=None, description="The compute team; default: the cores."
     )
     precision: Literal["float32"] = Field(default="float32", description="The type of activations.")
+    plugins: tuple[PluginFile, ...] = Field(
+        default=(),
+        description="Python files that register operators of your own; a path is relative to the "
+        "file it is written in.",
+    )
     engine: Literal["naive"] = Field(default="naive", description="How jobs are run.")
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",
@@ -133,3 +142,11 @@ class Settings(Section):
     network: Network = Field(description="The network.")
     data: Data = Field(description="The data.")
     train: Train = Field(description="The training.")
+
+    @field_validator("plugins")
+    @classmethod
+    def _told_apart(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        names = [PurePath(path).name for path in given]
+        if len(set(names)) < len(names):
+            raise PydanticCustomError("plugins", "files of different names, each once")
+        return given

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mxrun.base.tensor import PLAIN
 from mxrun.executor.executor import Executor
 from mxrun.executor.tape import TapeEntry
 from mxrun.graph.graph import Step, ValueId
@@ -14,15 +13,12 @@ from mxrun.graph.graph import Step, ValueId
 
 @dataclass(frozen=True)
 class NonFinite:
-    """The first element that is no number: the step that wrote it, its tensor and place in it.
-
-    `index` is None where the tensor lies in a layout of its kernel's own.
-    """
+    """The first element that is no number: the step that wrote it, its tensor and place in it."""
 
     step: str
     operator: str
     tensor: str
-    index: tuple[int, ...] | None
+    index: tuple[int, ...]
     value: float
 
 
@@ -54,13 +50,20 @@ def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[N
         return []
     count = spec.nbytes // np.dtype(spec.dtype).itemsize
     flat = executor.arena.array(planned.offsets[value], (count,), spec.dtype)
-    bad = np.flatnonzero(~np.isfinite(flat))
-    if bad.size == 0:
+    if np.isfinite(flat).all():
         return []
-    first = int(bad[0])
-    index = None
-    if spec.layout == PLAIN:
-        index = tuple(int(i) for i in np.unravel_index(first, spec.shape)) if spec.shape else ()
+    # Only runs that go wrong need these.
+    from mxrun.operator.contract.call import load
+    from mxrun.operator.contract.memory import Memory
+
+    memory = Memory(spec)
+    memory.bytes[:] = flat.view(np.uint8)
+    values = load(memory)
+    places = np.argwhere(~np.isfinite(values))
+    if len(places) == 0:
+        # Only what fills a packing up.
+        return []
+    index = tuple(int(i) for i in places[0])
     operator = "" if step.prop is None else step.prop.type_string
     name = planned.graph.values[value].name
-    return [NonFinite(step.name, operator, name, index, float(flat[first]))]
+    return [NonFinite(step.name, operator, name, index, float(values[index]))]

@@ -177,10 +177,10 @@ class MapLoop:
             compiled = object_cache.find(key)
             if compiled is None:
                 # These import LLVM's bindings.
-                from mxrun.backend.scalar_llvm import compile_map
+                from mxrun.backend.scalar_llvm import compile_map, instructions
                 from mxrun.backend.scalar_lowering import lowered
 
-                graph, result = lowered(self.graph, self.result)
+                graph, result = lowered(self.graph, self.result, instructions())
                 compiled = compile_map(f"map_{key}", graph, result, self.form)
                 object_cache.store(key, compiled)
             _ADDRESSES[key] = object_cache.link(compiled)
@@ -267,9 +267,7 @@ def cuda_source(
     """
     operands, graph, result = _traced(function, tuple(parameters), dtype)
     form = LoopForm(dtype, tuple(steps or (1,) * len(operands)), adds)
-    return scalar_cuda.source(
-        function.__name__, graph, result, form, operands, tuple(parameters)
-    )
+    return scalar_cuda.source(function.__name__, graph, result, form, operands, tuple(parameters))
 
 
 def _word(number: float, dtype: str) -> int:

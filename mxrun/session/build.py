@@ -17,12 +17,15 @@ from mxrun.graph.plan import Plan
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
 from mxrun.runtime.storage import memory_limit
+from mxrun.session.plugins import load_plugins
 
 
 def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = None) -> Built:
-    """Read and build a config; raises UserError with everything that is wrong."""
+    """Read and build a config, its plugins first; raises UserError with everything that is wrong."""
     library.load()
-    return build(parse(path, overrides), batch)
+    parsed = parse(path, overrides)
+    load_plugins(parsed)
+    return build(parsed, batch)
 
 
 def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:

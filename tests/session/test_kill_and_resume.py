@@ -150,3 +150,13 @@ def test_a_config_that_was_left_torn_is_no_obstacle(
     (tmp_path / "runs/killed/config.yaml").write_bytes(content)
     assert "starting afresh" in go_on(tmp_path).errors
     assert left(tmp_path) == whole
+
+
+def test_what_was_recorded_before_anything_was_saved_is_recorded_anew(tmp_path: Path) -> None:
+    rarely = "train.checkpoint={every: 1000 steps}"
+    go_on(tmp_path / "whole", rarely)
+    folder = tmp_path / "killed"
+    assert kill(folder, Moment(EPOCH + 8), rarely).taken >= EPOCH + 8
+    assert (folder / "runs/killed/metrics.jsonl").read_text().count("\n") >= 1
+    assert "nothing is saved in runs/killed: starting afresh" in go_on(folder, rarely).errors
+    assert left(folder) == left(tmp_path / "whole")

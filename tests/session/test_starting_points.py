@@ -158,7 +158,8 @@ def test_L16_what_is_missing_misshapen_and_unexpected_is_told_at_once() -> None:
     ],
 )
 def test_L16_what_cannot_be_loaded_has_its_place(section: str, problem: str) -> None:
-    (diagnostic,) = refusal(f"train.start_from={section}").diagnostics
+    overrides = (f"train.start_from={section}", "network.layers[5].FullyConnected.name=fc2")
+    (diagnostic,) = refusal(*overrides).diagnostics
     assert problem in diagnostic.problem
     assert diagnostic.place is not None
 

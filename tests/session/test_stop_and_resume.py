@@ -98,20 +98,22 @@ def test_F5_runs_asked_to_stop_go_on_to_the_same_bytes(
         assert left(tmp_path / str(number)) == whole, drawn[number]
 
 
-def test_F5_stopped_while_it_evaluates_and_killed_soon_after(
-    whole: dict[str, str], tmp_path: Path
-) -> None:
+ONLY_STEPS = "train.checkpoint={every: 7 steps, keep: 2}"
+
+
+def test_F5_stopped_while_it_evaluates_and_killed_soon_after(tmp_path: Path) -> None:
     """The epoch's metrics are recorded once, though its last step was saved before them."""
-    stopped = Started(tmp_path, moment=f"{EPOCH}:evaluate")
+    go_on(tmp_path / "whole", ONLY_STEPS)
+    folder = tmp_path / "stopped"
+    stopped = Started(folder, ONLY_STEPS, moment=f"{EPOCH}:evaluate")
     assert stopped.end()[0] == STOPPED
-    assert saved_steps(tmp_path / "runs/killed")[-1] == EPOCH
+    assert saved_steps(folder / "runs/killed")[-1] == EPOCH
     # The evaluation is made and recorded, and of the next epoch a few steps are taken.
-    started = Started(tmp_path, "--resume")
-    started.wait_for(EPOCH + 2, 0.0)
-    started.process.kill()
-    started.end()
-    go_on(tmp_path)
-    assert left(tmp_path) == whole
+    started = Started(folder, ONLY_STEPS, "--resume", moment=f"{EPOCH + 6}:1")
+    assert started.end()[0] == -signal.SIGKILL
+    assert (folder / "runs/killed/metrics.jsonl").read_text().count("\n") == 1
+    assert resumed_from(go_on(folder, ONLY_STEPS).errors) == EPOCH
+    assert left(folder) == left(tmp_path / "whole")
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:

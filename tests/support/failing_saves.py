@@ -1,7 +1,7 @@
 """Saves while one file operation fails, each of them in turn, and looks at what is left.
 
-Run with `failing_files.c` preloaded: `failing_saves.py FOLDER`. Prints, as JSON, how many operations
-each action has, which of them failed, and how many failures were told and how many were harmless.
+Run with `failing_files.c` preloaded: `failing_saves.py FOLDER`. Prints, as JSON, how many file
+operations each action has, which of them failed, and how many failures were told or harmless.
 """
 
 from __future__ import annotations

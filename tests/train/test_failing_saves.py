@@ -1,4 +1,4 @@
-"""Saves on disks that fail: whatever fails, what was saved before is there, and one error says why."""
+"""Saves on disks that fail: what was saved before is still there, and one error says why."""
 
 from __future__ import annotations
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +16,7 @@ from mxrun.backend.team import team
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.contract.memory import Array, Memory
-from mxrun.operator.contract.problem import Breach, Problem
+from mxrun.operator.contract.problem import Breach, Problem, attempting
 from mxrun.operator.kernel import (
     BackwardRequest,
     Buffers,
@@ -47,7 +50,12 @@ STANDARD = Conditions()
 
 def spec_of(array: Array) -> TensorSpec:
     """The plain spec of an array."""
-    return TensorSpec(array.shape, str(array.dtype))
+    return TensorSpec(array.shape, _type_name(array.dtype))
+
+
+@cache
+def _type_name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)
 
 
 def all_implementations(prop: AnyProperty) -> list[Implementation]:
@@ -115,7 +123,7 @@ def execute(
     """Bind and run one kernel with a workspace of garbage."""
     workspace = _workspace(kernel, garbage)
     run(kernel.bind(buffers_of(inputs, outputs, extra, workspace)))
-    _stays_within([Named("the workspace", workspace)])
+    _stays_within(kernel.implementation, [Named("its workspace", workspace)])
 
 
 def buffers_of(
@@ -187,7 +195,8 @@ def forward(
         conditions.threads,
         STREAM,
     )
-    with team(conditions.threads):
+    whose = f"{implementation.name} forward"
+    with attempting(whose), _team(implementation, conditions):
         kernel = implementation.prepare_forward(prop, request)
         if kernel is None:
             return None
@@ -195,6 +204,7 @@ def forward(
         targets = _targets(kernel, outputs, sources, inplace or {})
         extra = [Memory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs]
         calls, owners = _watched(
+            whose,
             kernel,
             list(map(Named, names, sources)),
             list(map(Named, prop.list_outputs(), targets)),
@@ -281,12 +291,13 @@ def backward(
         forward_run.kernel,
         conditions.threads,
     )
-    with team(conditions.threads):
+    whose = f"{implementation.name} backward"
+    with attempting(whose), _team(implementation, conditions):
         kernel = implementation.prepare_backward(prop, request)
         if kernel is None:
             raise Breach(
                 Problem(
-                    "it declines the backward of a forward that it accepts",
+                    f"{implementation.name} declines the backward of a forward that it accepts",
                     hint="decline the forward too, or prepare the backward",
                 )
             )
@@ -295,6 +306,7 @@ def backward(
         extra = forward_run.extra[: len(kernel.inputs) - len(values)]
         names = names_of(prop)
         calls, owners = _watched(
+            whose,
             kernel,
             [
                 *map(Named, names, sources),
@@ -306,6 +318,11 @@ def backward(
             conditions.garbage,
         )
     return BackwardRun(kernel, [load(target) for target in targets], calls, owners)
+
+
+def _team(implementation: Implementation, conditions: Conditions) -> AbstractContextManager[None]:
+    """The team a native kernel is prepared for and finds set."""
+    return nullcontext() if implementation is NUMPY else team(conditions.threads)
 
 
 def default_requests(prop: AnyProperty) -> list[OpReqType]:
@@ -358,6 +375,7 @@ def _fits(source: TensorSpec, target: TensorSpec) -> bool:
 
 
 def _watched(
+    whose: str,
     kernel: Kernel,
     inputs: Sequence[Named],
     outputs: Sequence[Named],
@@ -380,26 +398,26 @@ def _watched(
     calls = kernel.bind(buffers_of(sources, targets, extra, workspace))
     run(calls)
     more = [Named(f"extra output {index}", memory) for index, memory in enumerate(extra)]
-    _stays_within([*inputs, *outputs, *more, Named("the workspace", workspace)])
+    _stays_within(whose, [*inputs, *outputs, *more, Named("its workspace", workspace)])
     for name, memory, content in kept:
         if memory.bytes.tobytes() != content:
-            raise Breach(_changed(name, memory, content))
+            raise Breach(_changed(whose, name, memory, content))
     return calls, (*sources, *targets, *extra, workspace)
 
 
-def _stays_within(tensors: Sequence[Named]) -> None:
+def _stays_within(whose: str, tensors: Sequence[Named]) -> None:
     for named in tensors:
         overrun = "" if named.memory is None else named.memory.overrun()
         if overrun:
             raise Breach(
                 Problem(
-                    f"it writes outside {named.name}, {overrun}",
+                    f"{whose} writes outside {named.name}, {overrun}",
                     hint="other tensors lie there: write the tensor's own elements only",
                 )
             )
 
 
-def _changed(name: str, memory: Memory, content: bytes) -> Problem:
+def _changed(whose: str, name: str, memory: Memory, content: bytes) -> Problem:
     """The problem of an input that is no longer what it was."""
     now = np.frombuffer(memory.bytes.tobytes(), memory.spec.dtype)
     then = np.frombuffer(content, memory.spec.dtype)
@@ -408,7 +426,7 @@ def _changed(name: str, memory: Memory, content: bytes) -> Problem:
     if memory.spec.layout == PLAIN:
         index = tuple(int(i) for i in np.unravel_index(first, memory.spec.shape))
     return Problem(
-        f"it changes its input {name}",
+        f"{whose} changes its input {name}",
         str(then[first].item()),
         str(now[first].item()),
         "compute into an output; what training changes is a state of list_state_updates or an "

@@ -14,6 +14,7 @@ Array = npt.NDArray[Any]
 # Bytes on either side of a tensor that no call may touch: more than a vector register holds.
 GUARD = 4 * ALIGNMENT
 _GUARD_BYTE = 0xA5
+_GUARD = bytes([_GUARD_BYTE]) * GUARD
 
 
 class Memory:
@@ -63,8 +64,9 @@ class Memory:
 
     def overrun(self) -> str:
         """How a call wrote beyond the tensor; empty where it did not."""
-        before = np.flatnonzero(self._before != _GUARD_BYTE)
-        if before.size:
-            return f"{GUARD - int(before[0])} bytes before its beginning"
-        after = np.flatnonzero(self._after != _GUARD_BYTE)
-        return f"{int(after[-1]) + 1} bytes beyond its end" if after.size else ""
+        if self._before.tobytes() != _GUARD:
+            first = int(np.argmax(self._before != _GUARD_BYTE))
+            return f"{GUARD - first} bytes before its beginning"
+        if self._after.tobytes() != _GUARD:
+            return f"{int(np.flatnonzero(self._after != _GUARD_BYTE)[-1]) + 1} bytes beyond its end"
+        return ""

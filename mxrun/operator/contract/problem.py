@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+_HERE = os.path.dirname(__file__)
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,35 @@ class Breach(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
         self.problem = problem
+
+
+@contextmanager
+def attempting(what: str) -> Iterator[None]:
+    """Turn whatever an operator raises within the block into a Breach that says where it did."""
+    try:
+        yield
+    except Breach:
+        raise
+    # The code under test is the user's: there is no telling what it raises.
+    except Exception as error:
+        raise Breach(
+            Problem(
+                f"{what} raises {type(error).__name__}: {_first_line(error)}",
+                hint=f"see {_last_line(error)}",
+            )
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "no message")
+
+
+def _last_line(error: Exception) -> str:
+    """Where an exception was raised: the last line outside of this package, if there is one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not frame.filename.startswith(_HERE)]
+    frame = (outside or frames)[-1]
+    return f"{frame.filename}:{frame.lineno} ({frame.name})"
 
 
 def first_difference(

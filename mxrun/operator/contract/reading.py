@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -149,23 +148,29 @@ def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
 
 def random_numbers(bench: Bench) -> Iterator[Problem]:
     """Random numbers come from the operator's own stream: other libraries' are not touched."""
-    draws: Sequence[tuple[str, Callable[[], Any]]] = (
-        ("numpy.random", lambda: np.random.get_state(legacy=False)),
+    draws: Sequence[tuple[str, Callable[[], object]]] = (
+        ("numpy.random", _numpy_state),
         ("random", random.getstate),
     )
     for implementation in bench.implementations:
-        before = [repr(state()) for _, state in draws]
+        before = [state() for _, state in draws]
         run = bench.run(implementation)
         if bench.case.asked:
             bench.run_backward(implementation, following=run)
         for (library, state), then in zip(draws, before, strict=True):
-            if repr(state()) != then:
+            if state() != then:
                 yield Problem(
                     f"{implementation.name} draws from {library}, whose numbers no seed of the run "
                     "decides",
                     hint="return ResourceRequest(ResourceKind.RANDOM) from forward_resource and "
                     "take context.random(i).bits(n)",
                 )
+
+
+def _numpy_state() -> tuple[object, ...]:
+    """The state of NumPy's global generator."""
+    name, key, *rest = np.random.get_state()
+    return name, np.asarray(key).tobytes(), *rest
 
 
 def draws_by_step(benches: Sequence[Bench]) -> Iterator[Problem]:

@@ -1,0 +1,168 @@
+"""What a call allocates behind the planner's back.
+
+Native code may allocate nothing: all it needs is planned. It is watched through the pages of memory
+that the process touches for the first time: before the call the allocator's free pages are given
+back to the system, so that whatever is allocated and used, be it freed again, shows as page faults.
+
+A Python body is allowed the temporaries of its NumPy expressions, which are gone when it returns.
+Two things are hidden allocations there: what is still there after the call, and temporaries beyond
+a few times the call's own tensors, for which there is temporary space to be requested.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+from mxrun.backend.call import NativeCall
+from mxrun.backend.team import openmp, set_threads_call, team
+from mxrun.operator.contract import call
+from mxrun.operator.contract.case import Bench
+from mxrun.operator.contract.problem import Problem
+from mxrun.operator.kernel import Call, Kernel, PythonCall
+
+PAGE = 4096
+# Temporaries of a Python body: so many times its tensors, and what small ones need anyway.
+TIMES, FREE_BYTES = 16, 1 << 16
+# Calls whose growth is measured, and the bytes that may be left: less than one small array a call.
+CALLS, LEFT_BYTES = 16, 1024
+_ATTEMPTS = 5
+
+
+def missing() -> str:
+    """Why native allocations cannot be seen on this machine; empty where they can."""
+    return "" if _meter_works() else "this system counts no page faults that the checker could read"
+
+
+def allocations(bench: Bench) -> Iterator[Problem]:
+    """No call allocates natively, and no Python body keeps or hides memory."""
+    for implementation in bench.implementations:
+        run = bench.accepted(implementation)
+        yield from _of_calls(f"{implementation.name} forward", run.kernel, run.calls)
+        if bench.case.asked:
+            back = bench.backward(implementation)
+            yield from _of_calls(f"{implementation.name} backward", back.kernel, back.calls)
+
+
+def _of_calls(whose: str, kernel: Kernel, calls: Sequence[Call]) -> Iterator[Problem]:
+    native = [each for each in calls if isinstance(each, NativeCall)]
+    python = [each for each in calls if isinstance(each, PythonCall)]
+    if native and _meter_works():
+        with team(1):
+            pages = _pages(lambda: call.run(native)) - _pages_of_nothing()
+        if pages > 0:
+            yield Problem(
+                f"{whose} allocates memory inside the call",
+                "nothing",
+                f"{pages * PAGE:,} bytes or more",
+                "plan it: scratch of a LoopPart, workspace_bytes of a Kernel",
+            )
+    if python:
+        yield from _of_python(whose, kernel, lambda: call.run(python))
+
+
+def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iterator[Problem]:
+    specs = (*kernel.inputs, *kernel.outputs)
+    allowed = TIMES * (sum(spec.nbytes for spec in specs if spec) + kernel.workspace_bytes)
+    left, peak = _left_and_peak(function)
+    if left > LEFT_BYTES:
+        yield Problem(
+            f"{whose} leaves memory behind",
+            "nothing",
+            f"{left:,} bytes after {CALLS} calls",
+            "keep nothing between calls: what lasts is an auxiliary state",
+        )
+    elif peak > allowed + FREE_BYTES:
+        yield Problem(
+            f"{whose} hides large temporaries",
+            f"at most {TIMES} times its tensors, {allowed + FREE_BYTES:,} bytes",
+            f"{peak:,} bytes",
+            "request temporary space in forward_resource or backward_resource, so that it is "
+            "planned",
+        )
+
+
+def _left_and_peak(function: Callable[[], None]) -> tuple[int, int]:
+    """Bytes that calls leave behind, and the most they need meanwhile.
+
+    The least of a few attempts: the interpreter itself keeps something now and then.
+    """
+    left, peak = 1 << 62, 0
+    with _traced():
+        function()
+        for _ in range(_ATTEMPTS):
+            gc.collect()
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            for _ in range(CALLS):
+                function()
+            most = tracemalloc.get_traced_memory()[1]
+            gc.collect()
+            left = min(left, tracemalloc.get_traced_memory()[0] - before)
+            peak = most - before
+            if left <= LEFT_BYTES:
+                break
+    return left, peak
+
+
+@contextmanager
+def _traced() -> Iterator[None]:
+    """Within the block memory is traced, and only what is made there is looked through."""
+    gc.freeze()
+    already = tracemalloc.is_tracing()
+    if not already:
+        tracemalloc.start()
+    try:
+        yield
+    finally:
+        if not already:
+            tracemalloc.stop()
+        gc.unfreeze()
+
+
+def _pages(function: Callable[[], None]) -> int:
+    """Pages touched for the first time by a call; the least of a few, as others fault too."""
+    least = 1 << 30
+    gc.disable()
+    try:
+        for _ in range(_ATTEMPTS):
+            _give_back_free_pages()
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            function()
+            least = min(least, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+            if least == 0:
+                break
+    finally:
+        gc.enable()
+    return least
+
+
+@cache
+def _pages_of_nothing() -> int:
+    """What a native call costs that does nothing."""
+    if openmp() is None:
+        return 0
+    return _pages(lambda: call.run([set_threads_call(1)]))
+
+
+@cache
+def _meter_works() -> bool:
+    """Whether an allocation of our own is seen."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+
+    def allocate() -> None:
+        block = ctypes.c_void_p(library.malloc(ctypes.c_size_t(16 * PAGE)))
+        ctypes.memset(block, 1, 16 * PAGE)
+        library.free(block)
+
+    return hasattr(library, "malloc_trim") and _pages(allocate) >= 8
+
+
+def _give_back_free_pages() -> None:
+    ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))

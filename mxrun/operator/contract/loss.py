@@ -1,0 +1,71 @@
+"""What every loss promises: one hidden number, and silence about rows that do not count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mxrun.operator.contract import call
+from mxrun.operator.contract.case import SINGLE, Bench
+from mxrun.operator.contract.memory import Array
+from mxrun.operator.contract.problem import Problem, differing
+from mxrun.operator.register import Implementation
+
+WEIGHT = "sample_weight"
+_GARBAGE = 3e38
+# Zeros of either sign are alike.
+_NOTHING = 1e-44
+
+
+def losses(bench: Bench) -> Iterator[Problem]:
+    """The loss has shape [1]; a row of weight 0 adds nothing to it and gets no gradient."""
+    prop, case = bench.prop, bench.case
+    if prop.loss_output is None:
+        return
+    shape = case.output_shapes[prop.loss_output]
+    if shape != (1,):
+        yield Problem("the loss is not one number", "[1]", str(list(shape)), "sum over the batch")
+        return
+    weighted = WEIGHT in case.arguments and case.input_shapes[0]
+    for implementation in bench.implementations if weighted else ():
+        yield from _silence(bench, implementation, prop.loss_output)
+
+
+def _silence(bench: Bench, implementation: Implementation, loss: int) -> Iterator[Problem]:
+    """Whatever a row of weight 0 holds, loss and gradients are the same."""
+    case = bench.case
+    clean = [array.copy() for array in case.inputs[SINGLE]]
+    clean[case.arguments.index(WEIGHT)][0] = 0
+    dirty = [array.copy() for array in clean]
+    labels = [i for i, name in enumerate(case.arguments) if name in bench.prop.label_arguments]
+    for index in {0, *labels} - {case.arguments.index(WEIGHT)}:
+        row = dirty[index][:1]
+        floating = np.issubdtype(row.dtype, np.floating)
+        row[...] = _GARBAGE if floating else 1 << 30
+    before, after = (_results(bench, implementation, each, loss) for each in (clean, dirty))
+    whose = f"{implementation.name}: garbage in a row of {WEIGHT} 0"
+    hint = f"multiply each row's part by its {WEIGHT}, and skip the row where that is 0"
+    yield from differing(f"{whose} changes the loss", after[0], before[0], hint)
+    for gradient, other in zip(after[1:], before[1:], strict=True):
+        yield from differing(f"{whose} changes a gradient", gradient, other, hint, 0.0, _NOTHING)
+        silent = np.zeros_like(gradient[:1])
+        yield from differing(f"{whose} has a gradient", gradient[:1], silent, hint, 0.0, _NOTHING)
+
+
+def _results(
+    bench: Bench, implementation: Implementation, inputs: Sequence[Array], loss: int
+) -> list[Array]:
+    """The loss and the gradients that have a row for each of the batch's."""
+    case = bench.case
+    run = bench.run(implementation, inputs=inputs)
+    assert run is not None
+    results = [run.outputs[loss]]
+    if case.asked:
+        arguments = list(inputs[: len(case.arguments)])
+        data = call.BackwardData(bench.out_grad(SINGLE), arguments, run.outputs)
+        blank = case.blank_gradients(SINGLE)
+        gradients = call.backward(implementation, bench.prop, data, blank, run).gradients
+        batch = case.input_shapes[0][0]
+        results += [gradients[i] for i in case.asked if gradients[i].shape[:1] == (batch,)]
+    return results

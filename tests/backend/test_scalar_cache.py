@@ -1,0 +1,88 @@
+"""Compiled maps are kept: by what their functions compute, wherever these are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PLUGIN = """\
+from mxrun.operator import scalar
+
+SLOPE = {slope}
+
+
+def leaky(x):
+    # {comment}
+    return scalar.where(x > 0, x, {body})
+"""
+SCRIPT = """\
+import json
+import sys
+
+import numpy as np
+
+sys.path.insert(0, {folder!r})
+from mxrun.backend.jit import HostLoop
+from mxrun.operator import scalar
+from mxrun.operator.native_kernel import source, target
+
+assert not any(name.startswith(("numba", "llvmlite")) for name in sys.modules)
+import plugin
+
+x, y = np.array([-4, 8], np.float32), np.zeros(2, np.float32)
+part = scalar.compile(plugin.leaky).part(target(0), [source(0)], 2, threads=1)
+HostLoop(part.function, (2, y.ctypes.data, x.ctypes.data))()
+assert "numba" not in sys.modules
+print(json.dumps([y.tolist(), "mxrun.backend.scalar_llvm" in sys.modules]))
+"""
+
+
+def run(
+    folder: Path,
+    *,
+    slope: float = 0.25,
+    body: str = "SLOPE * x",
+    comment: str = "a rectifier",
+    cache: str = "cache",
+) -> tuple[list[float], bool]:
+    """The map's values of -4 and 8 in a process of its own, and whether it was compiled there."""
+    (folder / "plugin.py").write_text(PLUGIN.format(slope=slope, body=body, comment=comment))
+    (folder / "run.py").write_text(SCRIPT.format(folder=str(folder)))
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / cache) if cache else "relative"}
+    done = subprocess.run(
+        [sys.executable, "-B", "run.py"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    values, compiled = json.loads(done.stdout)
+    return values, compiled
+
+
+def test_a_map_of_a_plugin_is_compiled_once(tmp_path: Path) -> None:
+    assert run(tmp_path) == ([-1.0, 8.0], True)
+    assert run(tmp_path) == ([-1.0, 8.0], False)
+
+
+def test_a_changed_function_is_compiled_again_and_a_changed_comment_not(tmp_path: Path) -> None:
+    assert run(tmp_path) == ([-1.0, 8.0], True)
+    assert run(tmp_path, body="SLOPE - x") == ([4.25, 8.0], True)
+    assert run(tmp_path, comment="as before") == ([-1.0, 8.0], False)
+
+
+def test_a_number_from_outside_the_function_belongs_to_the_key(tmp_path: Path) -> None:
+    assert run(tmp_path) == ([-1.0, 8.0], True)
+    assert run(tmp_path, slope=0.5) == ([-2.0, 8.0], True)
+    assert run(tmp_path, slope=-0.0) == ([0.0, 8.0], True)
+    assert run(tmp_path, slope=0.0) == ([-0.0, 8.0], True)
+
+
+def test_without_a_cache_every_process_compiles(tmp_path: Path) -> None:
+    assert run(tmp_path, cache="") == ([-1.0, 8.0], True)
+    assert run(tmp_path, cache="") == ([-1.0, 8.0], True)

@@ -1,0 +1,99 @@
+"""Q16: the CUDA C of every map compiles, on machines without a card as well."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mxrun.backend.scalar_functions import VOCABULARY
+from mxrun.operator import scalar
+
+
+def find_nvrtc() -> ctypes.CDLL | None:
+    """NVRTC as NVIDIA's package on PyPI installs it."""
+    try:
+        found = importlib.util.find_spec("nvidia.cuda_nvrtc")
+    except ModuleNotFoundError:
+        return None
+    folders = found.submodule_search_locations if found else None
+    for folder in folders or ():
+        for path in sorted(Path(folder).glob("lib/libnvrtc.so.*")):
+            return ctypes.CDLL(str(path))
+    return None
+
+
+NVRTC = find_nvrtc()
+needs_nvrtc = pytest.mark.skipif(
+    NVRTC is None, reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc-cu12)"
+)
+
+
+def compile_cuda(source: str) -> str:
+    """The source as PTX; fails with the compiler's log."""
+    assert NVRTC is not None
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    assert NVRTC.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"map.cu", 0, 0, 0) == 0
+    status = NVRTC.nvrtcCompileProgram(program, 0, None)
+    NVRTC.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    NVRTC.nvrtcGetProgramLog(program, log)
+    assert status == 0, log.value.decode() + source
+    NVRTC.nvrtcGetPTXSize(program, ctypes.byref(size))
+    ptx = ctypes.create_string_buffer(size.value)
+    NVRTC.nvrtcGetPTX(program, ptx)
+    return ptx.value.decode()
+
+
+def swish_gradient(gradient: Any, x: Any, beta: Any) -> Any:
+    gate = scalar.sigmoid(beta * x)
+    return scalar.where(x > 3, gradient, gradient * (gate + beta * x * gate * (1 - gate)))
+
+
+def everything(dtype: str) -> Callable[[Any, Any], Any]:
+    """A map that uses the whole vocabulary that the dtype has."""
+
+    def every_word(x: Any, y: Any) -> Any:
+        total = scalar.where(scalar.logical_not(x), x, -y) + 1 - x * 2
+        for word in VOCABULARY.values():
+            if dtype.startswith("float") or not word.floating:
+                two = word.name in ("maximum", "minimum", "pow")
+                total = total + (word(x, y) if two else word(x))
+        small, same = scalar.logical_and(x < y, x <= 1), scalar.logical_or(x == y, x != y)
+        return total + scalar.where(scalar.logical_xor(small, ~same), x, float("3"))
+
+    return every_word
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8"])
+@needs_nvrtc
+def test_Q16_the_whole_vocabulary_compiles_for_cuda(dtype: str) -> None:
+    ptx = compile_cuda(scalar.cuda_source(everything(dtype), dtype=dtype))
+    assert ".entry every_word" in ptx
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@needs_nvrtc
+def test_Q16_limits_and_forms_compile_for_cuda(dtype: str) -> None:
+    def limits(x: Any, y: Any) -> Any:
+        return scalar.where(x > y, float("inf"), scalar.where(x < y, float("-inf"), float("nan")))
+
+    assert ".entry limits" in compile_cuda(scalar.cuda_source(limits, dtype=dtype, steps=(1, 0)))
+    source = scalar.cuda_source(swish_gradient, parameters=("beta",), dtype=dtype, adds=True)
+    assert ".entry swish_gradient" in compile_cuda(source)
+    if dtype == "float32":
+        # Nothing must slip into float64, which a card does at a fraction of the speed.
+        assert ".f64" not in compile_cuda(source)
+
+
+def test_Q16_cuda_source_is_the_function_line_by_line() -> None:
+    source = scalar.cuda_source(swish_gradient, parameters=("beta",))
+    assert "__device__ __forceinline__ float swish_gradient_of" in source
+    assert 'extern "C" __global__ void swish_gradient(long long count, float *output' in source
+    assert "output[i] = swish_gradient_of(gradient[i], x[i], beta);" in source
+    assert "expf(" in source
+    assert "sigmoid" not in source

@@ -1,0 +1,172 @@
+"""Going on with a run that is not the same any more: refused with the difference, or on request."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import digests, mxrun, refused, result
+from safetensors.numpy import load_file
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.train.replay import Silent
+
+CONFIG = """\
+name: one
+threads: 1
+network:
+  inputs: {data: [12], label: []}
+  layers:
+    - FullyConnected: {name: fc1, num_hidden: 16}
+    - Activation: {act_type: tanh}
+    - FullyConnected: {name: fc2, num_hidden: 4}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 16
+  train: {dataset: npz, path: data/train.npz, shuffle: true}
+train:
+  epochs: 4
+  optimizer: {sgd: {lr: 0.1, momentum: 0.9, wd: 1e-3}}
+  checkpoint: {keep: 9}
+"""
+
+
+def write_records(path: Path, seed: int = 0) -> None:
+    generator = np.random.default_rng(seed)
+    data = generator.normal(size=(160, 12)).astype("f4")
+    np.savez(path, data=data, label=generator.integers(0, 4, 160).astype("i4"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A run of four epochs of which the last two are lost."""
+    folder = tmp_path / "project"
+    (folder / "data").mkdir(parents=True)
+    write_records(folder / "data/train.npz")
+    (folder / "net.yaml").write_text(CONFIG)
+    result("train", "net.yaml", cwd=folder)
+    shutil.copytree(folder / "runs/one", folder / "whole")
+    for step in (30, 40):
+        shutil.rmtree(folder / f"runs/one/checkpoint-{step}")
+    (folder / "runs/one/summary.json").unlink()
+    return folder
+
+
+def resume(folder: Path, *arguments: str) -> str:
+    """Go on to the end; what is said of it."""
+    done = mxrun("train", "net.yaml", "--resume", "--json", *arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed_from"] == 20
+    return done.stderr
+
+
+def test_the_same_run_goes_on_to_the_same_bytes(project: Path) -> None:
+    assert "another run" not in resume(project)
+    assert digests(project / "runs/one") == digests(project / "whole")
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        (["train.optimizer.sgd.lr=0.2"], "lr: 0.2"),
+        (["train.epochs=6"], "epochs: 6"),
+        (["seed=1"], "seed: 0 then, 1 now"),
+        (["threads=2"], "threads: 1 then, 2 now"),
+        (["data.batch_size=20"], "batch_size: 20"),
+        (["train.accumulate=2"], "accumulate: 2"),
+        (["network.layers[1].Activation.act_type=relu"], "act_type: relu"),
+    ],
+)
+def test_changes_are_refused_with_the_difference_or_told(
+    changes: list[str], difference: str, project: Path
+) -> None:
+    before = digests(project / "runs/one")
+    text = refused("train", "net.yaml", "--resume", *changes, cwd=project)
+    assert "runs/one holds a run of something else" in text
+    assert difference in text
+    assert "--allow-changes" in text
+    assert digests(project / "runs/one") == before
+    said = resume(project, "--allow-changes", *changes)
+    assert "this is another run than the one that was saved: " in said
+    assert difference in said
+    after = digests(project / "runs/one")
+    assert after["checkpoint-20/manifest.json"] == before["checkpoint-20/manifest.json"]
+    lines = (project / "runs/one/metrics.jsonl").read_text().splitlines()
+    epochs = [json.loads(line)["epoch"] for line in lines]
+    assert epochs == list(range(1, len(epochs) + 1))
+    # From then on it is the run of the new config.
+    assert (
+        "another run"
+        not in mxrun("train", "net.yaml", "--resume", "--json", *changes, cwd=project).stderr
+    )
+
+
+def test_an_implementation_that_differs_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MXRUN_ONEDNN_LIBRARY", "/nonexistent")
+    text = refused("train", "net.yaml", "--resume", cwd=project)
+    assert "kernel library: oneDNN" in text
+    assert "fc1: onednn:" in text
+
+
+def test_other_records_are_refused(project: Path) -> None:
+    write_records(project / "data/train.npz", seed=1)
+    text = refused("train", "net.yaml", "--resume", cwd=project)
+    assert "data.train: its records are not the same" in text
+
+
+def test_the_same_bytes_elsewhere_are_the_same_run(project: Path, tmp_path: Path) -> None:
+    """The project moved, and in it the data, and more loaders: none of it changes a result."""
+    moved = tmp_path / "elsewhere" / "moved"
+    moved.parent.mkdir()
+    project.rename(moved)
+    (moved / "data").rename(moved / "records")
+    said = resume(moved, "data.train.path=records/train.npz", "data.workers=3")
+    assert "another run" not in said
+    now, whole = digests(moved / "runs/one"), digests(moved / "whole")
+    assert now.pop("config.yaml")
+    whole.pop("config.yaml")
+    assert now == whole
+
+
+def test_another_network_is_refused_even_so(project: Path) -> None:
+    wider = "network.layers[0].FullyConnected.num_hidden=20"
+    text = refused("train", "net.yaml", "--resume", "--allow-changes", wider, cwd=project)
+    assert "checkpoint-20 is of another network: 'fc1_bias' is float32 [16] there" in text
+
+
+def test_a_run_that_is_over_goes_on_with_more_epochs(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    shutil.rmtree("runs/one")
+    shutil.copytree("whole", "runs/one")
+    with pytest.raises(UserError, match="epochs: 6"):
+        session.train("net.yaml", ["train.epochs=6"], Silent(), session.TrainRequest("resume"))
+    request = session.TrainRequest("resume", allow_changes=True)
+    summary = session.train("net.yaml", ["train.epochs=6"], Silent(), request).summary
+    assert (summary.resumed_from, summary.steps, summary.epochs) == (40, 60, 6)
+    session.train("net.yaml", ["train.epochs=6", "name=six"], Silent(), session.TrainRequest())
+    first, second = (
+        load_file(f"runs/{name}/checkpoint-60/parameters.safetensors") for name in ("one", "six")
+    )
+    for name, array in first.items():
+        assert np.array_equal(array, second[name])
+
+
+def test_fewer_epochs_than_were_made_are_the_end(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    request = session.TrainRequest("resume", allow_changes=True)
+    summary = session.train("net.yaml", ["train.epochs=1"], Silent(), request).summary
+    assert (summary.resumed_from, summary.steps, summary.step_ms["min"]) == (
+        20,
+        20,
+        pytest.approx(float("nan"), nan_ok=True),
+    )

@@ -1,0 +1,210 @@
+"""Accumulated gradients, averaged weights, early ends, plateaus, and which checkpoints are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxrun import session
+from mxrun.graph.compile import EVALUATE
+from mxrun.train.checkpoint import Checkpoint, load_checkpoint
+from mxrun.train.keeper import CheckpointKeeper, Interval, Policy, newest_checkpoint, saved_steps
+from mxrun.train.loop import slots
+from mxrun.train.replay import Silent
+
+CONFIG = """\
+name: one
+threads: 1
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+    - FullyConnected: {name: fc1, num_hidden: 16}
+    - Activation: {act_type: tanh}
+    - FullyConnected: {name: fc2, num_hidden: 10}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 60
+  train: {dataset: digits, split: {of: train, range: [0, RECORDS]}}
+  eval: {dataset: digits, split: test}
+train:
+  epochs: 4
+  optimizer: {sgd: {lr: 0.1, momentum: 0.9, wd: 1e-3}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(480)
+
+
+def written(records: int) -> None:
+    Path("net.yaml").write_text(CONFIG.replace("RECORDS", str(records)))
+
+
+def run(*overrides: str) -> dict[str, Any]:
+    trained = session.train("net.yaml", overrides, Silent(), session.TrainRequest())
+    return trained.summary.to_json()
+
+
+def newest(name: str) -> Checkpoint:
+    found = newest_checkpoint(Path("runs") / name).checkpoint
+    assert found is not None
+    return found
+
+
+def metrics(name: str) -> list[dict[str, Any]]:
+    lines = (Path("runs") / name / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+OPTIMIZERS = {
+    "sgd": (),
+    "adam": ("train.optimizer={adam: {lr: 0.01, wd: 1e-3}}",),
+    "clipped": ("train.optimizer={sgd: {lr: 0.1, momentum: 0.9, clip_global_norm: 0.3}}",),
+    "scheduled": ("train.schedule={cosine: {warmup_steps: 3}}", "train.average=0.8"),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("records", [480, 400], ids=["whole-groups", "a-short-group"])
+def test_X4_X10_accumulated_batches_are_one_large_batch(optimizer: str, records: int) -> None:
+    """Three batches of 40 are one of 120: the same steps at the same rate.
+
+    400 records leave a last group of one batch, and 40 records and 80 padded rows.
+    """
+    written(records)
+    settings = OPTIMIZERS[optimizer]
+    large = run("name=large", "data.batch_size=120", *settings)
+    small = run("name=small", "data.batch_size=40", "train.accumulate=3", *settings)
+    assert large["steps"] == small["steps"] == 16
+    whole, summed = newest("large"), newest("small")
+    for name, array in {**whole.parameters, **whole.optimizer}.items():
+        other = {**summed.parameters, **summed.optimizer}[name]
+        np.testing.assert_allclose(other, array, rtol=1e-4, atol=2e-6, err_msg=name)
+    for first, second in zip(metrics("large"), metrics("small"), strict=True):
+        assert first["learning_rate"] == second["learning_rate"]
+        assert first["train"]["loss"] == pytest.approx(second["train"]["loss"], rel=1e-5)
+
+
+def test_averaged_weights_are_those_that_evaluation_uses() -> None:
+    """The average of every step's weights, from the first values on."""
+    run(
+        "name=averaged",
+        "train.average=0.9",
+        "train.epochs=1",
+        "train.checkpoint.every=1 steps",
+        "train.checkpoint.keep=100",
+    )
+    run("name=plain", "train.epochs=1")
+    checkpoint = newest("averaged")
+    plain = newest("plain")
+    for name, array in plain.parameters.items():
+        assert checkpoint.parameters[name].tobytes() == array.tobytes()
+    built = session.load("net.yaml", ["train.average=0.9"])
+    prepared = session.prepare(built)
+    try:
+        expected = prepared.executor.array("fc1_weight").astype(np.float64)
+        for step in saved_steps(Path("runs/averaged")):
+            held = load_checkpoint(Path(f"runs/averaged/checkpoint-{step}"))
+            expected = 0.9 * expected + 0.1 * held.parameters["fc1_weight"]
+        average = checkpoint.optimizer["fc1_weight:average"]
+        np.testing.assert_allclose(average, expected, rtol=1e-5, atol=1e-7)
+        # The weights themselves have no part in evaluations.
+        loop = prepared.loop(Silent())
+        prepared.restore(checkpoint, loop)
+        prepared.executor.array("fc1_weight")[...] = 0
+        iterator = prepared.iterators["eval"]
+        iterator.reset(1)
+        right = seen = 0
+        while (batch := iterator.next_into(slots(prepared.executor, iterator))) is not None:
+            prepared.executor.run(EVALUATE)
+            output = prepared.executor.result(EVALUATE, "softmax_output")[: batch.valid]
+            label = prepared.executor.array("label")[: batch.valid]
+            right += int((output.argmax(1) == label).sum())
+            seen += batch.valid
+    finally:
+        prepared.close()
+    assert metrics("averaged")[0]["eval"]["accuracy"] == pytest.approx(right / seen)
+    assert metrics("averaged")[0]["eval"] != metrics("plain")[0]["eval"]
+
+
+def test_a_run_ends_early_once_nothing_gets_better() -> None:
+    """At a rate of 0 no evaluation is better than the first."""
+    summary = run(
+        "train.optimizer.sgd.lr=0", "train.epochs=50", "train.early_stopping={patience: 3}"
+    )
+    assert (summary["stopped_early"], summary["epochs"], summary["steps"]) == (True, 4, 32)
+    assert len(metrics("one")) == 4
+    assert newest("one").manifest.progress.finished
+    again = session.train(
+        "net.yaml",
+        ("train.optimizer.sgd.lr=0", "train.epochs=50", "train.early_stopping={patience: 3}"),
+        Silent(),
+        session.TrainRequest("resume"),
+    )
+    assert again.summary.stopped_early
+    assert len(metrics("one")) == 4
+
+
+def test_a_run_that_gets_better_does_not_end_early() -> None:
+    summary = run("train.early_stopping={patience: 1, metric: accuracy}", "train.epochs=3")
+    assert (summary["stopped_early"], summary["epochs"]) == (False, 3)
+
+
+def test_a_plateau_lowers_the_rate() -> None:
+    run(
+        "train.optimizer.sgd.lr=1e-6",
+        "train.epochs=6",
+        "train.schedule={plateau: {patience: 1, factor: 0.5, threshold: 0.5}}",
+    )
+    rates = [line["learning_rate"] for line in metrics("one")]
+    assert rates == [float(np.float32(1e-6 * part)) for part in (1, 1, 1, 0.5, 0.5, 0.25)]
+
+
+def test_the_best_checkpoint_is_kept_beside_the_newest() -> None:
+    """The first evaluation is the best where the decay makes weights grow, as lr * wd is 2.2."""
+    summary = run(
+        "train.epochs=5",
+        "train.optimizer={sgd: {lr: 1, wd: 2.2}}",
+        "train.checkpoint={keep: 2, best: loss}",
+    )
+    best = summary["best"]
+    assert best["metric"] == "loss"
+    evaluations = [line["eval"]["loss"] for line in metrics("one")]
+    assert best["value"] == min(evaluations) < evaluations[-1]
+    assert best["epoch"] == evaluations.index(min(evaluations)) + 1
+    steps = saved_steps(Path("runs/one"))
+    assert best["step"] in steps
+    assert steps == [best["step"], 32, 40]
+
+
+@pytest.mark.parametrize(
+    ("policy", "steps"),
+    [
+        ("{every: 1 epoch, keep: 2}", [24, 32]),
+        ("{every: 3 epochs, keep: 9}", [24, 32]),
+        ("{every: 5 steps, keep: 3}", [25, 30, 32]),
+        ("{every: 100 steps}", [32]),
+        ("{every: 10 minutes}", [32]),
+    ],
+)
+def test_every_and_keep(policy: str, steps: list[int]) -> None:
+    run(f"train.checkpoint={policy}")
+    assert saved_steps(Path("runs/one")) == steps
+
+
+def test_minutes_count_from_the_last_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("mxrun.train.keeper.time.monotonic", lambda: now)
+    keeper = CheckpointKeeper(tmp_path, Policy(Interval(2, "minutes"), keep=1))
+    assert not keeper.due_after_step(1)
+    now += 119
+    assert not keeper.due_after_step(2)
+    now += 1
+    assert keeper.due_after_step(3)
+    assert not keeper.due_after_epoch(1)

@@ -1,0 +1,64 @@
+"""Maps run on NumPy arrays through the native loop that operators use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.executor.tape import NativeSegment, TapeEntry
+from mxrun.operator import scalar
+from mxrun.operator.kernel import Buffers, OpReqType
+from mxrun.operator.native_kernel import source, target
+
+Array = npt.NDArray[Any]
+
+
+def run_map(
+    function: Callable[..., Any],
+    operands: Sequence[Array],
+    parameters: dict[str, float] | None = None,
+    *,
+    output: Array | None = None,
+    threads: int = 1,
+    request: OpReqType = OpReqType.WRITE,
+    steps: Sequence[int] | None = None,
+) -> Array:
+    """The compiled map of the operands, in `output` or a new array of NaN or ones."""
+    numbers = parameters or {}
+    dtype = operands[0].dtype
+    if output is None:
+        count = max(operand.size for operand in operands)
+        output = np.full(count, np.nan if dtype.kind == "f" else 1, dtype)
+    kernel = scalar.compile(function, parameters=tuple(numbers), dtype=str(dtype))
+    part = kernel.part(
+        target(0),
+        [source(index) for index in range(len(operands))],
+        output.size,
+        tuple(numbers.values()),
+        threads=threads,
+        request=request,
+        steps=steps,
+    )
+    buffers = Buffers(tuple(o.ctypes.data for o in operands), (output.ctypes.data,))
+    NativeSegment([TapeEntry("map", call) for call in part.calls(buffers, 0)])()
+    return output
+
+
+def units_off(found: Array, wanted: Array) -> Array:
+    """How far `found` is from the float64 numbers `wanted`, in units of its last place.
+
+    Infinite where one of both is no number or infinite and the other differs.
+    """
+    with np.errstate(all="ignore"):
+        rounded = wanted.astype(found.dtype)
+    finite = np.isfinite(found) & np.isfinite(rounded)
+    # The spacing at the largest number itself is not defined.
+    largest = np.nextafter(np.finfo(found.dtype).max, found.dtype.type(0))
+    unit = np.spacing(np.minimum(np.abs(np.where(finite, rounded, 1)), largest)).astype(np.float64)
+    difference = np.where(finite, found, 0).astype(np.float64) - np.where(finite, wanted, 0)
+    same = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+    result: Array = np.where(finite, np.abs(difference) / unit, np.where(same, 0.0, np.inf))
+    return result
