@@ -62,6 +62,9 @@ def load_plugin(path: str, named_at: Place | None = None) -> Plugin:
     content = _content(path, named_at)
     digest = hashlib.sha256(content).hexdigest()
     if digest not in _PLUGINS:
+        if any(plugin.path == path for plugin in _PLUGINS.values()):
+            problem = f"the plugin {path} has changed since this process loaded it"
+            raise UserError(Diagnostic(problem, named_at, hint="start a new process"))
         module = ModuleType(f"mxrun_plugin_{digest[:16]}")
         module.__file__ = path
         _run(content, module, path)
@@ -87,7 +90,7 @@ def _content(path: str, named_at: Place | None) -> bytes:
 def _run(content: bytes, module: ModuleType, path: str) -> None:
     """Execute exactly the bytes that were read; a module that fails leaves no trace as a module."""
     try:
-        code = compile(content, path, "exec")
+        code = compile(content, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         line, column = getattr(error, "lineno", None), getattr(error, "offset", None)
         problem = f"the plugin is not valid Python: {getattr(error, 'msg', error)}"

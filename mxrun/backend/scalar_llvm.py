@@ -23,8 +23,13 @@ from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.scalar_machine import OPTIONAL
 from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node
 
-# Elements of a vector: what 512 bits hold of float32. Narrower machines take two or four registers.
-LANES = 16
+# Elements of a vector. Two registers of 512 bits side by side fill the waits of long chains (tanh
+# over 3 million floats: 1.05 ms, with one 1.32); with float64 among the nodes, 16 elements already
+# take two.
+WIDE, NARROW = 32, 16
+
+# Elements of float32 that an instruction of AVX-512 works on.
+_REGISTER = 16
 
 _WORD = ir.IntType(64)
 _INDEX = ir.IntType(32)
@@ -89,7 +94,9 @@ class _Loop:
     def __init__(self, module: Any, symbol: str, graph: Graph, result: int, form: LoopForm) -> None:
         self.module, self.graph, self.result, self.form = module, graph, result, form
         self.element = _TYPES[form.dtype]
-        self.vector = ir.VectorType(self.element, LANES)
+        long = any(node.dtype in ("float64", "int64") for node in graph.nodes)
+        self.lanes = NARROW if long else WIDE
+        self.vector = self._vector_of(self.element)
         block_type = ir.FunctionType(ir.VoidType(), [_WORD.as_pointer()])
         self.function = ir.Function(module, block_type, symbol)
         self.builder = ir.IRBuilder(self.function.append_basic_block())
@@ -121,7 +128,7 @@ class _Loop:
 
         builder.position_at_end(whole_run)
         last = self._vector(places, cells, rest)
-        at.add_incoming(builder.add(at, ir.Constant(_WORD, LANES)), last)
+        at.add_incoming(builder.add(at, ir.Constant(_WORD, self.lanes)), last)
         builder.branch(head)
         builder.position_at_end(done)
         builder.ret_void()
@@ -135,7 +142,7 @@ class _Loop:
         fill, body, drain, after = (
             self._new_block(name) for name in ("fill", "body", "drain", "after")
         )
-        whole = builder.icmp_signed(">=", rest, ir.Constant(_WORD, LANES))
+        whole = builder.icmp_signed(">=", rest, ir.Constant(_WORD, self.lanes))
         builder.cbranch(whole, body, fill)
 
         builder.position_at_end(fill)
@@ -161,12 +168,25 @@ class _Loop:
     def _body(self, places: Sequence[Any]) -> None:
         """The vector at the first place from those at the others."""
         builder, form, align = self.builder, self.form, _SIZES[self.form.dtype]
+        import os
+        D=int(os.environ.get("PD","0"))
+        if D:
+            byte = ir.IntType(8).as_pointer()
+            for w, place in enumerate(places):
+                if w==0 and os.environ.get("PW")=="0": continue
+                for line in range(0, self.lanes*_SIZES[form.dtype], 64):
+                    p = builder.gep(builder.bitcast(place, byte), [ir.Constant(_WORD, D+line)])
+                    args=[p]+[ir.Constant(_INDEX,v) for v in (1 if w==0 else 0, 3, 1)]
+                    builder.call(self._declared("llvm.prefetch", ir.VoidType(), args), args)
         self._moving_nodes([builder.load(place, align=align) for place in places[1:]])
         value = self.values[self.result]
         if form.adds:
             before = builder.load(places[0], align=align)
             value = (builder.fadd if form.dtype in FLOATS else builder.add)(before, value)
         builder.store(value, places[0], align=align)
+
+    def _vector_of(self, element: Any) -> Any:
+        return ir.VectorType(element, self.lanes)
 
     def _new_block(self, name: str) -> Any:
         return self.function.append_basic_block(name)
@@ -228,7 +248,7 @@ class _Loop:
         for index, node in enumerate(self.graph.nodes):
             if node.operation == "constant":
                 self.values[index] = ir.Constant(
-                    ir.VectorType(_TYPES[node.dtype], LANES), [node.detail] * LANES
+                    self._vector_of(_TYPES[node.dtype]), [node.detail] * self.lanes
                 )
             elif node.operation == "parameter":
                 assert isinstance(node.detail, int)
@@ -247,11 +267,11 @@ class _Loop:
 
     def _splat(self, scalar: Any) -> Any:
         builder = self.builder
-        single = ir.VectorType(scalar.type, LANES)
+        single = self._vector_of(scalar.type)
         placed = builder.insert_element(
             ir.Constant(single, ir.Undefined), scalar, ir.Constant(_INDEX, 0)
         )
-        mask = ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES)
+        mask = ir.Constant(self._vector_of(_INDEX), [0] * self.lanes)
         return builder.shuffle_vector(placed, ir.Constant(single, ir.Undefined), mask)
 
     def _moving_nodes(self, vectors: Sequence[Any]) -> None:
@@ -270,7 +290,7 @@ class _Loop:
     def _made(self, node: Node) -> Any:
         arguments = [self.values[argument] for argument in node.arguments]
         sources = [self.graph.nodes[argument].dtype for argument in node.arguments]
-        result = ir.VectorType(_TYPES[node.dtype], LANES)
+        result = self._vector_of(_TYPES[node.dtype])
         builder, operation = self.builder, node.operation
         if operation in _AVX512:
             return self._avx512(operation, arguments)
@@ -294,27 +314,44 @@ class _Loop:
         return getattr(builder, floating if node.dtype in FLOATS else whole)(*arguments)
 
     def _intrinsic(self, name: str, dtype: str, arguments: Sequence[Any]) -> Any:
-        vector = arguments[0].type
-        full = f"llvm.{name}.v{LANES}{_NAMES[dtype]}"
-        function = self.module.globals.get(full)
-        if function is None:
-            kind = ir.FunctionType(vector, [vector] * len(arguments))
-            function = ir.Function(self.module, kind, full)
+        full = f"llvm.{name}.v{self.lanes}{_NAMES[dtype]}"
+        function = self._declared(full, arguments[0].type, arguments)
         return self.builder.call(function, arguments)
 
     def _avx512(self, operation: str, arguments: Sequence[Any]) -> Any:
         """An intrinsic function of vectors, numbers, what masked elements keep, and the mask."""
         name, numbers = _AVX512[operation]
-        full = f"llvm.x86.avx512.mask.{name}.ps.512"
-        mask = ir.IntType(16)
+        register = ir.VectorType(ir.FloatType(), _REGISTER)
+        mask = ir.Constant(ir.IntType(_REGISTER), -1)
         constants = [ir.Constant(_INDEX, number) for number in numbers]
-        actual = [*arguments, *constants, arguments[0], ir.Constant(mask, -1)]
-        actual.append(ir.Constant(_INDEX, 4))  # rounding: the current mode
-        function = self.module.globals.get(full)
+        parts = []
+        for first in range(0, self.lanes, _REGISTER):
+            own = [self._lanes_of(argument, first, _REGISTER) for argument in arguments]
+            # The last number is the rounding: the current mode.
+            actual = [*own, *constants, own[0], mask, ir.Constant(_INDEX, 4)]
+            function = self._declared(f"llvm.x86.avx512.mask.{name}.ps.512", register, actual)
+            parts.append(self.builder.call(function, actual))
+        return self._joined(parts)
+
+    def _lanes_of(self, value: Any, first: int, count: int) -> Any:
+        mask = ir.Constant(ir.VectorType(_INDEX, count), list(range(first, first + count)))
+        return self.builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), mask)
+
+    def _joined(self, parts: Sequence[Any]) -> Any:
+        """Vectors one behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        first, second = parts
+        mask = ir.Constant(ir.VectorType(_INDEX, self.lanes), list(range(self.lanes)))
+        return self.builder.shuffle_vector(first, second, mask)
+
+    def _declared(self, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+        """The function of a name, declared once."""
+        function = self.module.globals.get(name)
         if function is None:
-            kind = ir.FunctionType(arguments[0].type, [value.type for value in actual])
-            function = ir.Function(self.module, kind, full)
-        return self.builder.call(function, actual)
+            kind = ir.FunctionType(result, [argument.type for argument in arguments])
+            function = ir.Function(self.module, kind, name)
+        return function
 
     def _compared(self, sign: str, dtype: str, arguments: Sequence[Any]) -> Any:
         builder = self.builder
@@ -341,7 +378,7 @@ class _Loop:
         """What has no instruction over vectors, done for each element."""
         builder = self.builder
         total = ir.Constant(result, ir.Undefined)
-        for lane in range(LANES):
+        for lane in range(self.lanes):
             place = ir.Constant(_INDEX, lane)
             scalars = [builder.extract_element(argument, place) for argument in arguments]
             total = builder.insert_element(total, make(*scalars), place)
@@ -350,12 +387,11 @@ class _Loop:
     def _library(self, node: Node) -> Callable[..., Any]:
         """A call of a C function of numbers of the node's own type."""
         number = _TYPES[node.dtype]
-        name = str(node.detail)
-        function = self.module.globals.get(name)
-        if function is None:
-            kind = ir.FunctionType(number, [number] * len(node.arguments))
-            function = ir.Function(self.module, kind, name)
-        return lambda *scalars: self.builder.call(function, scalars)
+
+        def made(*scalars: Any) -> Any:
+            return self.builder.call(self._declared(str(node.detail), number, scalars), scalars)
+
+        return made
 
     def _table(self, node: Node) -> Callable[..., Any]:
         assert isinstance(node.detail, tuple)

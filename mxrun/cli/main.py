@@ -13,6 +13,7 @@ from mxrun import __version__
 from mxrun.base.errors import MxrunError
 from mxrun.cli.bench import bench
 from mxrun.cli.check import check
+from mxrun.cli.check_op import check_op
 from mxrun.cli.infer import infer
 from mxrun.cli.inspect_memory import inspect_memory
 from mxrun.cli.ops import ops
@@ -74,5 +75,5 @@ def _mxrun(
     """
 
 
-for _command in (train, infer, check, inspect_memory, bench, ops, plot, schema):
+for _command in (train, infer, check, inspect_memory, bench, ops, check_op, plot, schema):
     app.command()(_command)

@@ -12,7 +12,10 @@ from mxrun.cli.arguments import Json
 def ops(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="An operator or one of its aliases; default: all."),
+        typer.Argument(
+            metavar="NAME",
+            help="An operator, an alias, or FILE.py:NAME for one of a file; default: all.",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -33,6 +36,7 @@ def ops(
       mxrun ops Convolution
       mxrun ops Convolution kernel=[5,5] no_bias=true
       mxrun ops SoftmaxOutput --json
+      mxrun ops my_ops.py:my_operator
     """
     from mxrun import session
     from mxrun.report.result import write_json, write_tables

@@ -21,7 +21,7 @@ from mxrun.session.plugins import load_plugins
 
 
 def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = None) -> Built:
-    """Read and build a config, its plugins first; raises UserError with everything that is wrong."""
+    """Read and build a config, after its plugins; raises UserError with everything wrong."""
     library.load()
     parsed = parse(path, overrides)
     load_plugins(parsed)

@@ -24,6 +24,7 @@ from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.operator.property import GradientKind, PartialShapes, ResourceRequest
 from mxrun.operator.register import OPERATORS, AnyProperty, create, implementations
 from mxrun.operator.shape import ShapeContradiction, is_known, known
+from mxrun.session.plugins import named_operator
 from mxrun.train.optimizer import OPTIMIZERS
 
 _BATCH = 4
@@ -55,12 +56,12 @@ def operator_names() -> list[str]:
 
 
 def operator(name: str, settings: Sequence[str] = ()) -> Description:
-    """Everything about one operator, by name or alias, under `KEY=VALUE` parameters.
+    """Everything about one operator, by name, alias or FILE:NAME, under `KEY=VALUE` parameters.
 
-    Raises UserError for an unknown operator, with the nearest names, and for wrong parameters.
+    Raises UserError for an unknown operator, with the nearest names, for a file that cannot be
+    loaded and for wrong parameters.
     """
-    library.load()
-    prop = example(name, settings)
+    prop = example(named_operator(name), settings)
     arguments, outputs = prop.list_arguments(), prop.list_outputs()
     shapes = _example_shapes(prop)
     return {

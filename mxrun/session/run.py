@@ -55,11 +55,19 @@ class Run:
         self.plan = plan
         self.datasets = datasets
         self.executor = Executor(plan)
-        self.starting_point = StartingPoint.read(built)
         self._staging = Staging(self._staged())
         self.iterators = {role: self._iterator(role) for role in datasets}
         self._fingerprints: dict[str, str] = {}
-        self.initialise()
+        # What the run began with; a checkpoint remembers it, so that resuming needs it no more.
+        self.started_from: dict[str, Any] | None = None
+        self._starting_point: StartingPoint | None = None
+        self._clear()
+
+    def read_starting_point(self) -> StartingPoint:
+        """What `train.start_from` asks for, read once; raises UserError where it cannot be had."""
+        if self._starting_point is None:
+            self._starting_point = StartingPoint.read(self.built)
+        return self._starting_point
 
     def _iterator(self, role: str) -> DataIterator:
         config = self.built.config
@@ -83,22 +91,30 @@ class Run:
             for index in range(count)
         ]
 
-    def initialise(self) -> None:
-        """Give every parameter its first value and every other pinned tensor zero."""
+    def _clear(self) -> None:
+        """Every pinned tensor zero, but what a loop finds there before its first step."""
         for block in self.plan.pinned:
             self.executor.array(block.name)[...] = 0
+        if RANDOM_STATE in self.plan.specs:
+            self.executor.array(RANDOM_STATE)[0] = key_of(f"{self.built.config.seed}")
+        self.executor.array(SCHEDULE)[...] = (self.built.training.optimizer.lr, 1, 1)
+
+    def initialise(self, start: bool = True) -> None:
+        """Give every parameter its first value and every other pinned tensor zero.
+
+        Without `start` nothing is taken from another run.
+        """
+        self._clear()
         seed = self.built.config.seed
         for name, spec in self.built.model.learned.items():
             initializer = self.built.training.initializers[name]
             self.executor.array(name)[...] = initial_value(initializer, name, spec.shape, seed)
-        for name, value in self.starting_point.arrays.items():
-            self.executor.array(name)[...] = value
+        if start:
+            for name, value in self.read_starting_point().arrays.items():
+                self.executor.array(name)[...] = value
         for name in self.built.training.rules:
             if averaged(name) in self.plan.specs:
                 self.executor.array(averaged(name))[...] = self.executor.array(name)
-        if RANDOM_STATE in self.plan.specs:
-            self.executor.array(RANDOM_STATE)[0] = key_of(f"{seed}")
-        self.executor.array(SCHEDULE)[...] = (self.built.training.optimizer.lr, 1, 1)
 
     def loop(
         self,
@@ -125,7 +141,7 @@ class Run:
 
     def exercise(self) -> None:
         """Everything a run does to the arena, once: first values, a batch, and every phase."""
-        self.initialise()
+        self.initialise(start=False)
         for phase, role in ((ACCUMULATE, "train"), (TRAIN, "train"), (EVALUATE, "eval")):
             if role in self.iterators and phase in self.plan.phases:
                 iterator = self.iterators[role]
@@ -153,6 +169,7 @@ class Run:
             config_sha256=config.sha256(),
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
+            started_from=self.started_from,
         )
 
     def fingerprints(self) -> dict[str, str]:
@@ -181,11 +198,14 @@ class Run:
 
         Raises UserError where its arrays are not this network's.
         """
-        self.initialise()
         loop.measure.reset()
         loop.progress = Progress()
         if checkpoint is None:
+            self.initialise()
+            self.started_from = self.read_starting_point().to_json()
             return
+        self._clear()
+        self.started_from = checkpoint.manifest.started_from
         groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
         for kind, arrays in zip(_FILE_OF, groups, strict=True):
             targets = {

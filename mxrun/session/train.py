@@ -83,7 +83,7 @@ def train(
         built = load(path, overrides)
         if built.config.missing:
             raise UserError(built.config.missing)
-        run = prepare(built)
+        run = _opened(built)
         try:
             return _Training(run, observer, request, interruption).run()
         finally:
@@ -91,7 +91,14 @@ def train(
 
 
 def prepare(built: Built) -> Run:
-    """Open the data, plan, and allocate; raises UserError when data or memory do not allow it."""
+    """A run with its first values; raises UserError when data or memory do not allow it."""
+    run = _opened(built)
+    run.initialise()
+    return run
+
+
+def _opened(built: Built) -> Run:
+    """Open the data, plan, and allocate."""
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
     plan = plan_for(built, training=True)
@@ -157,7 +164,7 @@ class _Training:
             stopped_early=result.stopped_early,
             resumed_from=resumed_from,
             best=None if progress.best is None else progress.best.model_dump(),
-            started_from=run.starting_point.to_json(),
+            started_from=run.started_from,
             data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
         )
         directory.write_summary(summary.to_json())
@@ -170,6 +177,8 @@ class _Training:
         """The run's folder, and where to go on from."""
         if self._request.existing == "resume":
             return resume(self._run, self._request.allow_changes)
+        # Read before the folder is touched: it may be wrong, or lie in that very folder.
+        self._run.read_starting_point()
         config = self._run.built.config
         overwrite = self._request.existing == "overwrite"
         created = RunDirectory.create(config.name, config.resolved(), overwrite)

@@ -85,6 +85,9 @@ class RunState(Parameters):
     classes: tuple[str, ...] = Field(
         default=(), description="The names of the classes that were learned, where they have any."
     )
+    started_from: dict[str, Any] | None = Field(
+        default=None, description="What of another run it began with, if anything."
+    )
 
 
 class Manifest(RunState):

@@ -194,7 +194,6 @@ class TrainingLoop:
                 self._reported = finished
                 self._report()
             if batch < batches and (saver.due_after_step(step) or interrupted()):
-                self._look()
                 saver.after_step(progress.with_(step=step, batch=batch), interrupted())
         self.progress = progress.with_(step=step, batch=batch)
 

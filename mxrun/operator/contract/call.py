@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -233,13 +233,6 @@ class BackwardData:
         """The groups one after the other."""
         return [*self.out_grad, *self.in_data, *self.out_data]
 
-    def split(self, values: Sequence[TensorSpec | None]) -> Iterator[tuple[TensorSpec | None, ...]]:
-        """One value per tensor, as the three groups."""
-        start = 0
-        for group in (self.out_grad, self.in_data, self.out_data):
-            yield tuple(values[start : start + len(group)])
-            start += len(group)
-
 
 def names_of(prop: AnyProperty) -> list[str]:
     """What messages call the tensors that backward may read, in the order of `BackwardData.all`."""
@@ -284,8 +277,11 @@ def backward(
     specs = [
         spec_of(value) if poison or index in needed else None for index, value in enumerate(values)
     ]
+    first, second = len(data.out_grad), len(data.out_grad) + len(data.in_data)
     request = BackwardRequest(
-        *data.split(specs),
+        tuple(specs[:first]),
+        tuple(specs[first:second]),
+        tuple(specs[second:]),
         tuple(map(spec_of, data.in_data)),
         tuple(requests),
         forward_run.kernel,
@@ -312,7 +308,10 @@ def backward(
                 *map(Named, names, sources),
                 *(Named(f"extra output {i} of forward", memory) for i, memory in enumerate(extra)),
             ],
-            [Named(f"gradient of {n}", m) for n, m in zip(names[-len(targets) :], targets)],
+            [
+                Named(f"gradient of {name}", memory)
+                for name, memory in zip(prop.list_arguments(), targets, strict=True)
+            ],
             [],
             set((inplace or {}).values()),
             conditions.garbage,

@@ -15,8 +15,11 @@ from mxrun.operator.contract import (
     requests,
 )
 from mxrun.operator.contract.case import DOUBLE, SINGLE, Bench, Case
-from mxrun.operator.contract.problem import Breach, Problem, attempting
+from mxrun.operator.contract.derive import RANKS
+from mxrun.operator.contract.derive import cases as derived
+from mxrun.operator.contract.problem import Breach, Problem, attempting, listed
 from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.register import AnyProperty
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,15 @@ class Check:
         """All that is wrong, each with its case."""
         if self.of_all is not None:
             yield from _caught(self.name, self.of_all, benches)
-        for bench in benches if self.of_case is not None else ():
-            for problem in _caught(self.name, self.of_case, bench):
-                yield problem.of(bench.case.name) if bench.case.name else problem
+        if self.of_case is not None:
+            for bench in benches:
+                for problem in _caught(self.name, self.of_case, bench):
+                    yield problem.of(bench.case.name)
 
 
-def _caught(name: str, function: Callable[..., Iterator[Problem]], subject: object) -> list[Problem]:
+def _caught(
+    name: str, function: Callable[..., Iterator[Problem]], subject: object
+) -> list[Problem]:
     """The problems of one check, and what ended it."""
     found: list[Problem] = []
     try:
@@ -68,7 +74,6 @@ def calls(bench: Bench) -> Iterator[Problem]:
 # What must hold of a case before anything else can be tried on it.
 FIRST: tuple[Check, ...] = (
     Check("names", "tensors have names, and what points at them fits", interface.names),
-    Check("shapes", "inference is complete, never false, and refuses", inference.shapes),
     Check("calls", "calls end, stay within their tensors, leave inputs alone", calls),
 )
 THEN: tuple[Check, ...] = (
@@ -79,8 +84,9 @@ THEN: tuple[Check, ...] = (
     ),
     Check("parameters", "parameters come back from their strings", interface.parameters),
     Check(
-        "knowing nothing", "no shape is inferred from nothing", of_all=inference.knowing_nothing
+        "shapes", "inference is complete, never false, and refuses contradictions", inference.shapes
     ),
+    Check("knowing nothing", "no shape is inferred from nothing", of_all=inference.knowing_nothing),
     Check("types", "types are complete and kept", inference.types),
     Check("hints", "hints and dependencies name tensors that there are", interface.hints),
     Check("costs", "FLOPs and resources can be counted with", interface.costs),
@@ -88,14 +94,10 @@ THEN: tuple[Check, ...] = (
     Check("backward requests", "null, write and add in every mix", requests.backward_requests),
     Check("forward in place", "every hint gives the bits of write", requests.forward_in_place),
     Check("backward in place", "every hint gives the bits of write", requests.backward_in_place),
-    Check(
-        "undeclared inputs", "backward reads what it declares", reading.undeclared_inputs
-    ),
+    Check("undeclared inputs", "backward reads what it declares", reading.undeclared_inputs),
     Check("gradients", "backward is the derivative, in float64", agreement.gradients),
     Check("element types", "float32 is float64 but for rounding", agreement.element_types),
-    Check(
-        "repetition", "the same bits again, whatever memory held", reading.repetition
-    ),
+    Check("repetition", "the same bits again, whatever memory held", reading.repetition),
     Check("shared body", "one body serves two networks in turn", reading.shared_body),
     Check("random numbers", "no numbers but of the operator's stream", reading.random_numbers),
     Check("steps", "each step has random numbers of its own", of_all=reading.draws_by_step),
@@ -132,7 +134,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """How an operator keeps its contract; checks that others' failures leave no sense are absent."""
+    """How an operator keeps its contract; checks that have no sound case to try are absent."""
 
     operator: str
     cases: tuple[str, ...]
@@ -142,6 +144,28 @@ class Report:
     def passed(self) -> bool:
         """Whether the whole contract is kept."""
         return all(outcome.passed for outcome in self.outcomes)
+
+
+def check_property(prop: AnyProperty, fixed: Sequence[str] = ()) -> Report:
+    """Try every check on cases made up for the operator.
+
+    fixed: parameters that stay as they are, where each would else be varied.
+    """
+    derive = Check("cases", "cases follow from its shapes, types and parameters")
+    try:
+        with attempting("making up cases"):
+            cases = derived(prop, fixed)
+    except Breach as breach:
+        return Report(prop.type_string, (), (Outcome(derive, (breach.problem,)),))
+    if not cases:
+        problem = Problem(
+            "no shape of the first argument gives those of all others",
+            f"shapes from {listed(prop.list_arguments()[:1])}, of rank 1 to {len(RANKS)}",
+            "none",
+            "infer the others' in infer_shape, and give parameters that fit as examples",
+        )
+        return Report(prop.type_string, (), (Outcome(derive, (problem,)),))
+    return check_operator(prop.type_string, cases)
 
 
 def check_operator(operator: str, cases: Sequence[Case]) -> Report:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import typing
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape
 from mxrun.operator.contract import call
@@ -19,6 +16,7 @@ from mxrun.operator.contract.case import DOUBLE, SINGLE, Case
 from mxrun.operator.contract.interface import describe
 from mxrun.operator.contract.loss import WEIGHT
 from mxrun.operator.contract.memory import Array
+from mxrun.operator.contract.problem import Breach, attempting
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Inferred, PartialShapes
 from mxrun.operator.register import AnyProperty
@@ -58,7 +56,9 @@ def cases(prop: AnyProperty, fixed: Sequence[str] = ()) -> list[Case]:
         made = next((case for shape in shapes for case in _case(other, shape)), None)
         if made is not None:
             found.append(made)
-    if plain is not None and (plain.prop.list_state_updates() or call.resources(prop, _first(plain))):
+    if plain is not None and (
+        plain.prop.list_state_updates() or call.resources(prop, _first(plain))
+    ):
         found += [_evaluated(case) for case in found[:2]]
     return found
 
@@ -113,8 +113,8 @@ def _case(prop: AnyProperty, sample: Shape) -> list[Case]:
     if inferred is None:
         return []
     shapes = [known(shape) for shape in (*inferred.inputs, *inferred.auxiliary)]
-    words = [f"{name} {_times(shape)}" for name, shape in zip(prop.list_arguments(), shapes)]
-    name = ", ".join(filter(None, (describe(prop), words[0] if words else "")))
+    first = f"{prop.list_arguments()[0]} {_times(shapes[0])}"
+    name = ", ".join(filter(None, (describe(prop), first)))
     for draw in _DOMAINS:
         case = Case(name, prop, _values(prop, shapes, draw, name))
         if _is_finite(case):
@@ -205,12 +205,12 @@ def _label(
     """Numbers of classes, or what a regression predicts."""
     regression = prop.regression(data, shape)
     if regression is not None:
-        values = random.random(shape) if regression.probabilities else random.standard_normal(shape)
-        return values.astype(dtype or SINGLE)
+        draw = random.random if regression.probabilities else random.standard_normal
+        return np.asarray(draw(shape), dtype or SINGLE)
     classes = prop.classification(data, shape)
     if classes is not None and not classes.labelled:
         values = random.random(shape)
-        return (values / values.sum(axis=1, keepdims=True)).astype(SINGLE)
+        return np.asarray(values / values.sum(axis=1, keepdims=True), SINGLE)
     count = classes.classes if classes else min(2, *data[1:], 2)
     return random.integers(0, count, shape).astype(dtype or "int32")
 
@@ -218,12 +218,10 @@ def _label(
 def _is_finite(case: Case) -> bool:
     """Whether the readable body gives finite outputs on the case's values."""
     try:
-        with np.errstate(all="ignore"):
-            run = call.forward(
-                NUMPY, case.prop, case.inputs[DOUBLE], case.blank_outputs(DOUBLE), is_train=True
-            )
-    # Whatever is wrong with the call is found, and told, by the first check.
-    except Exception:
+        with attempting("forward"), np.errstate(all="ignore"):
+            run = call.forward(NUMPY, case.prop, case.inputs[DOUBLE], case.blank_outputs(DOUBLE))
+    except Breach:
+        # What is wrong with the call is found, and told, by the first checks.
         return True
     assert run is not None
-    return all(np.isfinite(array).all() for array in run.outputs)
+    return all(bool(np.isfinite(array).all()) for array in run.outputs)

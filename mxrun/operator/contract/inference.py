@@ -79,7 +79,7 @@ class _Trial:
         case = bench.case
         self.prop = bench.prop
         self.count = len(case.arguments)
-        self.names = [*case.arguments, *(f"output {name}" for name in case.outputs)]
+        self.names = [*case.arguments, *case.outputs]
         self.inputs: list[Shape] = case.input_shapes
         self.truth: list[Shape] = [*self.inputs, *case.output_shapes]
 
@@ -87,9 +87,7 @@ class _Trial:
         """One inference step; raises Breach where it contradicts partial but true knowledge."""
         with attempting(f"infer_shape where {said}"):
             try:
-                found = self.prop.infer_shape(
-                    [*partial[: self.count]], [*partial[self.count :]]
-                )
+                found = self.prop.infer_shape([*partial[: self.count]], [*partial[self.count :]])
             except ShapeContradiction as error:
                 raise Breach(
                     Problem(
@@ -140,9 +138,7 @@ class _Trial:
             only: PartialShapes = [None] * len(truth)
             yield f"only {name} is known", _with(only, position, truth[position])
             for axis in range(len(self.truth[position])):
-                hidden = tuple(
-                    None if i == axis else d for i, d in enumerate(self.truth[position])
-                )
+                hidden = tuple(None if i == axis else d for i, d in enumerate(self.truth[position]))
                 said = f"{name} is {show(hidden)}"
                 yield said, _with(truth, position, hidden)
                 yield f"{said} and all else unknown", _with(only, position, hidden)
@@ -172,9 +168,7 @@ class _Trial:
         given = _with([*self.truth], position, wrong)
         with attempting(f"infer_shape with {self.names[position]} {show(wrong)}"):
             try:
-                found = self.prop.infer_shape(
-                    [*given[: self.count]], [*given[self.count :]]
-                )
+                found = self.prop.infer_shape([*given[: self.count]], [*given[self.count :]])
             except ShapeContradiction:
                 return
         got = [*found.inputs, *found.outputs]
@@ -197,9 +191,7 @@ def _holds(got: PartialShape, want: Shape) -> bool:
     """Whether all that is known of a shape is so."""
     if got is None:
         return True
-    return len(got) == len(want) and all(
-        g in (None, w) for g, w in zip(got, want, strict=True)
-    )
+    return len(got) == len(want) and all(g in (None, w) for g, w in zip(got, want, strict=True))
 
 
 def _keeps(got: PartialShape, given: PartialShape) -> bool:

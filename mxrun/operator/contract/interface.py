@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from mxrun.base.params import from_strings
 from mxrun.operator.contract import call
@@ -18,14 +18,14 @@ def documentation(benches: Sequence[Bench]) -> Iterator[Problem]:
     """The operator and each of its parameters say what they are."""
     prop = benches[0].prop
     kind = type(prop)
-    if not inspect.cleandoc(kind.__doc__ or ""):
+    if not (kind.__doc__ or "").strip():
         hint = "begin the class with a docstring: the formula, shapes, what backward reads"
         yield Problem(f"the property {kind.__name__} has no docstring", hint=hint)
     for name, field in prop.parameter_type.model_fields.items():
         if not (field.description or "").endswith("."):
             hint = f'{name}: ... = Field(..., description="A sentence.")'
             yield Problem(f"the parameter {name} is not documented by a sentence", hint=hint)
-        if field.is_required() and not field.examples:
+        if field.is_required() and not field.examples and not prop.is_internal:
             hint = f"{name}: ... = Field(..., examples=[value]), under which it is shown"
             yield Problem(f"the required parameter {name} has no example", hint=hint)
 
@@ -53,7 +53,7 @@ def names(bench: Bench) -> Iterator[Problem]:
     if len(kinds) != len(case.arguments):
         problem = "list_gradients answers another number of kinds than there are arguments"
         yield Problem(problem, str(len(case.arguments)), str(len(kinds)))
-    for name, kind in zip(case.arguments, kinds):
+    for name, kind in zip(case.arguments, kinds, strict=False):
         if name in prop.label_arguments and kind is GradientKind.COMPUTES:
             hint = "labels have a gradient of zero"
             yield Problem(f"the label {name} has a computed gradient", hint=hint)
@@ -151,7 +151,7 @@ def costs(bench: Bench) -> Iterator[Problem]:
     prop, case = bench.prop, bench.case
     specs = [call.spec_of(array) for array in case.inputs[SINGLE][: len(case.arguments)]]
     with attempting("flops"):
-        flops = prop.flops(case.input_shapes, case.output_shapes)
+        flops: Any = prop.flops(case.input_shapes, case.output_shapes)
     if not isinstance(flops, int) or flops < 0:
         yield Problem("flops is no count", "an integer, 0 or more", repr(flops))
     for method in ("forward_resource", "backward_resource"):

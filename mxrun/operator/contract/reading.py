@@ -97,7 +97,10 @@ def shared_body(bench: Bench) -> Iterator[Problem]:
     body = bench.prop.create_operator()
     shared = _with_body(bench.prop, body)
     pair = (bench, bench.other)
-    names = [*bench.case.outputs, *(f"gradient of {bench.case.arguments[i]}" for i in bench.case.asked)]
+    names = [
+        *bench.case.outputs,
+        *(f"gradient of {bench.case.arguments[i]}" for i in bench.case.asked),
+    ]
     alone = [_shared(each, each.prop, None) for each in pair]
     runs = [
         call.forward(

@@ -12,7 +12,6 @@ from mxrun.operator.contract.case import SINGLE, Bench
 from mxrun.operator.contract.memory import Array
 from mxrun.operator.contract.problem import Problem, differing, first_difference
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.register import Implementation
 
 # What an output holds where a request must keep or add to it.
 SENTINEL = 3.0

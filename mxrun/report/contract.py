@@ -1,0 +1,66 @@
+"""What `check-op` found, for people, made from what its `--json` gives to machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+Description = Mapping[str, Any]
+Part = Table | Text
+
+# Problems of one check that are told; more are only counted.
+_TOLD = 3
+
+
+def contract_parts(report: Description) -> list[Part]:
+    """One line for each check, then what is wrong and what to do about it."""
+    table = Table(
+        title=Text(f"{report['operator']}: {len(report['cases'])} cases", "bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    for column in ("check", "result", "promise"):
+        table.add_column(column)
+    for check in report["checks"]:
+        table.add_row(Text(check["name"]), _result(check), Text(check["promise"]))
+    parts: list[Part] = [table]
+    broken = [check for check in report["checks"] if not check["passed"]]
+    for check in broken:
+        parts += _problems(check)
+    parts += [
+        Text(f"{check['name']}: {check['not_checked']}", "italic")
+        for check in report["checks"]
+        if check["not_checked"]
+    ]
+    return [*parts, _verdict(report, broken)]
+
+
+def _result(check: Description) -> Text:
+    if check["passed"]:
+        return Text("passed", "green")
+    return Text(f"{len(check['problems'])} broken", "bold red")
+
+
+def _problems(check: Description) -> list[Part]:
+    parts: list[Part] = [Text(check["name"], "bold red")]
+    for problem in check["problems"][:_TOLD]:
+        index = "" if problem["index"] is None else f" at {problem['index']}"
+        parts.append(Text(f"  {problem['problem']}{index}"))
+        if problem["expected"]:
+            parts.append(Text(f"    expected: {problem['expected']}"))
+            parts.append(Text(f"    got: {problem['got']}"))
+        if problem["hint"]:
+            parts.append(Text(f"    hint: {problem['hint']}", "dim"))
+    more = len(check["problems"]) - _TOLD
+    return [*parts, Text(f"  and {more} more", "dim")] if more > 0 else parts
+
+
+def _verdict(report: Description, broken: Sequence[Description]) -> Text:
+    if report["passed"]:
+        return Text(f"{report['operator']} keeps the contract", "bold green")
+    names = ", ".join(check["name"] for check in broken)
+    return Text(f"{report['operator']} breaks the contract: {names}", "bold red")

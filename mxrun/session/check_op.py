@@ -1,0 +1,45 @@
+"""`check-op`: whether an operator keeps its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from mxrun.operator.contract import Outcome, Problem, check_property
+from mxrun.session.operators import example
+from mxrun.session.plugins import named_operator
+
+Description = dict[str, Any]
+
+
+def check_operator(target: str, settings: Sequence[str] = ()) -> Description:
+    """Try every check on an operator, NAME or FILE:NAME, on cases made up for it.
+
+    settings: `KEY=VALUE` parameters that all cases have; without them the examples of the
+    parameters and their other choices in turn. Raises UserError for an unknown operator, a file
+    that cannot be loaded and wrong parameters.
+    """
+    prop = example(named_operator(target), settings)
+    report = check_property(prop, [text.partition("=")[0] for text in settings])
+    return {
+        "operator": report.operator,
+        "passed": report.passed,
+        "cases": list(report.cases),
+        "checks": [_outcome(outcome) for outcome in report.outcomes],
+    }
+
+
+def _outcome(outcome: Outcome) -> Description:
+    return {
+        "name": outcome.check.name,
+        "promise": outcome.check.promise,
+        "passed": outcome.passed,
+        "not_checked": outcome.missing or None,
+        "problems": [_problem(problem) for problem in outcome.problems],
+    }
+
+
+def _problem(problem: Problem) -> Description:
+    index = None if problem.index is None else list(problem.index)
+    return {**asdict(problem), "index": index, "sentence": str(problem)}

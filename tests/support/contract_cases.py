@@ -1,0 +1,32 @@
+"""The table of operator cases as the contract checker's."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+from operator_row import Row
+from operator_rows import OBJECTIVES, ROWS
+
+from mxrun.operator.contract import Case
+from mxrun.operator.contract.case import Bench
+
+OPERATORS = sorted({row.operator for row in ROWS})
+
+
+def case_of(row: Row) -> Case:
+    """One row, on its values in both types."""
+    objective = OBJECTIVES.get(row.operator)
+    return Case(
+        name=str(row),
+        prop=row.create(),
+        inputs={dtype: tuple(row.inputs(dtype)) for dtype in ("float32", "float64")},
+        is_train=row.is_train,
+        differentiable=row.differentiable,
+        objective=None if objective is None else partial(objective, row),
+    )
+
+
+@cache
+def benches(operator: str) -> tuple[Bench, ...]:
+    """The rows of an operator, for all checks to share their runs."""
+    return tuple(Bench(case_of(row)) for row in ROWS if row.operator == operator)
