@@ -1,17 +1,26 @@
-"""The composition root: config → model → plan → executor → run, one file a command."""
+"""The composition root: config → model → plan → executor → run, one file a command.
 
-from mxrun.session.bench import BenchReport, BenchRequest, bench
-from mxrun.session.build import load, notes, plan_for
-from mxrun.session.check import check
-from mxrun.session.check_op import check_operator
-from mxrun.session.infer import Inference, InferRequest, infer
-from mxrun.session.memory import inspect_memory
-from mxrun.session.operators import operator, operators
-from mxrun.session.plot import plot
-from mxrun.session.plugins import plugin_hashes
-from mxrun.session.run import Run
-from mxrun.session.schema import schema
-from mxrun.session.train import TrainRequest, prepare, train
+What a command needs is imported when it is first asked for: half of a short command's time would
+go into importing the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mxrun.session.benchmark import BenchReport, BenchRequest, bench
+    from mxrun.session.build import load, notes, plan_for
+    from mxrun.session.check_op import check_operator
+    from mxrun.session.drawing import plot
+    from mxrun.session.inference import Inference, InferRequest, infer
+    from mxrun.session.layers import check
+    from mxrun.session.memory import inspect_memory
+    from mxrun.session.registry import operator, operators
+    from mxrun.session.run import Run
+    from mxrun.session.schemas import schema
+    from mxrun.session.training import TrainRequest, prepare, train
 
 __all__ = [
     "BenchReport",
@@ -31,8 +40,28 @@ __all__ = [
     "operators",
     "plan_for",
     "plot",
-    "plugin_hashes",
     "prepare",
     "schema",
     "train",
 ]
+
+_MODULES = {
+    "benchmark": ("BenchReport", "BenchRequest", "bench"),
+    "build": ("load", "notes", "plan_for"),
+    "check_op": ("check_operator",),
+    "drawing": ("plot",),
+    "inference": ("InferRequest", "Inference", "infer"),
+    "layers": ("check",),
+    "memory": ("inspect_memory",),
+    "registry": ("operator", "operators"),
+    "run": ("Run",),
+    "schemas": ("schema",),
+    "training": ("TrainRequest", "prepare", "train"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from mxrun.operator.contract import Outcome, Problem, check_property
-from mxrun.session.operators import example
 from mxrun.session.plugins import named_operator
+from mxrun.session.registry import example
 
 Description = dict[str, Any]
 

@@ -15,7 +15,7 @@ from mxrun.config.bundled import bundled_configs, find_config
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.register import OPERATORS, AnyProperty
 from mxrun.session.build import load
-from mxrun.session.operators import example
+from mxrun.session.registry import example
 
 _METRICS = "metrics.jsonl"
 _OF_A_RUN = (_METRICS, "config.yaml")

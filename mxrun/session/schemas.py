@@ -9,7 +9,7 @@ from mxrun.config import json_schema
 from mxrun.io.dataset import DATASETS
 from mxrun.io.record import TRANSFORMS
 from mxrun.operator.register import OPERATORS
-from mxrun.session.operators import operator_names
+from mxrun.session.registry import operator_names
 from mxrun.train.initializer import INITIALIZERS
 from mxrun.train.metric import METRICS
 from mxrun.train.optimizer import OPTIMIZERS
