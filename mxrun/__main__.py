@@ -21,10 +21,14 @@ def main() -> int:
         from mxrun.cli.main import run
 
         return run()
+    # After an interrupt inside `exec` of a text, as dataclasses use it, the interpreter would end
+    # with the signal however it was caught; typer makes an exit of it.
     except KeyboardInterrupt:
-        # An interrupt inside `exec` of a text, as dataclasses use it, would make the interpreter
-        # end with the signal however it is caught.
         os._exit(_INTERRUPTED)
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            os._exit(_INTERRUPTED)
+        raise
 
 
 def _open_closed_streams() -> None:

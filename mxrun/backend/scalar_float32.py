@@ -8,6 +8,10 @@ how it gets it. Largest errors over all float32 numbers stand in tests/backend/t
 from __future__ import annotations
 
 import math
+from functools import cache
+
+import numpy as np
+from numpy.polynomial import chebyshev
 
 from mxrun.backend.scalar_machine import (
     at_least,
@@ -16,6 +20,8 @@ from mxrun.backend.scalar_machine import (
     copy_sign,
     exponent_and_mantissa,
     fma,
+    looks_up,
+    lookup,
     magnitude,
     polynomial,
     scale,
@@ -184,20 +190,77 @@ def erf(x: Value) -> Value:
 
 
 def gelu(x: Value) -> Value:
-    """x * P(a normal variable < x) = max(x, 0) - |x| * P(a normal variable < -|x|)."""
-    a = at_most(magnitude(x), 14.7)
-    total = a + 2.5
-    inverted = 1.0 / total
-    # How far inverted * (a + 2.5) is from 1; the tail moves by about 1.8 times as much.
-    error = fma(2.5 - total + a, -inverted, fma(-total, inverted, 1.0))
-    tail = a * inverted * polynomial(fma(inverted, -5.0, 1.0), NORMAL_TAIL)
-    half = a * -0.5
-    k = _rounded_exponent(half * a)
+    """x * P(a normal variable < x) = max(x, 0) - a * P(a normal variable < -a), where a = |x|."""
+    minus_a = at_least(-magnitude(x), -14.7)
+    half = minus_a * -0.5
+    k = _rounded_exponent(half * minus_a)
     # a * a takes part without being rounded.
-    r = fma(error, 1.8, fma(k, -LN2_LOW, fma(half, a, k * -LN2_HIGH)))
-    # tail * e^r with one rounding less.
-    tail = scale(fma(tail, fma(r * r, polynomial(r, EXPM1), r), tail), k)
-    return select(x < 0.0, -tail, x - tail)
+    r = fma(k, -LN2_LOW, fma(half, minus_a, k * -LN2_HIGH))
+    scaled, rest = _scaled_tail(minus_a)
+    # (scaled + rest) * e^r.
+    power = fma(r * r, polynomial(r, EXPM1), r)
+    tail = scale(scaled + fma(scaled + rest, power, rest), k)
+    return copy_sign(select(x < 0.0, tail, x + tail), x)
+
+
+def _scaled_tail(minus_a: Value) -> tuple[Value, Value]:
+    """-a * P(a normal variable < -a) * e^(a^2 / 2) as a large and a small part."""
+    if looks_up(minus_a):
+        # Leaves multiples of 1/2, and their number in the lowest bits.
+        number = bits(1.5 * 2.0**22 - minus_a)
+        centre, first, *others = (lookup(number, entries) for entries in _tail_tables())
+        d = -minus_a - centre
+        scaled = minus_a * first
+        rest = fma(minus_a, first, -scaled)
+        return scaled, fma(minus_a * d, polynomial(d, others), rest)
+    total = 2.5 - minus_a
+    inverted = 1.0 / total
+    scaled = minus_a * inverted * polynomial(fma(inverted, -5.0, 1.0), NORMAL_TAIL)
+    # How far inverted * (a + 2.5) is from 1; the tail moves by about 1.8 times as much.
+    error = fma(2.5 - total - minus_a, -inverted, fma(-total, inverted, 1.0))
+    return scaled, scaled * error * 1.8
+
+
+@cache
+def _tail_tables() -> list[tuple[float, ...]]:
+    """Numbers a, then the coefficients, by powers of d, of `_tail_series` at a + d, |d| <= 1/4.
+
+    a is about 0, 1/2, 1, ... 31/2: there where the first coefficient is almost a float32 number,
+    so that it loses nothing (Gal's accurate tables).
+    """
+    rows = []
+    for number in range(32):
+        near = np.float32(number / 2)
+        steps = range(128 if number else 1)
+        centre = min((float(near - k * np.spacing(near)) for k in steps), key=_rounding)
+        rows.append([centre, *_tail_series(centre)])
+    return [tuple(np.float32(column).tolist()) for column in np.array(rows).T]
+
+
+def _tail(a: float) -> float:
+    """P(a normal variable < -a) * e^(a^2 / 2)."""
+    return math.exp(a * a / 2) * math.erfc(a * math.sqrt(0.5)) / 2
+
+
+def _rounding(a: float) -> float:
+    """What rounding to float32 does to `_tail`, relative to it."""
+    return abs(float(np.float32(_tail(a))) / _tail(a) - 1.0)
+
+
+def _tail_series(a: float) -> list[float]:
+    """The first six powers of `_tail` at a.
+
+    Taylor's series, of f' = a f - 1 / sqrt(2 pi), to the ninth power, cut short by Chebyshev's.
+    """
+    powers = 0.25 ** np.arange(10)
+    series = [_tail(a)]
+    series.append(a * series[0] - 1 / math.sqrt(2 * math.pi))
+    for n in range(1, 9):
+        series.append((a * series[n] + series[n - 1]) / (n + 1))
+    kept = chebyshev.poly2cheb(np.array(series) * powers)[:7]
+    shortened: list[float] = (chebyshev.cheb2poly(kept) / powers[:7]).tolist()
+    # The first as it is: what it would change is far below float32's last place.
+    return [series[0], *shortened[1:]]
 
 
 def rsqrt(x: Value) -> Value:

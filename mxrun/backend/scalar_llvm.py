@@ -168,16 +168,6 @@ class _Loop:
     def _body(self, places: Sequence[Any]) -> None:
         """The vector at the first place from those at the others."""
         builder, form, align = self.builder, self.form, _SIZES[self.form.dtype]
-        import os
-        D=int(os.environ.get("PD","0"))
-        if D:
-            byte = ir.IntType(8).as_pointer()
-            for w, place in enumerate(places):
-                if w==0 and os.environ.get("PW")=="0": continue
-                for line in range(0, self.lanes*_SIZES[form.dtype], 64):
-                    p = builder.gep(builder.bitcast(place, byte), [ir.Constant(_WORD, D+line)])
-                    args=[p]+[ir.Constant(_INDEX,v) for v in (1 if w==0 else 0, 3, 1)]
-                    builder.call(self._declared("llvm.prefetch", ir.VoidType(), args), args)
         self._moving_nodes([builder.load(place, align=align) for place in places[1:]])
         value = self.values[self.result]
         if form.adds:
@@ -294,6 +284,8 @@ class _Loop:
         builder, operation = self.builder, node.operation
         if operation in _AVX512:
             return self._avx512(operation, arguments)
+        if operation == "lookup":
+            return self._looked_up(node, arguments[0])
         if operation in _INTRINSICS:
             return self._intrinsic(_INTRINSICS[operation], node.dtype, arguments)
         if operation in _COMPARISONS:
@@ -330,6 +322,21 @@ class _Loop:
             # The last number is the rounding: the current mode.
             actual = [*own, *constants, own[0], mask, ir.Constant(_INDEX, 4)]
             function = self._declared(f"llvm.x86.avx512.mask.{name}.ps.512", register, actual)
+            parts.append(self.builder.call(function, actual))
+        return self._joined(parts)
+
+    def _looked_up(self, node: Node, index: Any) -> Any:
+        """Entries of a table in two registers."""
+        assert isinstance(node.detail, tuple)
+        register = ir.VectorType(ir.FloatType(), _REGISTER)
+        lower, upper = (
+            ir.Constant(register, list(node.detail[first : first + _REGISTER]))
+            for first in (0, _REGISTER)
+        )
+        parts = []
+        for first in range(0, self.lanes, _REGISTER):
+            actual = [lower, self._lanes_of(index, first, _REGISTER), upper]
+            function = self._declared("llvm.x86.avx512.vpermi2var.ps.512", register, actual)
             parts.append(self.builder.call(function, actual))
         return self._joined(parts)
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from mxrun.backend.scalar_value import FLOATS, Number, Value
 
-# What some machines do with float32 in one instruction; the same results in several elsewhere.
-OPTIONAL = frozenset({"scale", "exponent", "mantissa"})
+# What some machines do with float32 in one instruction; the same results take several elsewhere,
+# but for the lookup, which elsewhere costs so much that functions go another way.
+OPTIONAL = frozenset({"scale", "exponent", "mantissa", "lookup"})
 
 _WHOLE = 12582912.0  # 1.5 * 2^23: added to a number, it leaves the nearest whole one in the bits
 _ONE_BITS, _THREE_QUARTERS_BITS = 0x3F800000, 0x3F400000
@@ -121,7 +122,17 @@ def exponent_and_mantissa(x: Value) -> tuple[Value, Value]:
     return k, select(usual, m, select(x >= 0.0, x.constant(1.0), math.nan))
 
 
-def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+def looks_up(x: Value) -> bool:
+    """Whether the machine has `lookup`."""
+    return "lookup" in x.graph.instructions
+
+
+def lookup(index: Value, entries: Sequence[float]) -> Value:
+    """The float32 entry of 32 that the last five bits of an int32 index name."""
+    return index.graph.add("lookup", "float32", (index,), tuple(entries))
+
+
+def polynomial(x: Value, coefficients: Sequence[Value | float]) -> Value:
     """The sum of coefficients[i] * x^i by Horner's rule."""
     total: Any = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):

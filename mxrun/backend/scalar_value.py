@@ -50,7 +50,7 @@ class Node:
     operation: str
     dtype: str
     arguments: tuple[int, ...] = ()
-    detail: Number | str | tuple[int, ...] | None = None
+    detail: Number | str | tuple[float, ...] | None = None
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Graph:
         operation: str,
         dtype: str,
         arguments: tuple[Value, ...] = (),
-        detail: Number | str | tuple[int, ...] | None = None,
+        detail: Number | str | tuple[float, ...] | None = None,
     ) -> Value:
         """The node's value, new or as it is."""
         node = Node(operation, dtype, tuple(argument.index for argument in arguments), detail)

@@ -21,7 +21,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 import numpy as np
 import torch
 
-from mxrun.executor.tape import NativeSegment, TapeEntry
+from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator import scalar
 from mxrun.operator.kernel import Buffers
 from mxrun.operator.native_kernel import source, target
@@ -104,13 +104,13 @@ def five_peer(g: Any, x: Any, y: Any, out: Any) -> None:
     torch.mul(x, y, out=out).add_(0.5).tanh_().mul_(g).sub_(x)
 
 
-def bound(function: Callable[..., Any], tensors: list[Any], out: Any) -> NativeSegment:
+def bound(function: Callable[..., Any], tensors: list[Any], out: Any) -> Tape:
     """The map on the tape, over tensors of PyTorch's."""
     part = scalar.compile(function).part(
         target(0), [source(i) for i in range(len(tensors))], out.numel(), threads=THREADS
     )
     buffers = Buffers(tuple(t.data_ptr() for t in tensors), (out.data_ptr(),))
-    return NativeSegment([TapeEntry("map", call) for call in part.calls(buffers, 0)])
+    return Tape([TapeEntry("map", call) for call in part.calls(buffers, 0)])
 
 
 def seconds(run: Callable[[], Any], repeat: int) -> float:
@@ -142,10 +142,10 @@ def main() -> None:
             continue
         data = x.abs() if case.name.startswith("log") else x
         y, mine, theirs = torch.sigmoid(data), torch.empty(count), torch.empty(count)
-        segment = bound(case.function, [g, data, y], mine)
+        tape = bound(case.function, [g, data, y], mine)
         pairs = []
         for _ in range(arguments.rounds):
-            own = seconds(segment, repeat)
+            own = seconds(tape.run, repeat)
             peer = seconds(lambda c=case, d=data, y=y, o=theirs: c.peer(g, d, y, o), repeat)
             pairs.append((own, peer))
         own, peer = (statistics.median(column) * 1e6 for column in zip(*pairs, strict=True))

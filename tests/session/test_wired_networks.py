@@ -444,7 +444,7 @@ def test_a_loss_of_ones_own_has_no_metric(tmp_path: Path) -> None:
     path = written(tmp_path, OWN_LOSS, "{data: [1, 8, 8]}")
     path.write_text(path.read_text() + "  metrics: [accuracy]\n")
     (found,) = problems(path)
-    assert "metrics cannot follow the loss 'loss'" in found.problem
+    assert found.problem == "the metric 'accuracy' fits no loss of the network"
 
 
 EMBEDDED = """\

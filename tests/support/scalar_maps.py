@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.executor.tape import NativeSegment, TapeEntry
+from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator import scalar
 from mxrun.operator.kernel import Buffers, OpReqType
 from mxrun.operator.native_kernel import source, target
@@ -43,7 +43,7 @@ def run_map(
         steps=steps,
     )
     buffers = Buffers(tuple(o.ctypes.data for o in operands), (output.ctypes.data,))
-    NativeSegment([TapeEntry("map", call) for call in part.calls(buffers, 0)])()
+    Tape([TapeEntry("map", call) for call in part.calls(buffers, 0)]).run()
     return output
 
 

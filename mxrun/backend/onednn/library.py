@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from importlib import metadata
 from pathlib import Path
