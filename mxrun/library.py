@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import pkgutil
 import sys
 import traceback
@@ -59,6 +60,7 @@ def load_plugin(path: str, named_at: Place | None = None) -> Plugin:
     a file that cannot be read, is not Python, raises, or registers what is registered already.
     """
     load()
+    path = os.path.abspath(path)
     content = _content(path, named_at)
     digest = hashlib.sha256(content).hexdigest()
     if digest not in _PLUGINS:

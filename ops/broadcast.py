@@ -63,9 +63,10 @@ def _unify_axis(
     known = {size for size in (left, right) if size not in (None, 1)}
     if len(known) > 1:
         return None
-    if out is None and known:
+    # An output given otherwise is a contradiction, which the caller finds.
+    if known:
         (out,) = known
-    if out is None and left == right == 1:
+    if left == right == 1:
         out = 1
     # Where one side is 1, or the output is, the other has the output's size.
     if out is not None:

@@ -18,7 +18,7 @@ from mxrun.config.expand import Expanded, expand
 from mxrun.config.layers import LayerConfig, read_layers
 from mxrun.config.marked import REQUIRED, Marked, dotted
 from mxrun.config.marked import Path as KeyPath
-from mxrun.config.schema import Data, Dataset, Network, Settings
+from mxrun.config.schema import Data, Dataset, Network, Settings, are_plugins
 from mxrun.config.section import Section
 from mxrun.config.sources import COMMAND_LINE, read_sources
 from mxrun.config.training import Train
@@ -96,10 +96,11 @@ class Parsed:
 
     @property
     def plugins(self) -> Mapping[str, Place]:
-        """The plugin files that are named, whatever is wrong elsewhere, and where each is."""
+        """The plugin files that are rightly named, whatever is wrong elsewhere, and where."""
         listed = self.tree.find("plugins").value
-        files = listed if isinstance(listed, tuple) else ()
-        return {file.value: file.place for file in files if isinstance(file.value, str)}
+        if not isinstance(listed, tuple) or not are_plugins([file.value for file in listed]):
+            return {}
+        return {str(file.value): file.place for file in listed}
 
     def place(self, *path: str | int) -> Place:
         """Where the value at `path` was written, or else the deepest value on the way to it."""

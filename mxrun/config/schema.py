@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -111,6 +111,13 @@ class Data(Section):
 PluginFile = Annotated[str, StringConstraints(pattern=r"\.py$", max_length=4096)]
 
 
+def are_plugins(files: Sequence[object]) -> bool:
+    """Whether these are Python files that can be told apart by their names."""
+    paths = [PurePath(file) for file in files if isinstance(file, str)]
+    names = {path.name for path in paths if path.suffix == ".py"}
+    return len(names) == len(files)
+
+
 class Settings(Section):
     """A whole config file."""
 
@@ -146,7 +153,6 @@ class Settings(Section):
     @field_validator("plugins")
     @classmethod
     def _told_apart(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        names = [PurePath(path).name for path in given]
-        if len(set(names)) < len(names):
+        if not are_plugins(given):
             raise PydanticCustomError("plugins", "files of different names, each once")
         return given

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mxrun.operator.contract import Outcome, Problem, check_property
+from mxrun.operator.contract.check import Outcome, check_property
+from mxrun.operator.contract.problem import Problem
 from mxrun.session.plugins import named_operator
 from mxrun.session.registry import example
 

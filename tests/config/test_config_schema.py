@@ -202,7 +202,6 @@ def test_unknown_keys_are_answered_with_the_nearest(
 @pytest.mark.parametrize(
     "override",
     [
-        "plugins=[a.py]",
         "memory={budget: 50%}",
         "engine=threaded",
         "precision=bfloat16",

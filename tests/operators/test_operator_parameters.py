@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
-from operator_row import Row
-from operator_rows import ROWS
 
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.params import Parameters
@@ -20,16 +18,6 @@ from mxrun.operator.register import (
     implementations,
     register,
 )
-
-
-@pytest.mark.parametrize("row", ROWS, ids=str)
-def test_P10_the_string_form_round_trips(row: Row) -> None:
-    parameters = row.create().parameters
-    strings = parameters.to_strings()
-    assert all(isinstance(text, str) for text in strings.values())
-    again = create_from_strings(row.operator, strings).parameters
-    assert again == parameters
-    assert again.to_strings() == strings
 
 
 def test_P10_mxnets_own_texts_are_read() -> None:
@@ -136,13 +124,6 @@ def test_P13_all_problems_come_at_once_with_the_nearest_name() -> None:
 def test_P14_an_unknown_operator_gets_the_nearest_names() -> None:
     with pytest.raises(UserError, match="'Convolution'"):
         create("Convolutoin", {})
-
-
-def test_P15_every_parameter_is_documented() -> None:
-    for name in OPERATORS:
-        for parameter, field in OPERATORS.get(name).parameter_type.model_fields.items():
-            assert field.description, f"{name}.{parameter}"
-            assert field.description.endswith("."), f"{name}.{parameter}"
 
 
 @pytest.mark.parametrize("internal", ["window", "type_string", "label_arguments", "model_config"])

@@ -37,30 +37,6 @@ def test_P1_all_shapes_follow_from_the_data(row: Row) -> None:
     assert all(is_known(shape) for shape in (*inferred.inputs, *inferred.outputs))
 
 
-# Labels of data's shape hold probabilities: nothing but the label itself can say so.
-@pytest.mark.parametrize("row", [row for row in ROWS if row.labels != "probabilities"], ids=str)
-def test_P2_too_little_knowledge_is_no_error_and_adds_nothing_false(row: Row) -> None:
-    prop, full = row.create(), row.infer()
-    everything = [*full.inputs, *full.outputs]
-    inputs = len(full.inputs)
-    prop.infer_shape([None] * inputs, [None] * len(full.outputs))
-    for unknown in range(len(everything)):
-        partial: PartialShapes = [*everything]
-        partial[unknown] = None
-        again = prop.infer_shape(partial[:inputs], partial[inputs:])
-        for got, want in zip([*again.inputs, *again.outputs], everything, strict=True):
-            assert want is not None
-            if got is not None:
-                assert len(got) == len(want)
-                assert all(g in (None, w) for g, w in zip(got, want, strict=True))
-
-
-@every_row
-def test_P2_inference_is_a_fixpoint(row: Row) -> None:
-    full = row.infer()
-    assert row.create().infer_shape(full.inputs, full.outputs) == full
-
-
 # The gradients of a global norm have any shapes, and so have the data of a full reduction.
 RANKED = [r for r in ROWS if r.operator != "_global_norm_scale" and not r.any_rank]
 

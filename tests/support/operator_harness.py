@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from mxrun import library
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.contract import call, memory
@@ -15,13 +17,11 @@ from mxrun.operator.contract.call import (
     ForwardRun,
     all_implementations,
     default_requests,
-    execute,
-    filled,
     spec_of,
 )
 from mxrun.operator.contract.memory import Array
 from mxrun.operator.contract.requests import SENTINEL
-from mxrun.operator.kernel import OpReqType
+from mxrun.operator.kernel import Kernel, OpReqType
 from mxrun.operator.register import AnyProperty, Implementation, implementations
 
 __all__ = [
@@ -94,3 +94,20 @@ def backward(
         requests,
         conditions=Conditions(threads),
     ).gradients
+
+
+def execute(
+    kernel: Kernel,
+    inputs: Sequence[Memory | None],
+    outputs: Sequence[Memory],
+    extra: Sequence[Memory] = (),
+) -> None:
+    """Bind and run one kernel with a workspace of garbage."""
+    workspace = Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))
+    call.run(kernel.bind(call.buffers_of(inputs, outputs, extra, workspace)))
+    assert not workspace.overrun()
+
+
+def filled(shapes: Sequence[Sequence[int]], value: float, dtype: str) -> list[Array]:
+    """Arrays of one value."""
+    return [np.full(shape, value, dtype) for shape in shapes]

@@ -17,8 +17,6 @@ from mxrun.operator.numpy_kernel import NUMPY
 # Central differences in float64: the steps, and how near the derivative must be.
 STEPS = (1e-6, 1e-7)
 GRADIENT_RELATIVE, GRADIENT_ABSOLUTE = 1e-5, 1e-8
-# float32 against float64: rounding of inputs and of long sums.
-TYPE_RELATIVE, TYPE_ABSOLUTE = 1e-3, 1e-4
 # Elements up to which the one with the wrong derivative is looked for.
 _SEARCHED = 2048
 
@@ -69,7 +67,7 @@ def element_types(bench: Bench) -> Iterator[Problem]:
         one, other = single.outputs[index], double.outputs[index]
         problem = f"numpy gives another {name} in float32 than in float64"
         wide = other.astype(one.dtype)
-        yield from differing(problem, one, wide, hint, TYPE_RELATIVE, TYPE_ABSOLUTE)
+        yield from differing(problem, one, wide, hint, RELATIVE, ABSOLUTE)
 
 
 def gradients(bench: Bench) -> Iterator[Problem]:

@@ -29,8 +29,9 @@ from mxrun.operator.kernel import Call, Kernel, PythonCall
 PAGE = 4096
 # Temporaries of a Python body: so many times its tensors, and what small ones need anyway.
 TIMES, FREE_BYTES = 16, 1 << 16
-# Calls whose growth is measured, and the bytes that may be left: less than one small array a call.
-CALLS, LEFT_BYTES = 16, 1024
+# Calls whose growth is measured, and the bytes that may be left: the interpreter keeps small
+# objects for its next use, but nothing as large as an array.
+CALLS, LEFT_BYTES = 16, 4096
 _ATTEMPTS = 5
 
 

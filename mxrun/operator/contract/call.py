@@ -113,19 +113,6 @@ class Named:
     memory: Memory | None
 
 
-def execute(
-    kernel: Kernel,
-    inputs: Sequence[Memory | None],
-    outputs: Sequence[Memory],
-    extra: Sequence[Memory] = (),
-    garbage: int = GARBAGE,
-) -> None:
-    """Bind and run one kernel with a workspace of garbage."""
-    workspace = _workspace(kernel, garbage)
-    run(kernel.bind(buffers_of(inputs, outputs, extra, workspace)))
-    _stays_within(kernel.implementation, [Named("its workspace", workspace)])
-
-
 def buffers_of(
     inputs: Sequence[Memory | None],
     outputs: Sequence[Memory],
@@ -147,23 +134,26 @@ def _workspace(kernel: Kernel, garbage: int) -> Memory:
 
 @dataclass(frozen=True)
 class ForwardRun:
-    """Outputs of a forward call with what its backward needs, and the call itself to repeat."""
+    """Outputs of a forward call with what its backward needs, and the call itself to repeat.
+
+    owner: keeps alive what the calls point to.
+    """
 
     kernel: Kernel
     outputs: list[Array]
     extra: list[Memory]
     calls: tuple[Call, ...]
-    owners: tuple[object, ...]
+    owner: object
 
 
 @dataclass(frozen=True)
 class BackwardRun:
-    """Gradients of a backward call, and the call itself to repeat."""
+    """Gradients of a backward call, and the call itself to repeat; `owner` as of a forward run."""
 
     kernel: Kernel
     gradients: list[Array]
     calls: tuple[Call, ...]
-    owners: tuple[object, ...]
+    owner: object
 
 
 def forward(
@@ -203,16 +193,17 @@ def forward(
         sources = _laid_out(kernel.inputs, inputs)
         targets = _targets(kernel, outputs, sources, inplace or {})
         extra = [Memory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs]
-        calls, owners = _watched(
+        trial = _Trial(
             whose,
             kernel,
             list(map(Named, names, sources)),
             list(map(Named, prop.list_outputs(), targets)),
             extra,
+            _workspace(kernel, conditions.garbage),
             set((inplace or {}).values()),
-            conditions.garbage,
         )
-    return ForwardRun(kernel, [load(target) for target in targets], extra, calls, owners)
+        calls = trial.run()
+    return ForwardRun(kernel, [load(target) for target in targets], extra, calls, trial)
 
 
 def resources(prop: AnyProperty, inputs: Sequence[Array]) -> list[ResourceRequest]:
@@ -269,7 +260,50 @@ def backward(
     takes}. Raises Breach as `forward` does, and where an implementation lacks the backward of its
     forward.
     """
-    requests = requests or default_requests(prop)
+    request, values = _backward_request(
+        prop, data, forward_run, requests or default_requests(prop), poison, conditions
+    )
+    whose = f"{implementation.name} backward"
+    with attempting(whose), _team(implementation, conditions):
+        kernel = implementation.prepare_backward(prop, request)
+        if kernel is None:
+            raise Breach(
+                Problem(
+                    f"{implementation.name} declines the backward of a forward that it accepts",
+                    hint="decline the forward too, or prepare the backward",
+                )
+            )
+        sources = _laid_out(kernel.inputs[: len(values)], values)
+        targets = _targets(kernel, before, sources, inplace or {})
+        extra = forward_run.extra[: len(kernel.inputs) - len(values)]
+        trial = _Trial(
+            whose,
+            kernel,
+            [
+                *map(Named, names_of(prop), sources),
+                *(Named(f"extra output {i} of forward", memory) for i, memory in enumerate(extra)),
+            ],
+            [
+                Named(f"gradient of {name}", memory)
+                for name, memory in zip(prop.list_arguments(), targets, strict=True)
+            ],
+            [],
+            _workspace(kernel, conditions.garbage),
+            set((inplace or {}).values()),
+        )
+        calls = trial.run()
+    return BackwardRun(kernel, [load(target) for target in targets], calls, trial)
+
+
+def _backward_request(
+    prop: AnyProperty,
+    data: BackwardData,
+    forward_run: ForwardRun,
+    requests: Sequence[OpReqType],
+    poison: bool,
+    conditions: Conditions,
+) -> tuple[BackwardRequest, list[Array]]:
+    """What backward is asked for, and the values it finds, poisoned where it declares none."""
     needed = declared(prop)
     values = [
         value if index in needed else _poisoned(value) for index, value in enumerate(data.all)
@@ -287,36 +321,7 @@ def backward(
         forward_run.kernel,
         conditions.threads,
     )
-    whose = f"{implementation.name} backward"
-    with attempting(whose), _team(implementation, conditions):
-        kernel = implementation.prepare_backward(prop, request)
-        if kernel is None:
-            raise Breach(
-                Problem(
-                    f"{implementation.name} declines the backward of a forward that it accepts",
-                    hint="decline the forward too, or prepare the backward",
-                )
-            )
-        sources = _laid_out(kernel.inputs[: len(values)], values)
-        targets = _targets(kernel, before, sources, inplace or {})
-        extra = forward_run.extra[: len(kernel.inputs) - len(values)]
-        names = names_of(prop)
-        calls, owners = _watched(
-            whose,
-            kernel,
-            [
-                *map(Named, names, sources),
-                *(Named(f"extra output {i} of forward", memory) for i, memory in enumerate(extra)),
-            ],
-            [
-                Named(f"gradient of {name}", memory)
-                for name, memory in zip(prop.list_arguments(), targets, strict=True)
-            ],
-            [],
-            set((inplace or {}).values()),
-            conditions.garbage,
-        )
-    return BackwardRun(kernel, [load(target) for target in targets], calls, owners)
+    return request, values
 
 
 def _team(implementation: Implementation, conditions: Conditions) -> AbstractContextManager[None]:
@@ -330,11 +335,6 @@ def default_requests(prop: AnyProperty) -> list[OpReqType]:
         OpReqType.WRITE if kind is GradientKind.COMPUTES else OpReqType.NULL
         for kind in prop.list_gradients()
     ]
-
-
-def filled(shapes: Sequence[Sequence[int]], value: float, dtype: str) -> list[Array]:
-    """Arrays of one value."""
-    return [np.full(shape, value, dtype) for shape in shapes]
 
 
 def _poisoned(value: Array) -> Array:
@@ -373,35 +373,36 @@ def _fits(source: TensorSpec, target: TensorSpec) -> bool:
     return plain or source.same_bytes(target)
 
 
-def _watched(
-    whose: str,
-    kernel: Kernel,
-    inputs: Sequence[Named],
-    outputs: Sequence[Named],
-    extra: Sequence[Memory],
-    shared: set[int],
-    garbage: int,
-) -> tuple[tuple[Call, ...], tuple[object, ...]]:
-    """Run one kernel; raises Breach where it leaves its tensors or changes an input.
+@dataclass(frozen=True)
+class _Trial:
+    """One call with all its memory; shared: the inputs whose memory an output takes."""
 
-    shared: the inputs whose memory an output takes. Returns the calls and what they point into.
-    """
-    kept = [
-        (named.name, named.memory, named.memory.bytes.tobytes())
-        for index, named in enumerate(inputs)
-        if named.memory is not None and index not in shared
-    ]
-    workspace = _workspace(kernel, garbage)
-    sources = [named.memory for named in inputs]
-    targets = [named.memory for named in outputs if named.memory is not None]
-    calls = kernel.bind(buffers_of(sources, targets, extra, workspace))
-    run(calls)
-    more = [Named(f"extra output {index}", memory) for index, memory in enumerate(extra)]
-    _stays_within(whose, [*inputs, *outputs, *more, Named("its workspace", workspace)])
-    for name, memory, content in kept:
-        if memory.bytes.tobytes() != content:
-            raise Breach(_changed(whose, name, memory, content))
-    return calls, (*sources, *targets, *extra, workspace)
+    whose: str
+    kernel: Kernel
+    inputs: Sequence[Named]
+    outputs: Sequence[Named]
+    extra: Sequence[Memory]
+    workspace: Memory
+    shared: set[int]
+
+    def run(self) -> tuple[Call, ...]:
+        """Bind and run; raises Breach where the call leaves its tensors or changes an input."""
+        kept = [
+            (named.name, named.memory, named.memory.bytes.tobytes())
+            for index, named in enumerate(self.inputs)
+            if named.memory is not None and index not in self.shared
+        ]
+        sources = [named.memory for named in self.inputs]
+        targets = [named.memory for named in self.outputs if named.memory is not None]
+        calls = self.kernel.bind(buffers_of(sources, targets, self.extra, self.workspace))
+        run(calls)
+        extra = [Named(f"extra output {index}", memory) for index, memory in enumerate(self.extra)]
+        workspace = Named("its workspace", self.workspace)
+        _stays_within(self.whose, [*self.inputs, *self.outputs, *extra, workspace])
+        for name, memory, content in kept:
+            if memory.bytes.tobytes() != content:
+                raise Breach(_changed(self.whose, name, memory, content))
+        return calls
 
 
 def _stays_within(whose: str, tensors: Sequence[Named]) -> None:

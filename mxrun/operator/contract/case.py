@@ -11,7 +11,7 @@ import numpy as np
 
 from mxrun.base.tensor import Shape
 from mxrun.operator.contract import call
-from mxrun.operator.contract.call import BackwardData, BackwardRun, ForwardRun, spec_of
+from mxrun.operator.contract.call import BackwardData, BackwardRun, ForwardRun
 from mxrun.operator.contract.memory import Array
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
@@ -101,6 +101,18 @@ def blank(shape: Shape, dtype: str, value: float) -> Array:
     return np.full(shape, value, dtype)
 
 
+@dataclass(frozen=True)
+class Way:
+    """One way to compute a case: an implementation and the type of the inputs."""
+
+    implementation: Implementation
+    dtype: str
+
+    def __str__(self) -> str:
+        name = self.implementation.name
+        return name if self.dtype == SINGLE else f"{name} in {self.dtype}"
+
+
 class Bench:
     """A case with the runs that several checks compare with, each made once.
 
@@ -117,6 +129,11 @@ class Bench:
     def implementations(self) -> list[Implementation]:
         """The NumPy body, and those registered beside it that accept the case in float32."""
         return [each for each in call.all_implementations(self.prop) if self.forward(each)]
+
+    @cached_property
+    def ways(self) -> list[Way]:
+        """All implementations in float32, and the NumPy body in float64."""
+        return [*(Way(each, SINGLE) for each in self.implementations), Way(NUMPY, DOUBLE)]
 
     def forward(self, implementation: Implementation, dtype: str = SINGLE) -> ForwardRun | None:
         """The forward run; None where the implementation declines."""
@@ -205,6 +222,3 @@ class Bench:
             for dtype, arrays in case.inputs.items()
         }
         return Bench(case.with_inputs(turned))
-
-
-__all__ = ["DOUBLE", "SINGLE", "Bench", "Case", "Objective", "blank", "spec_of"]

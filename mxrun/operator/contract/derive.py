@@ -208,7 +208,7 @@ def _label(
         draw = random.random if regression.probabilities else random.standard_normal
         return np.asarray(draw(shape), dtype or SINGLE)
     classes = prop.classification(data, shape)
-    if classes is not None and not classes.labelled:
+    if classes is not None and shape == data:
         values = random.random(shape)
         return np.asarray(values / values.sum(axis=1, keepdims=True), SINGLE)
     count = classes.classes if classes else min(2, *data[1:], 2)
@@ -219,7 +219,9 @@ def _is_finite(case: Case) -> bool:
     """Whether the readable body gives finite outputs on the case's values."""
     try:
         with attempting("forward"), np.errstate(all="ignore"):
-            run = call.forward(NUMPY, case.prop, case.inputs[DOUBLE], case.blank_outputs(DOUBLE))
+            run = call.forward(
+                NUMPY, case.prop, case.inputs[DOUBLE], case.blank_outputs(DOUBLE, 0.0)
+            )
     except Breach:
         # What is wrong with the call is found, and told, by the first checks.
         return True

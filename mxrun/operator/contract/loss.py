@@ -38,8 +38,7 @@ def _silence(bench: Bench, implementation: Implementation, loss: int) -> Iterato
     clean = [array.copy() for array in case.inputs[SINGLE]]
     clean[case.arguments.index(WEIGHT)][0] = 0
     dirty = [array.copy() for array in clean]
-    labels = [i for i, name in enumerate(case.arguments) if name in bench.prop.label_arguments]
-    for index in {0, *labels} - {case.arguments.index(WEIGHT)}:
+    for index in {0, *_labels(bench)} - {case.arguments.index(WEIGHT)}:
         row = dirty[index][:1]
         floating = np.issubdtype(row.dtype, np.floating)
         row[...] = _GARBAGE if floating else 1 << 30
@@ -51,6 +50,20 @@ def _silence(bench: Bench, implementation: Implementation, loss: int) -> Iterato
         yield from differing(f"{whose} changes a gradient", gradient, other, hint, 0.0, _NOTHING)
         silent = np.zeros_like(gradient[:1])
         yield from differing(f"{whose} has a gradient", gradient[:1], silent, hint, 0.0, _NOTHING)
+
+
+def _labels(bench: Bench) -> list[int]:
+    """The labels whose rows are those of the batch; MXNet reads some forms across rows."""
+    case = bench.case
+    data, found = case.input_shapes[0], []
+    for index, name in enumerate(case.arguments):
+        shape = case.input_shapes[index]
+        classes = bench.prop.classification(data, shape)
+        if name in bench.prop.label_arguments and (
+            classes is None or classes.labelled or shape == data
+        ):
+            found.append(index)
+    return found
 
 
 def _results(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from mxrun.operator.contract import call
 from mxrun.operator.contract.call import Conditions, ForwardRun
-from mxrun.operator.contract.case import SINGLE, Bench
+from mxrun.operator.contract.case import SINGLE, Bench, Way
 from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import Problem, differing, first_difference
+from mxrun.operator.contract.problem import Problem, differing, first_difference, listed
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import ResourceKind
-from mxrun.operator.register import AnyProperty, Implementation
+from mxrun.operator.register import AnyProperty
 
 TEAMS = (1, 2, 3)
 # float32 sums in the order of another team, and of another kernel.
@@ -25,12 +25,13 @@ RELATIVE, ABSOLUTE = 1e-4, 2e-5
 def undeclared_inputs(bench: Bench) -> Iterator[Problem]:
     """Backward with what it does not declare absent, and present but all NaN."""
     case = bench.case
-    for implementation in bench.implementations if case.asked else ():
-        absent = bench.backward(implementation).gradients
-        poisoned = bench.run_backward(implementation, poison=True).gradients
+    for way in bench.ways if case.asked else ():
+        absent = bench.backward(way.implementation, way.dtype).gradients
+        run = bench.run_backward(way.implementation, poison=True, dtype=way.dtype)
+        poisoned = run.gradients
         for index in case.asked:
             yield from differing(
-                f"{implementation.name} backward reads a tensor that it does not declare: with "
+                f"{way} backward reads a tensor that it does not declare: with "
                 f"NaN in those it gives another gradient of {case.arguments[index]}",
                 poisoned[index],
                 absent[index],
@@ -41,16 +42,14 @@ def undeclared_inputs(bench: Bench) -> Iterator[Problem]:
 def repetition(bench: Bench) -> Iterator[Problem]:
     """The same bits whatever memory held before and, for one team, every time."""
     case = bench.case
-    for implementation in bench.implementations:
-        first = bench.accepted(implementation)
+    for way in bench.ways:
+        first = bench.accepted(way.implementation, way.dtype)
         names = [*case.outputs, *(f"gradient of {case.arguments[i]}" for i in case.asked)]
-        base = [*first.outputs, *_asked(bench, implementation, first, call.STANDARD)]
-        teams = TEAMS if implementation is not NUMPY else TEAMS[:1]
+        base = [*first.outputs, *_asked(bench, way, first, call.STANDARD)]
+        teams = TEAMS if way.implementation is not NUMPY else TEAMS[:1]
         for team in teams:
-            again = [
-                _all(bench, implementation, Conditions(team, garbage)) for garbage in (0xFF, 0x42)
-            ]
-            whose = f"{implementation.name} on a team of {team}"
+            again = [_all(bench, way, Conditions(team, garbage)) for garbage in (0xFF, 0x42)]
+            whose = f"{way} on a team of {team}"
             for name, one, other, known in zip(names, *again, base, strict=True):
                 yield from differing(
                     f"{whose} gives {name} that depends on what memory held before, or differs "
@@ -69,32 +68,35 @@ def repetition(bench: Bench) -> Iterator[Problem]:
                 )
 
 
-def _all(bench: Bench, implementation: Implementation, conditions: Conditions) -> list[Array]:
+def _all(bench: Bench, way: Way, conditions: Conditions) -> list[Array]:
     """Outputs and gradients under conditions that must not matter."""
     fill = np.nan if conditions.garbage == call.GARBAGE else 48.0
-    before = bench.case.blank_outputs(SINGLE, fill)
-    run = bench.run(implementation, before, conditions=conditions)
+    before = bench.case.blank_outputs(way.dtype, fill)
+    run = bench.run(way.implementation, before, dtype=way.dtype, conditions=conditions)
     assert run is not None
-    return [*run.outputs, *_asked(bench, implementation, run, conditions, fill)]
+    return [*run.outputs, *_asked(bench, way, run, conditions, fill)]
 
 
 def _asked(
     bench: Bench,
-    implementation: Implementation,
+    way: Way,
     run: ForwardRun,
     conditions: Conditions,
     fill: float = np.nan,
 ) -> list[Array]:
     if not bench.case.asked:
         return []
-    before = bench.case.blank_gradients(SINGLE, fill)
-    done = bench.run_backward(implementation, before, conditions=conditions, following=run)
+    before = bench.case.blank_gradients(way.dtype, fill)
+    done = bench.run_backward(
+        way.implementation, before, dtype=way.dtype, conditions=conditions, following=run
+    )
     return [done.gradients[index] for index in bench.case.asked]
 
 
 def shared_body(bench: Bench) -> Iterator[Problem]:
     """One body that serves two networks in turn gives what a body of their own gives each."""
     body = bench.prop.create_operator()
+    attributes = dict(getattr(body, "__dict__", {}))
     shared = _with_body(bench.prop, body)
     pair = (bench, bench.other)
     names = [
@@ -112,6 +114,7 @@ def shared_body(bench: Bench) -> Iterator[Problem]:
         )
         for each in pair
     ]
+    yield from _kept(body, attributes)
     for number in (1, 0, 1):
         got = _shared(pair[number], shared, runs[number])
         for name, one, other in zip(names, got, alone[number], strict=True):
@@ -122,6 +125,17 @@ def shared_body(bench: Bench) -> Iterator[Problem]:
                 "an operator holds no state: weights are inputs, scratch is requested, what lasts "
                 "is an auxiliary state",
             )
+
+
+def _kept(body: Operator, before: Mapping[str, object]) -> Iterator[Problem]:
+    """The attributes that a call has put on a body."""
+    now = getattr(body, "__dict__", {})
+    kept = [name for name in now if name not in before or now[name] is not before[name]]
+    if kept:
+        yield Problem(
+            f"a call leaves {listed(kept)} on its body, where no plan knows of it",
+            hint="compute it anew, or make it a hidden output that backward reads",
+        )
 
 
 def _shared(bench: Bench, prop: AnyProperty, run: ForwardRun | None) -> list[Array]:

@@ -27,14 +27,13 @@ Mix = tuple[OpReqType, ...]
 def forward_requests(bench: Bench) -> Iterator[Problem]:
     """Outputs under every mix of null, write and add."""
     names = bench.case.outputs
-    for implementation in bench.implementations:
-        written = bench.accepted(implementation).outputs
+    for way in bench.ways:
+        written = bench.accepted(way.implementation, way.dtype).outputs
         for mix in mixes([(NULL, WRITE, ADD)] * len(names)):
-            before = _before(bench.case.blank_outputs(SINGLE), mix)
-            run = bench.run(implementation, before, mix)
+            before = _before(bench.case.blank_outputs(way.dtype), mix)
+            run = bench.run(way.implementation, before, mix, dtype=way.dtype)
             if run is not None:
-                whose = f"{implementation.name} forward"
-                yield from _each(whose, names, mix, run.outputs, written, before)
+                yield from _each(f"{way} forward", names, mix, run.outputs, written, before)
 
 
 def backward_requests(bench: Bench) -> Iterator[Problem]:
@@ -42,15 +41,15 @@ def backward_requests(bench: Bench) -> Iterator[Problem]:
     case = bench.case
     names = [f"gradient of {name}" for name in case.arguments]
     choices = [(NULL, WRITE, ADD) if i in case.asked else (NULL,) for i in range(len(names))]
-    for implementation in bench.implementations if case.asked else ():
-        written = bench.backward(implementation).gradients
+    for way in bench.ways if case.asked else ():
+        written = bench.backward(way.implementation, way.dtype).gradients
         for mix in mixes(choices):
             if all(request is NULL for request in mix):
                 continue
-            before = _before(case.blank_gradients(SINGLE), mix)
-            got = bench.run_backward(implementation, before, mix).gradients
-            whose = f"{implementation.name} backward"
-            yield from _each(whose, names, mix, got, written, before)
+            before = _before(case.blank_gradients(way.dtype), mix)
+            run = bench.run_backward(way.implementation, before, mix, dtype=way.dtype)
+            got = run.gradients
+            yield from _each(f"{way} backward", names, mix, got, written, before)
 
 
 def mixes(choices: Sequence[Sequence[OpReqType]]) -> Iterator[Mix]:
@@ -73,15 +72,15 @@ def forward_in_place(bench: Bench) -> Iterator[Problem]:
     inputs, outputs = len(case.inputs[SINGLE]), len(case.outputs)
     hints = prop.forward_inplace_option(range(inputs), range(outputs))
     mutated = [(source, target) for source, target in prop.list_mutated_inputs().items()]
-    for implementation in bench.implementations:
-        written = bench.accepted(implementation).outputs
+    for way in bench.ways:
+        written = bench.accepted(way.implementation, way.dtype).outputs
         for places in _choices([*hints, *mutated]):
             requests = [INPLACE if i in places else WRITE for i in range(outputs)]
-            run = bench.run(implementation, None, requests, places)
+            run = bench.run(way.implementation, None, requests, places, dtype=way.dtype)
             if run is None:
                 continue
             names = [*case.arguments, *prop.list_auxiliary_states()]
-            whose = f"{implementation.name} forward with {_said(places, case.outputs, names)}"
+            whose = f"{way} forward with {_said(places, case.outputs, names)}"
             hint = "drop the pair from forward_inplace_option, or read each element before it goes"
             yield from _bits(whose, case.outputs, run.outputs, written, hint)
 
@@ -102,18 +101,18 @@ def backward_in_place(bench: Bench) -> Iterator[Problem]:
         if target in case.asked
     ]
     names = [f"gradient of {name}" for name in case.arguments]
-    for implementation in bench.implementations if hints else ():
-        written = bench.backward(implementation).gradients
+    for way in bench.ways if hints else ():
+        written = bench.backward(way.implementation, way.dtype).gradients
         for places in _choices(hints):
             requests = call.default_requests(prop)
             for target in places:
                 requests[target] = INPLACE
-            run = bench.run_backward(implementation, None, requests, places)
+            run = bench.run_backward(way.implementation, None, requests, places, dtype=way.dtype)
             where = _said(places, names, call.names_of(prop))
             hint = "drop the pair from backward_inplace_option, or read each element before it goes"
             kept = case.asked
             yield from _bits(
-                f"{implementation.name} backward with {where}",
+                f"{way} backward with {where}",
                 [names[i] for i in kept],
                 [run.gradients[i] for i in kept],
                 [written[i] for i in kept],

@@ -1,0 +1,475 @@
+"""Faults planted in a user's operator file: each is caught by its check, which says what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted import ASSIGN, MORE, SOUND, keep_apart, plant
+
+from mxrun import session
+from mxrun.base.errors import UserError
+
+Change = tuple[str, str]
+
+SIN = "output = self.scale * lhs * np.sin(rhs)\n"
+DOUBLE_WRITE = "        out_data[0].array[...] = output\n"
+
+
+def body(*lines: str) -> Change:
+    """Other lines in place of the forward body's storing of its result."""
+    return ASSIGN, "".join(f"        {line}\n" for line in lines)
+
+
+def implementation(*lines: str) -> Change:
+    """A second implementation whose kernels `change(kernel, request)` makes of the body's."""
+    text = "".join(f"    {line}\n" for line in lines)
+    return "class Planted(Operator):", (
+        "from dataclasses import replace\n\n"
+        "from mxrun.operator.numpy_kernel import NUMPY\n\n\n"
+        '@implement("planted", backend="other")\n'
+        "class Other(Implementation):\n"
+        "    def prepare_forward(self, prop: Any, request: Any) -> Any:\n"
+        "        return change(NUMPY.prepare_forward(prop, request), request)\n\n"
+        "    def prepare_backward(self, prop: Any, request: Any) -> Any:\n"
+        "        return NUMPY.prepare_backward(prop, request)\n\n\n"
+        f"def change(kernel: Any, request: Any) -> Any:\n{text}\n\n"
+        "class Planted(Operator):"
+    )
+
+
+def native(*arguments: str) -> Change:
+    """A second implementation that also calls a function of the C library."""
+    return implementation(
+        "import ctypes",
+        "from mxrun.backend.call import NativeCall",
+        "library = ctypes.CDLL(None)",
+        "owner = ctypes.create_string_buffer(b'x' * 65536)",
+        f"function = ctypes.cast({arguments[0]}, ctypes.c_void_p).value",
+        "call = NativeCall(function, (ctypes.addressof(owner),), owner)",
+        "return replace(kernel, bind=lambda buffers: (*kernel.bind(buffers), call))",
+    )
+
+
+# name -> (the check that must fail, words of its sentence, changes of the sound file)
+FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
+    "ignores_add": (
+        "forward requests",
+        ("ignores the add request of output", "assign(out, req, value)"),
+        (body("if req[0] is not OpReqType.NULL:", "    out_data[0].array[...] = output"),),
+    ),
+    "writes_null": (
+        "forward requests",
+        ("writes output, whose request is null",),
+        (
+            body(
+                "target = out_data[0].array",
+                "add = target if req[0] is OpReqType.ADD else 0",
+                "target[...] = output + add",
+            ),
+        ),
+    ),
+    "ignores_add_backward": (
+        "backward requests",
+        ("numpy backward ignores the add request of gradient of rhs",),
+        (
+            (
+                "        assign(in_grad[1], req[1], rhs_grad)\n",
+                "        if in_grad[1] is not None:\n"
+                "            in_grad[1].array[...] = rhs_grad\n",
+            ),
+        ),
+    ),
+    "requests_depend": (
+        "backward requests",
+        ("writes another gradient of rhs", "(null, write)"),
+        (
+            (
+                "        assign(in_grad[1], req[1], rhs_grad)\n",
+                "        factor = 1 if in_grad[0] is not None else 2\n"
+                "        assign(in_grad[1], req[1], rhs_grad * factor)\n",
+            ),
+        ),
+    ),
+    "reads_undeclared": (
+        "calls",
+        ("numpy backward", "a tensor that declare_backward_dependency does not name"),
+        (("return [out_grad[0], in_data[0], in_data[1]]", "return [out_grad[0], in_data[0]]"),),
+    ),
+    "reads_undeclared_if_there": (
+        "undeclared inputs",
+        ("backward reads a tensor that it does not declare", "gradient of lhs"),
+        (
+            ("return [out_grad[0], in_data[0], in_data[1]]", "return [out_grad[0], in_data[0]]"),
+            (
+                "need(in_data[0]), need(in_data[1])\n",
+                "need(in_data[0]), in_data[1].array if in_data[1] else np.float32(0)\n",
+            ),
+        ),
+    ),
+    "wrong_gradient": (
+        "gradients",
+        ("gradient of rhs is not the derivative at [", "expected"),
+        (("lhs * np.cos(rhs)", "lhs * -np.cos(rhs)"),),
+    ),
+    "gradient_right_for_ones": (
+        "gradients",
+        ("gradient of lhs is not the derivative",),
+        (("lhs_grad = grad * self.scale", "lhs_grad = np.ones_like(grad) * self.scale"),),
+    ),
+    "unsafe_in_place": (
+        "forward in place",
+        ("output over rhs", "forward_inplace_option"),
+        (
+            ("return [(in_data[0], out_data[0])]", "return [(in_data[1], out_data[0])]"),
+            body(
+                "if req[0] in (OpReqType.WRITE, OpReqType.INPLACE):",
+                "    out_data[0].array[...] = self.scale * lhs",
+                "    out_data[0].array[...] *= np.sin(rhs)",
+                "else:",
+                "    assign(out_data[0], req[0], output)",
+            ),
+        ),
+    ),
+    "unsafe_in_place_backward": (
+        "backward in place",
+        ("gradient of lhs over gradient of output", "backward_inplace_option"),
+        (
+            ("return [(out_grad[0], in_grad[1])]", "return [(out_grad[0], in_grad[0])]"),
+            (
+                "        rhs_grad = grad",
+                "        assign(in_grad[0], req[0], lhs_grad)\n        rhs_grad = grad",
+            ),
+            (
+                "        assign(in_grad[0], req[0], lhs_grad)\n        assign(in_grad[1]",
+                "        assign(in_grad[1]",
+            ),
+        ),
+    ),
+    "unsafe_at_once": (
+        "backward in place",
+        ("gradient of lhs over gradient of output, gradient of rhs over rhs",),
+        (
+            (
+                "return [(out_grad[0], in_grad[1])]",
+                "return [(out_grad[0], in_grad[0]), (in_data[1], in_grad[1])]",
+            ),
+            (
+                "        assign(in_grad[0], req[0], lhs_grad)\n",
+                "        both = {OpReqType.INPLACE} == set(req)\n"
+                "        assign(in_grad[0], req[0], lhs_grad * (3 if both else 1))\n",
+            ),
+        ),
+    ),
+    "hides_temporaries": (
+        "allocations",
+        ("numpy forward hides large temporaries", "forward_resource"),
+        (body("output = output + np.zeros(1 << 20, lhs.dtype)[0]", ASSIGN.strip()),),
+    ),
+    "leaves_memory": (
+        "allocations",
+        ("numpy forward leaves memory behind",),
+        (
+            ("T = TypeVar", "SEEN: list[Any] = []\nT = TypeVar"),
+            body("SEEN.append(output.copy())", ASSIGN.strip()),
+        ),
+    ),
+    "allocates_natively": (
+        "allocations",
+        ("other forward allocates memory inside the call", "expected nothing"),
+        (native("library.strdup"),),
+    ),
+    "keeps_state": (
+        "shared body",
+        ("a body that serves two networks in turn mixes up their gradient of lhs",),
+        (
+            body("self.sine = np.sin(rhs)", ASSIGN.strip()),
+            (
+                "lhs_grad = grad * self.scale * np.sin(rhs)",
+                'lhs_grad = grad * self.scale * getattr(self, "sine", np.sin(rhs))',
+            ),
+        ),
+    ),
+    "keeps_a_buffer": (
+        "shared body",
+        ("a call leaves buffer on its body",),
+        (body("self.buffer = output.copy()", ASSIGN.strip()),),
+    ),
+    "keeps_state_in_the_module": (
+        "shared body",
+        ("a body that serves two networks in turn mixes up their gradient of lhs",),
+        (
+            ("T = TypeVar", "SEEN: list[Any] = [0]\nT = TypeVar"),
+            body("SEEN[0] = np.sin(rhs)", ASSIGN.strip()),
+            (
+                "lhs_grad = grad * self.scale * np.sin(rhs)",
+                "lhs_grad = grad * self.scale * SEEN[0]",
+            ),
+        ),
+    ),
+    "counts_calls": (
+        "repetition",
+        ("numpy on a team of 1 gives output that depends on what memory held before",),
+        (
+            ("T = TypeVar", "SEEN: list[int] = []\nT = TypeVar"),
+            body("SEEN.append(1)", "assign(out_data[0], req[0], output + len(SEEN) % 2)"),
+        ),
+    ),
+    "depends_on_old_content": (
+        "repetition",
+        ("gives output that depends on what memory held before",),
+        (
+            body(
+                "if req[0] in (OpReqType.WRITE, OpReqType.INPLACE):",
+                "    np.copyto(out_data[0].array, output, where=lhs > 0)",
+                "else:",
+                "    assign(out_data[0], req[0], output)",
+            ),
+        ),
+    ),
+    "depends_on_the_team": (
+        "repetition",
+        ("other on a team of 2 disagrees with a team of 1 on output",),
+        (
+            implementation(
+                "prop = PlantedProperty(PlantedParameters(scale=2.0 + request.threads))",
+                "return NUMPY.prepare_forward(prop, request)",
+            ),
+        ),
+    ),
+    "shape_from_nothing": (
+        "knowing nothing",
+        ("infer_shape takes a shape of lhs from nothing", "expected ?", "got [6]"),
+        (
+            (
+                "        return Inferred([lhs, rhs], [output], [])\n",
+                "        lhs = (6,) if lhs is None else lhs\n"
+                "        return Inferred([lhs, rhs], [output], [])\n",
+            ),
+        ),
+    ),
+    "false_shape": (
+        "shapes",
+        ("infer_shape infers a false shape of lhs where", "expected [4, 3]"),
+        (
+            (
+                "        return Inferred([lhs, rhs], [output], [])\n",
+                "        known = [shape for shape in (*inputs, *outputs) if shape]\n"
+                "        guessed = [tuple(d or 1 for d in shape) for shape in known] or [None]\n"
+                "        if lhs is not None and None in lhs:\n"
+                "            lhs = guessed[0]\n"
+                "        return Inferred([lhs, rhs], [output], [])\n",
+            ),
+        ),
+    ),
+    "accepts_contradictions": (
+        "shapes",
+        ("infer_shape accepts output [5, 3] for inputs that give [4, 3]", "ShapeContradiction"),
+        (
+            (
+                'same_shape(("lhs", "rhs", "output"), [*inputs, *outputs], "elementwise")',
+                '*same_shape(("lhs", "rhs"), [*inputs], "elementwise"), (outputs[0] or inputs[0])',
+            ),
+        ),
+    ),
+    "chokes_on_little": (
+        "shapes",
+        ("infer_shape where lhs is unknown raises", "planted"),
+        (
+            (
+                "        return Inferred([lhs, rhs], [output], [])\n",
+                "        len(inputs[0])\n        return Inferred([lhs, rhs], [output], [])\n",
+            ),
+        ),
+    ),
+    "leaves_shapes_open": (
+        "cases",
+        ("no shape of the first argument gives those of all others",),
+        (("[lhs, rhs], [output], []", "[lhs, rhs], [None], []"),),
+    ),
+    "mutates_an_input": (
+        "calls",
+        ("numpy forward changes its input rhs", "list_mutated_inputs"),
+        (body("in_data[1].array[...] *= 2", ASSIGN.strip()),),
+    ),
+    "writes_beyond_its_end": (
+        "calls",
+        ("numpy forward writes outside output, 4 bytes beyond its end",),
+        (
+            body(
+                ASSIGN.strip(),
+                "array_at(out_data[0].address, (output.size + 1,), 'float32')[-1] = 0",
+            ),
+        ),
+    ),
+    "writes_before_its_beginning": (
+        "calls",
+        ("numpy backward writes outside gradient of lhs, 8 bytes before its beginning",),
+        (
+            (
+                "        assign(in_grad[0], req[0], lhs_grad)\n",
+                "        assign(in_grad[0], req[0], lhs_grad)\n"
+                "        array_at(in_grad[0].address - 8, (1,), 'float32')[...] = 0\n",
+            ),
+        ),
+    ),
+    "raises": (
+        "calls",
+        ("numpy forward raises IndexError", "raises.py:", "(forward)"),
+        (body("output[99999999]", ASSIGN.strip()),),
+    ),
+    "implementations_differ": (
+        "implementations",
+        (
+            "other on a team of 1 gives another output than numpy",
+            "the readable body is the meaning",
+        ),
+        (
+            implementation(
+                "prop = PlantedProperty(PlantedParameters(scale=2.001))",
+                "return NUMPY.prepare_forward(prop, request)",
+            ),
+        ),
+    ),
+    "lacks_a_backward": (
+        "calls",
+        ("other declines the backward of a forward that it accepts",),
+        (
+            implementation("return kernel"),
+            ("        return NUMPY.prepare_backward(prop, request)\n", "        return None\n"),
+        ),
+    ),
+    "draws_from_numpy": (
+        "random numbers",
+        ("numpy draws from numpy.random", "context.random(i).bits(n)"),
+        (body("output = output * np.random.random(lhs.shape)", ASSIGN.strip()),),
+    ),
+    "draws_the_same": (
+        "steps",
+        ("its outputs are the same at every step",),
+        (
+            (
+                MORE,
+                "    def forward_resource(self, inputs: Any) -> Any:\n"
+                "        from mxrun.operator.property import ResourceKind, ResourceRequest\n\n"
+                "        return [ResourceRequest(ResourceKind.RANDOM)]\n",
+            ),
+        ),
+    ),
+    "low_precision": (
+        "element types",
+        ("numpy gives another output in float32 than in float64",),
+        (
+            body(
+                "half = output.astype('float16' if output.dtype == 'float32' else output.dtype)",
+                "assign(out_data[0], req[0], half)",
+            ),
+        ),
+    ),
+    "undocumented_parameter": (
+        "documentation",
+        ("the parameter scale is not documented",),
+        ((' description="Multiplies the product.",', ""),),
+    ),
+    "undocumented_operator": (
+        "documentation",
+        ("PlantedProperty has no docstring",),
+        (
+            (
+                '    """output = scale * lhs * sin(rhs). Backward reads the output\'s gradient and '
+                'both inputs."""\n',
+                "",
+            ),
+        ),
+    ),
+    "no_round_trip": (
+        "parameters",
+        ("do not come back from", "2020"),
+        (
+            ("class PlantedParameters(", "import datetime\n\n\nclass PlantedParameters("),
+            (
+                "    scale: Float32",
+                "    day: datetime.date = Field(\n"
+                '        default=datetime.date(2020, 1, 1), description="A day.",\n'
+                "        examples=[datetime.date(2020, 1, 1)],\n    )\n"
+                "    scale: Float32",
+            ),
+        ),
+    ),
+    "hint_of_nothing": (
+        "hints",
+        ("backward_inplace_option pairs tensors that cannot share memory",),
+        (("return [(out_grad[0], in_grad[1])]", "return [(out_data[0], in_grad[1])]"),),
+    ),
+    "type_left_open": (
+        "types",
+        ("infer_type leaves output unknown",),
+        (
+            (
+                MORE,
+                "    def infer_type(self, inputs: Any, outputs: Any) -> Any:\n"
+                "        return [inputs[0] or inputs[1]] * 2, outputs\n",
+            ),
+        ),
+    ),
+    "uncountable": (
+        "costs",
+        ("flops is no count", "got -1"),
+        ((MORE, "    def flops(self, inputs: Any, outputs: Any) -> int:\n        return -1\n"),),
+    ),
+    "nameless": (
+        "names",
+        ("every tensor needs a name of its own", "lhs twice"),
+        (('return ("lhs", "rhs")', 'return ("lhs", "lhs")'),),
+    ),
+    "loss_of_many": (
+        "losses",
+        ("the loss is not one number",),
+        (
+            (
+                MORE,
+                "    @property\n    def loss_output(self) -> int:\n        return 0\n",
+            ),
+        ),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators of one test are not there for the next."""
+    keep_apart(monkeypatch)
+
+
+def report(path: Path, name: str) -> dict[str, Any]:
+    return session.check_operator(f"{path}:{name}")
+
+
+def test_F8_a_sound_operator_of_a_user_keeps_the_contract(tmp_path: Path) -> None:
+    found = report(plant(tmp_path, "sound"), "sound")
+    assert found["passed"], [c for c in found["checks"] if not c["passed"]]
+    assert len(found["cases"]) >= 10
+    assert len(SOUND.splitlines()) > 80
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_F8_each_planted_fault_is_caught(tmp_path: Path, name: str) -> None:
+    check, words, changes = FAULTS[name]
+    found = report(plant(tmp_path, name, *changes), name)
+    assert not found["passed"]
+    broken = {each["name"]: each["problems"] for each in found["checks"] if not each["passed"]}
+    assert check in broken, {key: value[0]["sentence"] for key, value in broken.items()}
+    sentences = [problem["sentence"] for problem in broken[check]]
+    assert any(all(word in sentence for word in words) for sentence in sentences), sentences[:3]
+
+
+def test_P20_another_name_than_the_type_string_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = plant(tmp_path, "misnamed", ('type_string = "planted"', 'type_string = "other"'))
+    with pytest.raises(UserError) as caught:
+        report(path, "misnamed")
+    (problem,) = caught.value.diagnostics
+    assert "registered as 'misnamed', but its type string is 'other'" in problem.problem
+    assert problem.place is not None
+    line = path.read_text().splitlines()[problem.place.line - 1]
+    assert line == '@register("misnamed")'

@@ -1,0 +1,281 @@
+"""Operators of a user's own: from a file that a config names to a trained run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import mxrun, refused, result
+from planted import SOUND, keep_apart
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.session.plugins import plugin_hashes
+
+SWISH = '''"""The activation of the article."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.base.params import Parameters, Positive
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.register import register
+from mxrun.operator.tensor import Tensor
+
+T = TypeVar("T")
+
+
+class SwishParameters(Parameters):
+    """Parameters of my_swish."""
+
+    beta: Positive = Field(default=1.0, description="Steepness of the gate.")
+
+
+@register("my_swish")
+class SwishProperty(OperatorProperty[SwishParameters]):
+    """output = data / (1 + exp(-beta * data)). Backward reads the output's gradient and data."""
+
+    type_string = "my_swish"
+    parameter_type = SwishParameters
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
+        return Inferred([data], [output], [])
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        return [out_grad[0], in_data[0]]
+
+    def create_operator(self) -> Operator:
+        return Swish(self.parameters.beta)
+
+
+class Swish(Operator):
+    """NumPy expressions."""
+
+    def __init__(self, beta: float) -> None:
+        self.beta = beta
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        data = in_data[0].array
+        assign(out_data[0], req[0], data / (1 + np.exp(-self.beta * data)))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        data = need(in_data[0])
+        gate = 1 / (1 + np.exp(-self.beta * data))
+        slope = gate + self.beta * data * gate * (1 - gate)
+        assign(in_grad[0], req[0], need(out_grad[0]) * slope)
+'''
+
+CONFIG = """name: swish
+seed: 3
+threads: 1
+plugins: [ops/my_ops.py]
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+    - FullyConnected: {name: fc1, num_hidden: 32}
+    - my_swish: {beta: 1.5}
+    - FullyConnected: {name: fc2, num_hidden: 10}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 64
+  train: {dataset: digits, split: train, shuffle: true}
+  eval: {dataset: digits, split: test}
+train:
+  epochs: 6
+  optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
+  metrics: [accuracy]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators of one test are not there for the next."""
+    keep_apart(monkeypatch)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A config in a folder with its plugin below."""
+    folder = tmp_path / "project"
+    (folder / "ops").mkdir(parents=True)
+    (folder / "ops" / "my_ops.py").write_text(SWISH)
+    path = folder / "swish.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def plugin_of(config: Path) -> Path:
+    return config.parent / "ops" / "my_ops.py"
+
+
+def test_P14_a_users_operator_trains_from_any_folder(config: Path, tmp_path: Path) -> None:
+    summary = result("train", str(config), cwd=tmp_path)
+    assert summary["eval"]["accuracy"] > 0.9
+    layers = result("check", str(config), cwd=tmp_path)["rows"]
+    assert [row["operator"] for row in layers].count("my_swish") == 1
+    # The folder of the run alone says where the operator is.
+    run = tmp_path / "runs" / "swish"
+    again = mxrun("infer", str(run), "--split", "test", "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+def test_P11_a_users_operator_is_shown(config: Path, tmp_path: Path) -> None:
+    target = f"{plugin_of(config)}:my_swish"
+    shown = result("ops", target, cwd=tmp_path)
+    assert shown["summary"].startswith("output = data / (1 + exp(-beta * data))")
+    assert shown["backward_reads"] == ["gradient of output", "data"]
+    assert "my_swish" in shown["yaml"]
+    assert "Steepness of the gate." in mxrun("ops", target, cwd=tmp_path).stdout
+
+
+def test_F8_a_users_operator_keeps_the_contract(config: Path, tmp_path: Path) -> None:
+    found = result("check-op", f"{plugin_of(config)}:my_swish", cwd=tmp_path)
+    assert found["passed"], found
+
+
+def test_the_hash_is_that_of_the_file_that_was_run(config: Path) -> None:
+    built = session.load(config)
+    wanted = hashlib.sha256(plugin_of(config).read_bytes()).hexdigest()
+    assert plugin_hashes(built.config) == {"my_ops.py": wanted}
+
+
+def test_where_a_plugin_lies_is_no_part_of_what_a_config_says(config: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    config.parent.rename(elsewhere)
+    moved = session.load(elsewhere / config.name).config
+    config.parent.mkdir()
+    (config.parent / "ops").mkdir()
+    plugin_of(config).write_text(SWISH)
+    config.write_text(CONFIG)
+    assert moved.sha256() == session.load(config).config.sha256()
+    assert moved.plugins != session.load(config).config.plugins
+
+
+def line_of(text: str, words: str) -> int:
+    """The line of a text that begins with some words, counted from 1."""
+    return next(i for i, line in enumerate(text.splitlines(), 1) if line.startswith(words))
+
+
+DUPLICATE = SOUND.lstrip().replace('"planted"', '"Flatten"')
+MISNAMED = SOUND.lstrip().replace('type_string = "planted"', 'type_string = "other"')
+BROKEN: dict[str, tuple[str, int, str]] = {
+    "syntax": ("import math\nx = = 1\n", 2, "not valid Python"),
+    "bytes": ("x = 1\0\n", 1, "not valid Python"),
+    "raises": ("import math\n\nmath.sqrt(-1)\n", 3, "ValueError: math domain error"),
+    "exits": ("import sys\nsys.exit(7)\n", 2, "SystemExit: 7"),
+    "imports": ("\nimport no_such_module_here\n", 2, "ModuleNotFoundError"),
+    "duplicate": (DUPLICATE, line_of(DUPLICATE, "@register"), "'Flatten' is registered twice"),
+    "misnamed": (MISNAMED, line_of(MISNAMED, "@register"), "but its type string is 'other'"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_P14_P20_a_wrong_plugin_is_one_error_with_its_line(
+    config: Path, kind: str, tmp_path: Path
+) -> None:
+    text, line, words = BROKEN[kind]
+    plugin_of(config).write_text(text)
+    for command in (("train", str(config)), ("check-op", f"{plugin_of(config)}:planted")):
+        said = refused(*command, cwd=tmp_path)
+        assert said.splitlines()[0].startswith(f"{plugin_of(config)}:{line}:")
+        assert words in said
+        # Nothing is said of the layer that the plugin should have brought.
+        assert "unknown operator" not in said
+
+
+def test_a_missing_plugin_is_said_where_it_is_named(config: Path, tmp_path: Path) -> None:
+    plugin_of(config).unlink()
+    said = refused("check", str(config), cwd=tmp_path)
+    assert said.startswith(f"{config}:4:11: cannot read the plugin {plugin_of(config)}")
+
+
+def test_what_else_is_wrong_is_said_with_it(config: Path, tmp_path: Path) -> None:
+    plugin_of(config).unlink()
+    config.write_text(CONFIG.replace("epochs: 6", "epochs: 0"))
+    said = refused("check", str(config), cwd=tmp_path)
+    assert "cannot read the plugin" in said
+    assert "train.epochs" in said
+
+
+def test_an_operator_that_a_file_lacks_is_refused_with_those_it_has(
+    config: Path, tmp_path: Path
+) -> None:
+    for target in (f"{plugin_of(config)}:my_swoosh", f"{plugin_of(config)}:Convolution"):
+        said = refused("check-op", target, cwd=tmp_path)
+        assert "registers no operator" in said
+        assert f"{plugin_of(config)}:my_swish" in said
+    assert "which operator" in refused("ops", str(plugin_of(config)), cwd=tmp_path)
+
+
+def test_a_plugin_that_changes_under_a_process_is_refused(config: Path) -> None:
+    plugin = plugin_of(config)
+    plugin.write_text(SWISH.replace("my_swish", "my_changing"))
+    config.write_text(CONFIG.replace("my_swish", "my_changing"))
+    session.load(config)
+    plugin.write_text(plugin.read_text() + "\n")
+    with pytest.raises(UserError, match="changed since this process loaded it"):
+        session.load(config)
+
+
+NATIVE = '''"""A loop."""
+from mxrun.backend.jit import bind, float32s, native
+
+
+@native
+def my_loop(block):
+    """Store a constant."""
+    float32s(block, 0)[0] = 3.0
+'''
+PROBE = """
+import sys, json
+import numpy as np
+from mxrun import library
+from mxrun.backend import jit, object_cache
+from mxrun.operator.contract.call import run
+plugin = library.load_plugin(sys.argv[1])
+loop = sys.modules[plugin.module].my_loop
+value = np.zeros(1, np.float32)
+run([jit.bind(loop, (value.ctypes.data,), 1)])
+json.dump(value.tolist(), sys.stdout)
+"""
+
+
+def test_compiled_code_follows_the_file(tmp_path: Path) -> None:
+    plugin = tmp_path / "loop.py"
+    values = []
+    for constant in ("3.0", "5.0", "3.0"):
+        plugin.write_text(NATIVE.replace("3.0", constant))
+        command = [sys.executable, "-c", PROBE, str(plugin)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        values += json.loads(done.stdout)
+    assert values == [3.0, 5.0, 3.0]

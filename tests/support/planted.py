@@ -1,0 +1,134 @@
+"""An operator file as a user would write one, right in all respects, and faults planted in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mxrun import library
+from mxrun.operator import register
+
+SOUND = '''
+"""One operator with two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.base.params import Float32, Parameters
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.register import Implementation, implement, register
+from mxrun.operator.tensor import Tensor, array_at
+
+T = TypeVar("T")
+
+
+class PlantedParameters(Parameters):
+    """Parameters of planted."""
+
+    scale: Float32 = Field(default=2.0, description="Multiplies the product.", examples=[0.5])
+
+
+@register("planted")
+class PlantedProperty(OperatorProperty[PlantedParameters]):
+    """output = scale * lhs * sin(rhs). Backward reads the output's gradient and both inputs."""
+
+    type_string = "planted"
+    parameter_type = PlantedParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        return ("lhs", "rhs")
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        lhs, rhs, output = same_shape(("lhs", "rhs", "output"), [*inputs, *outputs], "elementwise")
+        return Inferred([lhs, rhs], [output], [])
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        return [out_grad[0], in_data[0], in_data[1]]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        return [(in_data[0], out_data[0])]
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        return [(out_grad[0], in_grad[1])]
+
+    # more of the property
+
+    def create_operator(self) -> Operator:
+        return Planted(self.parameters.scale)
+
+
+class Planted(Operator):
+    """Three NumPy expressions."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        lhs, rhs = in_data[0].array, in_data[1].array
+        output = self.scale * lhs * np.sin(rhs)
+        assign(out_data[0], req[0], output)
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        grad, lhs, rhs = need(out_grad[0]), need(in_data[0]), need(in_data[1])
+        lhs_grad = grad * self.scale * np.sin(rhs)
+        rhs_grad = grad * self.scale * lhs * np.cos(rhs)
+        assign(in_grad[0], req[0], lhs_grad)
+        assign(in_grad[1], req[1], rhs_grad)
+'''
+
+ASSIGN = "        assign(out_data[0], req[0], output)\n"
+MORE = "    # more of the property\n"
+
+
+def keep_apart(patch: pytest.MonkeyPatch) -> None:
+    """Let operators registered from now on be gone when the patch is undone."""
+    library.load()
+    for name in ("_entries", "_aliases"):
+        patch.setattr(register.OPERATORS, name, dict(getattr(register.OPERATORS, name)))
+    patch.setattr(register, "_IMPLEMENTATIONS", dict(register._IMPLEMENTATIONS))
+    patch.setattr(library, "_PLUGINS", {})
+
+
+def plant(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
+    """A file with the operator `name`: the sound one with texts replaced, each found once."""
+    text = SOUND
+    for old, new in changes:
+        assert text.count(old) == 1, (text.count(old), old)
+        text = text.replace(old, new)
+    path = folder / f"{name}.py"
+    path.write_text(text.replace('"planted"', f'"{name}"').lstrip())
+    return path
