@@ -17,7 +17,7 @@ from mxrun.base.params import Parameters
 from mxrun.io.convert import numbered, unfit, wanted
 from mxrun.io.dataset import Dataset, Field, Inputs, register
 from mxrun.io.files import user_path
-from mxrun.io.table import Table, read_table
+from mxrun.io.table import Table, TableForm, read_table
 
 # A column's name where there is a header, else its number, counted from 0 or, below 0, the end.
 Column = int | Annotated[str, StringConstraints(min_length=1)]
@@ -41,12 +41,17 @@ class CsvOptions(Parameters):
         default=",", min_length=1, max_length=1, description="what divides the columns"
     )
 
+    @property
+    def form(self) -> TableForm:
+        """How the file is written."""
+        return TableForm(self.delimiter, "yes" if self.header else "no")
+
 
 @register("csv", CsvOptions, ("all",))
 def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
     """Rows of numbers; data float32 in the network's shape, label int32 or float32 as it wants."""
     path = user_path(options.path)
-    table = read_table(path, options.delimiter, options.header)
+    table = read_table(path, options.form)
     label = None if options.label is None else _column(table, options.label, path)
     count = table.values.shape[1]
     columns: Sequence[int] = [at for at in range(count) if at != label]

@@ -42,7 +42,7 @@ def read(options: DigitsOptions, split: str, inputs: Inputs) -> Dataset:
     chosen = {"train": ~fifth, "test": fifth, "all": np.ones_like(fifth)}[split]
     images = np.ascontiguousarray(table[chosen, :64]).reshape(-1, 1, 8, 8)
     fields = {
-        "data": Field(images, scale=1 / 16),
+        "data": Field(images, scale=1 / 16, white=16),
         "label": Field(table[chosen, 64].astype(np.int32)),
     }
     return Dataset("digits", fields, tuple("0123456789"), split)

@@ -57,7 +57,7 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         (channels, None, None),
         "uint8",
         1 / 255,
-        content=_digest(folder, images),
+        content=partial(_digest, folder, images),
     )
     fields = {"label": Field(np.array(labels, np.int32))}
     return Dataset("image_folder", fields, tuple(classes), split, lazy={"data": data})
@@ -80,14 +80,15 @@ def _read(images: list[Path], channels: int, index: int) -> NDArray[Any]:
 
 
 def _digest(folder: Path, images: list[Path]) -> str:
-    """SHA-256 of the names below `folder` and the sizes of the files."""
+    """SHA-256 of the files' names below `folder`, their sizes and their bytes."""
     digest = hashlib.sha256()
     for image in images:
         try:
-            size = image.stat().st_size
+            content = image.read_bytes()
         except OSError as error:
             raise unreadable(image, error) from error
-        digest.update(os.fsencode(image.relative_to(folder)) + b"\0%d\n" % size)
+        digest.update(os.fsencode(image.relative_to(folder)) + b"\0%d\n" % len(content))
+        digest.update(content)
     return digest.hexdigest()
 
 

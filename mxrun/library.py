@@ -107,17 +107,33 @@ def _run(content: bytes, module: ModuleType, path: str) -> None:
         raise UserError(_raised(error, path)) from error
 
 
+def plugin_failure(error: Exception) -> UserError | None:
+    """What to tell of an exception that a plugin's operator raised at work; None if none did."""
+    paths = {plugin.path for plugin in _PLUGINS.values()}
+    frames = traceback.extract_tb(error.__traceback__)
+    found = next((frame for frame in reversed(frames) if frame.filename in paths), None)
+    if found is None:
+        return None
+    problem = f"the plugin's {found.name} raised {_described(error)}"
+    hint = "`mxrun check-op FILE.py:NAME` tries an operator by itself"
+    return UserError(Diagnostic(problem, Place(found.filename, found.lineno or 1, 1), hint=hint))
+
+
 def _raised(error: BaseException, path: str) -> Diagnostic:
     """What a plugin raised, at its own line that led there."""
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
-    kind = "" if isinstance(error, MxrunError) else f"{type(error).__name__}: "
-    text = " ".join(str(error).split())
     return Diagnostic(
-        f"the plugin cannot be loaded: {kind}{text}".rstrip(": "),
+        f"the plugin cannot be loaded: {_described(error)}",
         Place(path, line or 1, 1),
         hint=_hint(error),
     )
+
+
+def _described(error: BaseException) -> str:
+    """An exception on one line: its kind, unless it is one of ours, and what it says."""
+    kind = "" if isinstance(error, MxrunError) else f"{type(error).__name__}: "
+    return f"{kind}{' '.join(str(error).split())}".rstrip(": ")
 
 
 def _hint(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument, EltwiseFunction
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     PrimitivePart,
@@ -68,6 +69,7 @@ class ActivationProperty(OperatorProperty[ActivationParameters]):
     """output = f(data), elementwise: relu max(x, 0), sigmoid 1 / (1 + exp(-x)),
     softrelu log(1 + exp(x)), softsign x / (1 + |x|), tanh.
 
+    NaN stays NaN; MXNet 1.9.1's relu makes 0 of it, which hides that a network has diverged.
     Backward reads the output and its gradient: every derivative here is a function of the output.
     """
 
@@ -137,16 +139,64 @@ class Activation(Operator):
         assign(in_grad[0], req[0], need(out_grad[0]) * self.derivative(need(out_data[0])))
 
 
-_ONEDNN = {
-    "relu": EltwiseFunction.RELU,
-    "sigmoid": EltwiseFunction.LOGISTIC,
-    "tanh": EltwiseFunction.TANH,
-}
+_ONEDNN = {"sigmoid": EltwiseFunction.LOGISTIC, "tanh": EltwiseFunction.TANH}
+
+
+def relu(x: Any) -> Any:
+    """x, or 0 where x is not above it; unlike max(x, 0) in vector code, NaN for NaN."""
+    return scalar.where(x <= 0, 0, x)
+
+
+def relu_gradient(gradient: Any, y: Any) -> Any:
+    """The gradient where the output y is above 0; times 0 elsewhere, so that NaN stays NaN."""
+    return gradient * scalar.where(y > 0, 1, 0)
+
+
+RELU, RELU_GRADIENT = scalar.compile(relu), scalar.compile(relu_gradient)
+
+
+@implement("Activation", backend="jit")
+class CompiledActivation(Implementation):
+    """relu as a map, in whatever layout the data come. oneDNN's makes zeros of NaN."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """output = max(data, 0)."""
+        (data,) = request.inputs
+        if prop.parameters.act_type != "relu" or data.dtype != "float32":
+            return None
+        count, (req,), threads = data.nbytes // 4, request.requests, request.threads
+        part = RELU.part(target(0), [source(0)], count, threads=threads, request=req)
+        return native_kernel(
+            self.name,
+            [part],
+            (data,),
+            (data,),
+            scalar.written(request.requests),
+            threads,
+            flops=data.elements,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """grad * (output > 0), in the output's layout."""
+        (output,) = request.out_data
+        assert output is not None
+        count, (req,), threads = output.nbytes // 4, request.requests, request.threads
+        operands = [source(0), source(2)]
+        part = RELU_GRADIENT.part(target(0), operands, count, threads=threads, request=req)
+        return native_kernel(
+            self.name,
+            [part],
+            (output, None, output),
+            (output,),
+            scalar.written(request.requests),
+            threads,
+            flops=2 * output.elements,
+        )
 
 
 @implement("Activation", backend="onednn")
 class OnednnActivation(Implementation):
-    """oneDNN's elementwise primitives, in whatever layout the data come.
+    """sigmoid and tanh by oneDNN's elementwise primitives, in whatever layout the data come.
 
     softrelu and softsign are left to the NumPy body: oneDNN differentiates the first from its
     input, which backward does not read, and does not have the second.

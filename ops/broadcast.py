@@ -26,10 +26,10 @@ from mxrun.ops.strided import (
     Reduction,
     broadcast_axes,
     joint_layout,
-    map_part,
     reduce_part,
     same_order,
 )
+from mxrun.ops.strided_map import strided_part
 
 
 class BroadcastProperty(ArithmeticProperty):
@@ -121,7 +121,7 @@ class CompiledBroadcast(Implementation):
         operands = [(source(index), spec) for index, spec in enumerate(sides)]
         return native_kernel(
             self.name,
-            [map_part(prop.rule.compiled, (target(0), output), operands, request.threads)],
+            [strided_part(prop.rule.compiled, (target(0), output), operands, request.threads)],
             sides,
             (output,),
             request.requests,
@@ -166,14 +166,14 @@ def _gradient(
     full = specs[GRADIENT]
     operands = [(source(place), specs[place]) for place in pullback.reads]
     if not repeated:
-        return map_part(pullback.compiled, (output, full), operands, threads, pullback.factor)
+        return strided_part(pullback.compiled, (output, full), operands, threads, pullback.factor)
     if pullback.compiled is Map.SCALE:
         data = (source(GRADIENT), full)
         return reduce_part(Reduction.SUM, output, data, repeated, threads, pullback.factor)
     product = (between(0), full)
     return ChainPart(
         (
-            map_part(pullback.compiled, product, operands, threads, pullback.factor),
+            strided_part(pullback.compiled, product, operands, threads, pullback.factor),
             reduce_part(Reduction.SUM, output, product, repeated, threads),
         ),
         (full.nbytes,),

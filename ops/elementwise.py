@@ -14,10 +14,18 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.property import (
+    GradientKind,
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    same_shape,
+)
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import MapKernel
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.strided import Map, joint_layout, map_part, unpacked
+from mxrun.ops.strided import Map, joint_layout, unpacked
+from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -34,18 +42,20 @@ class Pullback:
     """
 
     formula: Callable[[Any, Any, Any], Array]
-    compiled: Map
+    compiled: Map | MapKernel
     reads: tuple[int, ...]
     factor: float = 1.0
 
 
 @dataclass(frozen=True)
 class BinaryMap:
-    """output = formula(lhs, rhs), and the gradient of either side."""
+    """output = formula(lhs, rhs), and the gradient of either side: none where both are zero
+    everywhere.
+    """
 
     formula: Callable[[Array, Array], Array]
-    compiled: Map
-    pullbacks: tuple[Pullback, Pullback]
+    compiled: Map | MapKernel
+    pullbacks: tuple[Pullback, ...]
 
     def reads(self, *sides: int) -> tuple[int, ...]:
         """What the gradients of `sides` read, in order."""
@@ -97,10 +107,17 @@ class ArithmeticProperty(OperatorProperty[ArithmeticParameters]):
         """lhs and rhs."""
         return ("lhs", "rhs")
 
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """As the rule says."""
+        kind = GradientKind.COMPUTES if self.rule.pullbacks else GradientKind.ZERO
+        return (kind, kind)
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
         """out_grad; products and quotients also read both sides."""
+        if not self.rule.pullbacks:
+            return []
         tensors = [out_grad[0], *in_data]
         return [tensors[position] for position in self.rule.reads(0, 1)]
 
@@ -187,6 +204,8 @@ class ElementwiseProperty(ArithmeticProperty):
         """lhs's gradient, which is computed last, over the output's; either one where all are
         equal.
         """
+        if not self.rule.pullbacks:
+            return []
         sides = (0, 1) if self.rule is ADD else (0,)
         return [(out_grad[0], in_grad[side]) for side in sides]
 
@@ -234,7 +253,7 @@ class CompiledElementwise(Implementation):
             return None
         output = joint_layout(request.outputs[0], request.inputs)
         operands = [(source(side), output) for side in (0, 1)]
-        part = map_part(prop.rule.compiled, (target(0), output), operands, request.threads)
+        part = strided_part(prop.rule.compiled, (target(0), output), operands, request.threads)
         return native_kernel(
             self.name,
             [part],
@@ -254,7 +273,7 @@ class CompiledElementwise(Implementation):
         asked = [side for side in (1, 0) if request.requests[side] is not OpReqType.NULL]
         pullbacks = {side: prop.rule.pullbacks[side] for side in asked}
         parts = [
-            map_part(
+            strided_part(
                 pullback.compiled,
                 (target(side), spec),
                 [(source(position), spec) for position in pullback.reads],

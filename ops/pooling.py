@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from mxrun.backend.jit import NativeCode
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
@@ -31,6 +32,7 @@ from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.pooling_maximum import maximum_code, maximum_gradient_code, winner_bytes
 from mxrun.ops.window import NonNegative, Positive, Window
 from mxrun.ops.window_sum import window_arguments, window_sum_gradient_loop, window_sum_loop
 
@@ -120,9 +122,12 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
 
     data [N, C, spatial...], output [N, C, windows...]. Padding never is a maximum and adds zero
     to a sum. Of equal maxima the first in row-major order gets the gradient.
+    NaN is larger than all others, and the maximum of infinities is one; MXNet 1.9.1 passes over
+    NaN and knows none below the lowest finite number, which is what a window wholly outside the
+    data has.
     Backward reads the output's gradient, data and output (avg and sum the first alone).
-    Fast for float32: max and avg by oneDNN, sum and the averages that oneDNN lacks by a compiled
-    loop. lp, and a max with windows wholly outside the data, have the NumPy body alone.
+    Fast for float32: avg by oneDNN, max, sum and the averages that oneDNN lacks by compiled
+    loops. lp has the NumPy body alone.
     """
 
     type_string = "Pooling"
@@ -221,12 +226,16 @@ class Pooling(Operator):
         data, shape = in_data[0].array, out_data[0].shape
         window = self.parameters.window(data.shape[2:])
         kind, power = self.parameters.pool_type, self.parameters.p_value or 1
-        result = np.full(shape, np.finfo(data.dtype).min if kind == "max" else 0, data.dtype)
+        result = np.full(shape, -np.inf if kind == "max" else 0, data.dtype)
+        empty = np.ones(shape[2:], bool)
         for _, read, written in window.regions(data.shape[2:], shape[2:]):
+            empty[written] = False
             if kind == "max":
                 np.maximum(result[written], data[read], out=result[written])
             else:
                 result[written] += data[read] ** power if kind == "lp" else data[read]
+        if kind == "max":
+            result[..., empty] = np.finfo(data.dtype).min
         if kind == "avg":
             result /= self._counts(window, data.shape[2:], shape[2:], data.dtype)
         if kind == "lp":
@@ -260,7 +269,8 @@ class Pooling(Operator):
             data, output = need(in_data[0]), need(out_data[0])
             waiting = np.ones(gradient.shape, bool)
             for _, read, written in regions:
-                chosen = (data[read] == output[written]) & waiting[written]
+                equal = (data[read] == output[written]) | np.isnan(data[read])
+                chosen = equal & waiting[written]
                 result[read] += np.where(chosen, gradient[written], 0)
                 waiting[written] &= ~chosen
         else:
@@ -296,16 +306,15 @@ def _root(value: Array, power: int) -> Array:
 
 @implement("Pooling", backend="onednn")
 class OnednnPooling(Implementation):
-    """oneDNN's max and average pooling on channels-last data.
+    """oneDNN's average pooling on channels-last data.
 
-    A training forward pass of max also writes which element won each window, a byte or more per
-    output, so that backward needs neither data nor output. Left to others are sums, windows that
-    lie wholly outside the data (possible under `full` where stride exceeds kernel), and averages
-    that count the padding of a window cut off beyond it.
+    Left to others are averages with windows that lie wholly outside the data (possible under
+    `full` where stride exceeds kernel), those that count the padding of a window cut off beyond
+    it, sums, and maxima, for which oneDNN passes over NaN.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """output = the windows' maxima or averages."""
+        """output = the windows' averages."""
         (data,), (output,) = request.inputs, request.outputs
         pooling = _pooling(prop.parameters, data.shape, output.shape)
         if pooling is None or not onednn_serves(data):
@@ -313,10 +322,7 @@ class OnednnPooling(Implementation):
         specs = (data.laid_out(CHANNELS_LAST), output.laid_out(CHANNELS_LAST))
         team = team_for_elements(data.elements, request.threads)
         primitive = operations.pooling_forward(*specs, *pooling, team, is_train=request.is_train)
-        slots: dict[Argument, Slot] = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
-        winners = primitive.specs.get(Argument.WORKSPACE)
-        if winners is not None:
-            slots[Argument.WORKSPACE] = extra(0)
+        slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
         return native_kernel(
             f"onednn:{primitive.implementation}",
             [PrimitivePart(primitive, slots)],
@@ -324,12 +330,11 @@ class OnednnPooling(Implementation):
             specs[1:],
             request.requests,
             request.threads,
-            extra_outputs=() if winners is None else (winners,),
             flops=prop.flops([data.shape], [output.shape]),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The gradient to each window's winner, or in equal shares."""
+        """The gradient in equal shares."""
         (gradient,), (data_grad,) = request.out_grad, request.in_grad
         assert gradient is not None
         pooling = _pooling(prop.parameters, data_grad.shape, gradient.shape)
@@ -337,17 +342,11 @@ class OnednnPooling(Implementation):
         specs = (data_grad.laid_out(CHANNELS_LAST), gradient.laid_out(CHANNELS_LAST))
         team = team_for_elements(data_grad.elements, request.threads)
         primitive = operations.pooling_backward(*specs, *pooling, team)
-        slots: dict[Argument, Slot] = {
-            Argument.OUTPUT_GRAD: source(0),
-            Argument.SOURCE_GRAD: target(0),
-        }
-        winners = request.forward.extra_outputs
-        if winners:
-            slots[Argument.WORKSPACE] = source(3)
+        slots = {Argument.OUTPUT_GRAD: source(0), Argument.SOURCE_GRAD: target(0)}
         return native_kernel(
             f"onednn:{primitive.implementation}",
             [PrimitivePart(primitive, slots)],
-            (specs[1], None, None, *winners),
+            (specs[1], None, None),
             specs[:1],
             request.requests,
             request.threads,
@@ -359,7 +358,7 @@ def _pooling(
     parameters: PoolingParameters, data: Shape, output: Shape
 ) -> tuple[operations.PoolType, Shape, operations.Window] | None:
     """Kind, kernel and geometry in oneDNN's terms; None for what it does not compute."""
-    if parameters.pool_type not in ("max", "avg"):
+    if parameters.pool_type != "avg":
         return None
     window = parameters.window(data[2:])
     axes = range(len(window.kernel))
@@ -367,14 +366,12 @@ def _pooling(
     beyond = [starts[axis] + window.kernel[axis] - data[axis + 2] for axis in axes]
     if any(starts[axis] >= data[axis + 2] for axis in axes):
         return None
-    kind = operations.PoolType.MAX
-    if parameters.pool_type == "avg":
-        kind = operations.PoolType.AVERAGE_WITH_PADDING
-        cut_off = any(beyond[axis] > window.pad[axis] for axis in axes)
-        if cut_off or parameters.count_include_pad is False:
-            kind = operations.PoolType.AVERAGE_WITHOUT_PADDING
-        if cut_off and any(window.pad) and parameters.count_include_pad is not False:
-            return None
+    kind = operations.PoolType.AVERAGE_WITH_PADDING
+    cut_off = any(beyond[axis] > window.pad[axis] for axis in axes)
+    if cut_off or parameters.count_include_pad is False:
+        kind = operations.PoolType.AVERAGE_WITHOUT_PADDING
+    if cut_off and any(window.pad) and parameters.count_include_pad is not False:
+        return None
     pad_end = tuple(max(window.pad[axis], beyond[axis]) for axis in axes)
     geometry = operations.Window(window.stride, window.dilate, window.pad, pad_end)
     return kind, window.kernel, geometry
@@ -382,41 +379,69 @@ def _pooling(
 
 @implement("Pooling", backend="jit")
 class CompiledPooling(Implementation):
-    """Sums, and averages of every kind, on channels-last data."""
+    """Maxima, sums, and averages of every kind, on channels-last data.
+
+    A training forward pass of max also writes which element won each window, a byte per output
+    (four where a window has more than 256 elements), so that backward needs neither data nor
+    output.
+    """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """output = the windows' sums or averages."""
+        """output = the windows' maxima, sums or averages."""
         (data,), (output,) = request.inputs, request.outputs
-        serves = prop.parameters.pool_type in ("sum", "avg") and data.elements
-        if not serves or data.dtype != "float32":
+        parameters = prop.parameters
+        # The layout wants reorders, which oneDNN makes.
+        if parameters.pool_type == "lp" or not onednn_serves(data):
             return None
+        tensors: tuple[Slot | int, ...] = (source(0), target(0))
+        winners: tuple[TensorSpec, ...] = ()
+        code: NativeCode = window_sum_loop
+        if parameters.pool_type == "max":
+            window = parameters.window(data.shape[2:])
+            code = maximum_code(data.shape, output.shape, window)
+            size = winner_bytes(window) if request.is_train else 0
+            if size:
+                winners = (TensorSpec(output.shape, _WINNERS[size], CHANNELS_LAST),)
+            tensors += (extra(0) if size else 0, size)
+        arguments = (*_window_arguments(parameters, data, output), *tensors)
         team = team_for_elements(data.elements, request.threads)
-        arguments = _window_arguments(prop.parameters, data, output)
         return native_kernel(
-            "jit",
-            [LoopPart(window_sum_loop, (*arguments, source(0), target(0)), team)],
+            self.name,
+            [LoopPart(code, arguments, team)],
             (data.laid_out(CHANNELS_LAST),),
             (output.laid_out(CHANNELS_LAST),),
             request.requests,
             request.threads,
+            extra_outputs=winners,
             flops=prop.flops([data.shape], [output.shape]),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Every position gathers from the windows that it is in."""
+        """The windows' gradients to their winners, or in equal shares."""
         (gradient,), (data_grad,) = request.out_grad, request.in_grad
         assert gradient is not None
         team = team_for_elements(data_grad.elements, request.threads)
-        arguments = _window_arguments(prop.parameters, data_grad, gradient)
+        tensors: tuple[Slot | int, ...] = (source(0), target(0))
+        winners = request.forward.extra_outputs
+        code: NativeCode = window_sum_gradient_loop
+        if winners:
+            window = prop.parameters.window(data_grad.shape[2:])
+            code = maximum_gradient_code(data_grad.shape, gradient.shape, window, team)
+            tensors += (source(3), winner_bytes(window))
+        arguments = (*_window_arguments(prop.parameters, data_grad, gradient), *tensors)
         return native_kernel(
-            "jit",
-            [LoopPart(window_sum_gradient_loop, (*arguments, source(0), target(0)), team)],
-            (gradient.laid_out(CHANNELS_LAST), None, None),
+            self.name,
+            [LoopPart(code, arguments, team)],
+            (gradient.laid_out(CHANNELS_LAST), None, None, *winners),
             (data_grad.laid_out(CHANNELS_LAST),),
             request.requests,
             request.threads,
             flops=request.forward.flops,
         )
+
+
+# What names the winner of a window, by its size in bytes.
+_WINNERS = {1: "uint8", 4: "int32"}
 
 
 def _window_arguments(

@@ -1,4 +1,4 @@
-"""Reductions over some or all axes: sum, mean and maximum."""
+"""Reductions over some or all axes: sums, mean, products, extremes and norms."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import native_kernel, source, target
+from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.strided import Map, Reduction, map_part, reduce_part, same_order, unpacked
+from mxrun.ops.reduce_loops import Kind, reduce_part, spread_part
+from mxrun.ops.strided import Map, map_part, same_order, unpacked
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
 
-def _as_axes(value: object) -> object:
+def as_axes(value: object) -> object:
     """One axis may stand for a tuple of one."""
     is_axis = isinstance(value, int) and not isinstance(value, bool)
     return (value,) if is_axis else value
 
 
-_AXES_SCHEMA = {
+AXES_SCHEMA = {
     "anyOf": [
         {"type": "integer"},
         {"type": "array", "items": {"type": "integer"}},
@@ -41,11 +42,11 @@ _AXES_SCHEMA = {
 }
 
 
-class ReduceParameters(Parameters):
-    """Parameters of the reductions (MXNet's)."""
+class AxisParameters(Parameters):
+    """Which axes an operator reduces, and whether they stay."""
 
     axis: Annotated[
-        tuple[int, ...] | None, BeforeValidator(_as_axes), WithJsonSchema(_AXES_SCHEMA)
+        tuple[int, ...] | None, BeforeValidator(as_axes), WithJsonSchema(AXES_SCHEMA)
     ] = Field(
         default=None,
         description="The axis or axes to reduce, counted from the end where negative; all where "
@@ -54,17 +55,42 @@ class ReduceParameters(Parameters):
     keepdims: bool = Field(
         default=False, description="Keep the reduced axes, with one element each."
     )
+
+    def reduced(self, rank: int) -> tuple[int, ...]:
+        """The axes to reduce of data with `rank` axes; raises ShapeContradiction."""
+        return chosen_axes(self.axis, rank) if self.axis else tuple(range(rank))
+
+
+class ReduceParameters(AxisParameters):
+    """Parameters of the reductions (MXNet's)."""
+
     exclude: bool = Field(default=False, description="Reduce all axes but those given.")
 
     def reduced(self, rank: int) -> tuple[int, ...]:
         """The axes to reduce of data with `rank` axes; raises ShapeContradiction."""
-        if not self.axis:
-            return tuple(range(rank))
-        chosen = {axis + rank if axis < 0 else axis for axis in self.axis}
-        if len(chosen) < len(self.axis) or not chosen <= set(range(rank)):
-            expected = f"different axes of {rank}"
-            raise ShapeContradiction("data", f"axis {list(self.axis)}", expected, "axis")
-        return tuple(axis for axis in range(rank) if (axis in chosen) != self.exclude)
+        chosen = super().reduced(rank)
+        if not (self.exclude and self.axis):
+            return chosen
+        return tuple(axis for axis in range(rank) if axis not in chosen)
+
+
+class NormParameters(AxisParameters):
+    """Parameters of norm (MXNet's, but out_dtype, which its CPU cannot make differ from data's)."""
+
+    ord: int = Field(
+        default=2, ge=1, le=2, description="1: sum of magnitudes; 2: root of the sum of squares."
+    )
+
+
+def chosen_axes(axes: Sequence[int], rank: int, name: str = "axis") -> tuple[int, ...]:
+    """`axes` of `rank` in their order, counted from 0; raises ShapeContradiction."""
+    chosen = {axis + rank if axis < 0 else axis for axis in axes}
+    if len(chosen) < len(axes) or not chosen <= set(range(rank)):
+        raise ShapeContradiction("data", f"{name} {list(axes)}", f"different axes of {rank}", name)
+    return tuple(sorted(chosen))
+
+
+Slope = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -72,22 +98,31 @@ class ReduceRule:
     """What becomes of the elements along the reduced axes, and of the gradient.
 
     formula: NumPy's function of (data, axis, keepdims). mean: whether the result is divided by how
-    many they are. selects: the gradient goes to the elements that equal the output.
+    many they are. slope: d output / d data by (data, output); None where it is one number.
+    reads_output: whether the slope depends on output. selects: the slope is 1 for the elements that
+    equal the output, else 0.
     """
 
     formula: Callable[..., Array]
-    compiled: Reduction
+    compiled: Kind
     mean: bool = False
+    slope: Slope | None = None
+    reads_output: bool = True
     selects: bool = False
 
 
-class ReduceProperty(OperatorProperty[ReduceParameters]):
+class ReduceProperty(OperatorProperty[AxisParameters]):
     """output = data reduced over the axes, which vanish unless keepdims; a full reduction's shape
     is [1].
     """
 
-    parameter_type = ReduceParameters
-    rule: ClassVar[ReduceRule]
+    parameter_type: ClassVar[type[AxisParameters]] = ReduceParameters
+    reduction: ClassVar[ReduceRule]
+
+    @property
+    def rule(self) -> ReduceRule:
+        """What these parameters make of it."""
+        return self.reduction
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """The output from data; of data, the kept axes from the output."""
@@ -117,8 +152,10 @@ class ReduceProperty(OperatorProperty[ReduceParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad; a selection also reads data and output."""
-        return [out_grad[0], *((in_data[0], out_data[0]) if self.rule.selects else ())]
+        """out_grad, and what the slope depends on."""
+        if self.rule.slope is None:
+            return [out_grad[0]]
+        return [out_grad[0], in_data[0], *(out_data if self.rule.reads_output else ())]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """One per element of data."""
@@ -132,7 +169,7 @@ class ReduceProperty(OperatorProperty[ReduceParameters]):
 class Reduce(Operator):
     """NumPy's reduction with the axes kept, which is what gradients are spread from."""
 
-    def __init__(self, parameters: ReduceParameters, rule: ReduceRule) -> None:
+    def __init__(self, parameters: AxisParameters, rule: ReduceRule) -> None:
         self.parameters, self.rule = parameters, rule
 
     def forward(
@@ -159,7 +196,7 @@ class Reduce(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """out_grad repeated: divided by the count for a mean, at all maxima for a maximum."""
+        """out_grad repeated, times the slope; divided by the count for a mean."""
         if in_grad[0] is None:
             return
         shape = in_grad[0].shape
@@ -168,9 +205,14 @@ class Reduce(Operator):
         gradient = np.broadcast_to(need(out_grad[0]).reshape(kept), shape)
         if self.rule.mean:
             gradient = gradient / gradient.dtype.type(count_of(shape, axes))
-        if self.rule.selects:
-            chosen = need(in_data[0]) == need(out_data[0]).reshape(kept)
-            gradient = np.where(chosen, gradient, gradient.dtype.type(0))
+        if self.rule.slope is not None:
+            data = need(in_data[0])
+            output = need(out_data[0]).reshape(kept) if self.rule.reads_output else data
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = self.rule.slope(data, output)
+                gradient = gradient * slope
+            if self.rule.selects:
+                gradient = np.where(slope == 0, slope, gradient)
         assign(in_grad[0], req[0], gradient)
 
 
@@ -179,12 +221,51 @@ def count_of(shape: Shape, axes: Sequence[int]) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
+def _equal(data: Array, output: Array) -> Array:
+    equal: Array = (data == output).astype(data.dtype)
+    return equal
+
+
+def _quotient(data: Array, output: Array) -> Array:
+    quotient: Array = output / data
+    return quotient
+
+
+def _quotient_without_nan(data: Array, output: Array) -> Array:
+    return np.where(np.isnan(data), data.dtype.type(0), output / data)
+
+
+def _number(data: Array, output: Array) -> Array:
+    return (~np.isnan(data)).astype(data.dtype)
+
+
+def _sign(data: Array, output: Array) -> Array:
+    sign: Array = (data > 0).astype(data.dtype) - (data < 0).astype(data.dtype)
+    return sign
+
+
+def _direction(data: Array, output: Array) -> Array:
+    direction: Array = data / output
+    return direction
+
+
+def _magnitudes(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
+    total: Array = np.sum(np.abs(data), axis=tuple(axis), keepdims=keepdims)
+    return total
+
+
+def _root_of_squares(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
+    squares = np.square(data, dtype=np.float64)
+    total: Array = np.sum(squares, axis=tuple(axis), keepdims=keepdims)
+    return np.sqrt(total).astype(data.dtype)
+
+
 @register("sum", "sum_axis")
 class SumProperty(ReduceProperty):
     """output = sum of data over the axes. Backward reads the output's gradient only."""
 
     type_string = "sum"
-    rule = ReduceRule(np.sum, Reduction.SUM)
+    reduction = ReduceRule(np.sum, Kind.SUM)
 
 
 @register("mean")
@@ -192,7 +273,37 @@ class MeanProperty(ReduceProperty):
     """output = mean of data over the axes. Backward reads the output's gradient only."""
 
     type_string = "mean"
-    rule = ReduceRule(np.mean, Reduction.SUM, mean=True)
+    reduction = ReduceRule(np.mean, Kind.SUM, mean=True)
+
+
+@register("prod")
+class ProductProperty(ReduceProperty):
+    """output = product of data over the axes; gradient = out_grad * output / data, which as in
+    MXNet is NaN where data is 0. Backward reads the output's gradient, data and output.
+    """
+
+    type_string = "prod"
+    reduction = ReduceRule(np.prod, Kind.PRODUCT, slope=_quotient)
+
+
+@register("nansum")
+class NanSumProperty(ReduceProperty):
+    """output = sum over the axes of what is not NaN, to which alone the gradient goes. Backward
+    reads the output's gradient and data.
+    """
+
+    type_string = "nansum"
+    reduction = ReduceRule(np.nansum, Kind.SUM_WITHOUT_NAN, slope=_number, reads_output=False)
+
+
+@register("nanprod")
+class NanProductProperty(ReduceProperty):
+    """output = product over the axes of what is not NaN; the gradient is prod's, 0 for NaN.
+    Backward reads the output's gradient, data and output.
+    """
+
+    type_string = "nanprod"
+    reduction = ReduceRule(np.nanprod, Kind.PRODUCT_WITHOUT_NAN, slope=_quotient_without_nan)
 
 
 @register("max", "max_axis")
@@ -202,10 +313,40 @@ class MaxProperty(ReduceProperty):
     """
 
     type_string = "max"
-    rule = ReduceRule(np.max, Reduction.MAX, selects=True)
+    reduction = ReduceRule(np.max, Kind.MAXIMUM, slope=_equal, selects=True)
 
 
-@implement("sum", "mean", "max", backend="jit")
+@register("min", "min_axis")
+class MinProperty(ReduceProperty):
+    """output = minimum of data over the axes; all elements that equal it get its whole gradient,
+    as in MXNet. Backward reads the output's gradient, data and output.
+    """
+
+    type_string = "min"
+    reduction = ReduceRule(np.min, Kind.MINIMUM, slope=_equal, selects=True)
+
+
+@register("norm")
+class NormProperty(ReduceProperty):
+    """output = sum of |data| (ord 1) or root of the sum of data^2 (ord 2) over the axes.
+
+    gradient = out_grad * sign(data), 0 for NaN, or out_grad * data / output, which as in MXNet is
+    NaN where output is 0. Backward reads the output's gradient, data and, for ord 2, output.
+    """
+
+    type_string = "norm"
+    parameter_type = NormParameters
+
+    @property
+    def rule(self) -> ReduceRule:
+        """That of the order."""
+        assert isinstance(self.parameters, NormParameters)
+        if self.parameters.ord == 1:
+            return ReduceRule(_magnitudes, Kind.MAGNITUDES, slope=_sign, reads_output=False)
+        return ReduceRule(_root_of_squares, Kind.ROOT_OF_SQUARES, slope=_direction)
+
+
+@implement("sum", "mean", "prod", "nansum", "nanprod", "max", "min", "norm", backend="jit")
 class CompiledReduce(Implementation):
     """One pass in float32, over plain data or any whose kept axes lie in order."""
 
@@ -232,29 +373,37 @@ class CompiledReduce(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """out_grad spread over data's shape."""
+        """out_grad spread over data's shape, times the slope."""
         assert isinstance(prop, ReduceProperty)
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert gradient is not None
         data, gradient = data.laid_out(PLAIN), gradient.laid_out(PLAIN)
-        axes = prop.parameters.reduced(len(data.shape))
-        kept = TensorSpec(tuple(1 if axis in axes else n for axis, n in enumerate(data.shape)))
-        operands = [(source(0), kept)]
-        if prop.rule.selects:
-            operands += [(source(1), data), (source(2), kept)]
-        part = map_part(
-            Map.WHERE_EQUAL if prop.rule.selects else Map.SCALE,
-            (target(0), data),
-            operands,
-            request.threads,
-            1 / count_of(data.shape, axes) if prop.rule.mean else 1.0,
-        )
+        rule, axes = prop.rule, prop.parameters.reduced(len(data.shape))
         return native_kernel(
             self.name,
-            [part],
-            (gradient, data, gradient) if prop.rule.selects else (gradient, None, None),
+            [_gradient(rule, data, axes, request.threads)],
+            (
+                gradient,
+                None if rule.slope is None else data,
+                gradient if rule.slope is not None and rule.reads_output else None,
+            ),
             (data,),
             request.requests,
             request.threads,
             flops=data.elements,
         )
+
+
+def _gradient(rule: ReduceRule, data: TensorSpec, axes: Sequence[int], threads: int) -> LoopPart:
+    """The gradient of plain data."""
+    kept = TensorSpec(tuple(1 if axis in axes else n for axis, n in enumerate(data.shape)))
+    operands = [(source(0), kept)]
+    if rule.slope is None:
+        factor = 1 / count_of(data.shape, axes) if rule.mean else 1.0
+        return map_part(Map.SCALE, (target(0), data), operands, threads, factor)
+    if rule.selects:
+        operands += [(source(1), data), (source(2), kept)]
+        return map_part(Map.WHERE_EQUAL, (target(0), data), operands, threads)
+    # Where the slope does not depend on the output, the loop reads out_grad in its place.
+    slots = (source(0), source(1), source(2 if rule.reads_output else 0))
+    return spread_part(rule.compiled, (target(0), data), slots, axes, threads)

@@ -18,8 +18,15 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.property import (
+    GradientKind,
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    same_shape,
+)
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import MapKernel
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.strided import unpacked
 
@@ -48,14 +55,16 @@ class UnaryMap:
     """output = formula(x, *numbers) and its gradient(out_grad, x, *numbers).
 
     reads_data: whether the gradient depends on x. compiled, compiled_gradient: the same, of
-    (x) and of (out_grad, x), with the numbers, and the gradient's factor before them.
+    (x) and of (out_grad, x), with the numbers, and the gradient's factor before them. zero: whether
+    the gradient is zero everywhere, so that nobody asks for it.
     """
 
     formula: Callable[..., Array]
     gradient: Callable[..., Array]
     reads_data: bool
-    compiled: ScalarMap
-    compiled_gradient: ScalarMap
+    compiled: ScalarMap | MapKernel
+    compiled_gradient: ScalarMap | MapKernel
+    zero: bool = False
 
 
 class UnaryProperty(OperatorProperty[P], Generic[P]):
@@ -78,10 +87,16 @@ class UnaryProperty(OperatorProperty[P], Generic[P]):
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
         return Inferred([data], [output], [])
 
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """As the rule says."""
+        return (GradientKind.ZERO if self.rule.zero else GradientKind.COMPUTES,)
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
         """out_grad, and data where the gradient depends on it."""
+        if self.rule.zero:
+            return []
         return [out_grad[0], *(in_data if self.rule.reads_data else ())]
 
     def forward_inplace_option(
@@ -98,7 +113,7 @@ class UnaryProperty(OperatorProperty[P], Generic[P]):
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
         """data's gradient over the output's."""
-        return [(out_grad[0], in_grad[0])]
+        return [] if self.rule.zero else [(out_grad[0], in_grad[0])]
 
     def create_operator(self) -> Operator:
         """The rule's expressions."""
@@ -149,7 +164,7 @@ class Unary(Operator):
 class ScalarParameters(Parameters):
     """The number beside the tensor."""
 
-    scalar: Float32 = Field(default=1.0, description="The number.")
+    scalar: Float32 = Field(default=1.0, description="The number.", examples=[0.5])
     is_int: bool = Field(
         default=True,
         description="Accepted for MXNet's models; has no effect on floating-point tensors.",
@@ -338,7 +353,7 @@ def scalar_loop(block: Block) -> None:
 
 
 def scalar_part(
-    kind: ScalarMap,
+    kind: ScalarMap | MapKernel,
     output: tuple[Slot, TensorSpec],
     operands: Sequence[Slot],
     numbers: Sequence[float],
@@ -346,6 +361,8 @@ def scalar_part(
 ) -> LoopPart:
     """output = map of one or two operands of its own layout, with one or two numbers."""
     slot, spec = output
+    if isinstance(kind, MapKernel):
+        return kind.part(slot, operands, spec.elements, numbers, threads=threads)
     absent = (0,) * (2 - len(operands))
     return LoopPart(
         scalar_loop,

@@ -176,6 +176,11 @@ def loss_loop(block: Block) -> None:
         chosen = 0.0
         if 0 <= label[n] < classes:
             chosen = probability[n * classes + label[n]]
+        if chosen == 0:
+            # Where the data are not finite, oneDNN leaves NaN there and 0 beside it.
+            for k in range(n * classes, (n + 1) * classes):
+                if math.isnan(probability[k]):
+                    chosen = math.nan
         # Not max(): it would hide a probability that is no number.
         if chosen < 1e-8:
             chosen = 1e-8

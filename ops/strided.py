@@ -223,7 +223,7 @@ def map_part(
     """output = map of the operands, which broadcast to its shape; all in one unpacked layout."""
     slot, spec = output
     slots = [operand for operand, _ in operands]
-    axes = collapsed(_in_memory(spec, [operand for _, operand in operands], spec.shape))
+    axes = common_axes(spec, [operand for _, operand in operands])
     if axes and kind in (Map.ADD, Map.MULTIPLY) and axes[-1][1][0] == 0:
         # The loop keeps y in a register along a run, not x; the two may change places.
         slots.reverse()
@@ -298,6 +298,11 @@ def collapsed(axes: Iterable[tuple[int, Shape]]) -> Axes:
                 continue
         result.append((size, strides))
     return result
+
+
+def common_axes(output: TensorSpec, operands: Sequence[TensorSpec]) -> Axes:
+    """The output's axes in its memory, as few as can be, with the strides of the operands."""
+    return collapsed(_in_memory(output, operands, output.shape))
 
 
 def _in_memory(order: TensorSpec, specs: Sequence[TensorSpec], shape: Shape) -> Axes:

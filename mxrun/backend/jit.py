@@ -100,6 +100,34 @@ def arithmetic(kind: int, left: float, right: float) -> float:
     raise TypeError("only inside a native function")
 
 
+def reduced_run(kind: int, total: float, data: Any, position: int, count: int) -> float:
+    """A float64 `total` and the float32 data[position:position + count] reduced to one float64.
+
+    Kinds: 0 sum, 1 maximum and 2 minimum (NaN where any is), 3 product, 4 sum and 5 product without
+    NaN, 6 sum of magnitudes, 7 sum of squares. Whole groups of 32 elements go to 32 lanes, the
+    upper half of which is joined to the lower until one is left; that is joined to the total, and
+    then the remaining elements one by one. No machine and no team has a say in the order.
+    """
+    raise TypeError("only inside a native function")
+
+
+def join_rows(kind: int, totals: Any, at: int, data: Any, position: int, count: int) -> None:
+    """totals[at + i] and data[position + i] reduced to one float32, for each i below `count`.
+
+    The kinds are those of `reduced_run`.
+    """
+    raise TypeError("only inside a native function")
+
+
+def reduction_slope(kind: int, value: float, result: float) -> float:
+    """The derivative of a reduction's float32 result by one of its elements.
+
+    result / value for kind 3 of `reduced_run`; 1, but 0 for NaN, for kind 4; for 5 as for 3, but 0
+    for NaN; the sign, 0 for NaN, for 6; value / result for 7, whose result is the root.
+    """
+    raise TypeError("only inside a native function")
+
+
 def call_address(function: int, a0: int, a1: int, a2: int, a3: int, a4: int, a5: int) -> int:
     """Call the C function at an address with six integers.
 

@@ -144,12 +144,9 @@ def _watch(
                     hint=nearest(metric, names) or hint,
                 )
             )
-    return Watch(
-        best=best,
-        early=early,
-        plateau=plateau,
-        higher=frozenset(name for name, metric in known.items() if metric.higher_is_better),
-    )
+    higher = frozenset(name for name, metric in known.items() if metric.higher_is_better)
+    plateau = None if plateau is None else plateau.directed(higher)
+    return Watch(best=best, early=early, plateau=plateau, higher=higher)
 
 
 def _untrainable(

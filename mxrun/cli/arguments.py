@@ -16,6 +16,16 @@ Overrides = Annotated[
         metavar="KEY=VALUE", help="Values in place of the file's, such as train.epochs=3."
     ),
 ]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=(1 << 31) - 1, metavar="N", help="Samples per step.", show_default="config"
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, max=1024, metavar="N", help="Compute team.", show_default="config"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 
 

@@ -7,31 +7,27 @@ from typing import Annotated
 
 import typer
 
-from mxrun.cli.arguments import Config, Json, Overrides, PhaseName
+from mxrun.cli.arguments import Batch, Config, Json, Overrides, PhaseName, Threads
 from mxrun.cli.clock import process_start
+
+Phase = Annotated[PhaseName, typer.Option(help="What a step is: training, or inference.")]
+Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Steps that are timed.")]
+Warmup = Annotated[int, typer.Option(min=0, metavar="N", help="Steps before, beside the first.")]
+Trace = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the profiled steps for ui.perfetto.dev."),
+]
 
 
 def bench(
     config: Config,
     overrides: Overrides = None,
-    phase: Annotated[
-        PhaseName, typer.Option(help="What a step is: training, or inference.")
-    ] = PhaseName.TRAIN,
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Samples per step.", show_default="config"),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Compute team.", show_default="config")
-    ] = None,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps that are timed.")] = 100,
-    warmup: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Steps before, beside the first.")
-    ] = 10,
-    trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the profiled steps for ui.perfetto.dev."),
-    ] = None,
+    phase: Phase = PhaseName.TRAIN,
+    batch: Batch = None,
+    threads: Threads = None,
+    steps: Steps = 100,
+    warmup: Warmup = 10,
+    trace: Trace = None,
     json: Json = False,
 ) -> None:
     """Measure a network's steps and operators.

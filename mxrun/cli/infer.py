@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mxrun.cli.arguments import Json
+from mxrun.cli.arguments import Batch, Json, Threads
 
 if TYPE_CHECKING:
     from mxrun import session
@@ -28,69 +28,76 @@ class Form(str, Enum):
 _OF_SUFFIX = {".jsonl": Form.JSONL, ".csv": Form.CSV, ".npy": Form.NPY, ".npz": Form.NPY}
 
 
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run's folder, or one of its checkpoints.")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="INPUT",
+        help="Images, .npy files, tables of numbers (csv), folders of these; - reads one of "
+        "them from standard input.",
+    ),
+]
+SplitName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Instead of files: train or eval, the config's data, or a split of its data set.",
+    ),
+]
+CheckpointName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHICH",
+        help="best, newest or a step; default: the best where the run keeps one.",
+    ),
+]
+Top = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="How many classes are told.", show_default="1"),
+]
+ClassesFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Names of the classes, one a line.")
+]
+Outputs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...", help="Layers whose outputs are wanted instead of the network's."
+    ),
+]
+OutputForm = Annotated[
+    Form | None,
+    typer.Option(
+        help="How results are written; npy: all numbers as arrays, several outputs as npz.",
+        show_default="what --to ends in, or table",
+    ),
+]
+To = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write there, not to standard output.")
+]
+
+
 def infer(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run's folder, or one of its checkpoints.")
-    ],
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="INPUT",
-            help="Images, .npy files, tables of numbers (csv), folders of these; - reads one of "
-            "them from standard input.",
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Instead of files: train or eval, the config's data, or a split of its data set.",
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHICH",
-            help="best, newest or a step; default: the best where the run keeps one.",
-        ),
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="How many classes are told.", show_default="1"),
-    ] = None,
-    classes: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Names of the classes, one a line.")
-    ] = None,
-    outputs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...", help="Layers whose outputs are wanted instead of the network's."
-        ),
-    ] = None,
-    output: Annotated[
-        Form | None,
-        typer.Option(
-            help="How results are written; npy: all numbers as arrays, several outputs as npz.",
-            show_default="what --to ends in, or table",
-        ),
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write there, not to standard output.")
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Samples per step.", show_default="config"),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Compute team.", show_default="config")
-    ] = None,
+    run: RunFolder,
+    inputs: Inputs = None,
+    split: SplitName = None,
+    checkpoint: CheckpointName = None,
+    top: Top = None,
+    classes: ClassesFile = None,
+    outputs: Outputs = None,
+    output: OutputForm = None,
+    to: To = None,
+    batch: Batch = None,
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Run a trained network.
 
-    On files the records go through what the config does to them in evaluation: bytes of images
-    become 0..1, then its transforms. Where training kept moving averages of the weights, these are
-    used. Results come in the order of the inputs, a folder's files sorted.
+    On files the records go through what the config does to them in evaluation: bytes become the
+    values that they had in training, then its transforms follow. Where training kept moving
+    averages of the weights, these are used. Results come in the order of the inputs, a folder's
+    files sorted.
 
     \b
     Examples:
@@ -101,9 +108,8 @@ def infer(
       cat rows.csv | mxrun infer runs/regression -
     """
     from mxrun import session
-    from mxrun.report.infer import advancing, work_text
+    from mxrun.report.infer import work_text
     from mxrun.report.notes import write_notes
-    from mxrun.report.result import write_json, write_tables
 
     form = _form(output, to, top)
     if bool(inputs) == (split is not None):
@@ -117,6 +123,15 @@ def infer(
     )
     inference = session.infer(run, request)
     write_notes(inference.trained.notes)
+    _give(inference, form, to, json)
+    write_notes([work_text(inference.summary())])
+
+
+def _give(inference: session.Inference, form: Form, to: Path | None, json: bool) -> None:
+    """Run it and write its results: at once for a table or JSON, else as they come."""
+    from mxrun.report.infer import advancing, inference_table
+    from mxrun.report.result import write_json, write_tables
+
     collected = json or form is Form.TABLE
     shown = collected or to is not None or not sys.stdout.isatty()
     with advancing(inference.total, shown) as advance:
@@ -127,10 +142,7 @@ def infer(
     if json:
         write_json({**inference.summary(), "results": rows})
     elif collected:
-        from mxrun.report.infer import inference_table
-
         write_tables([inference_table(inference.trained.built.config.name, rows)])
-    write_notes([work_text(inference.summary())])
 
 
 def _write(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mxrun.cli.arguments import Config, Json, Overrides, PhaseName
+from mxrun.cli.arguments import Batch, Config, Json, Overrides, PhaseName, Threads
 
 
 def inspect_memory(
@@ -15,13 +15,8 @@ def inspect_memory(
     phase: Annotated[
         PhaseName, typer.Option(help="What is planned: training with evaluation, or inference.")
     ] = PhaseName.TRAIN,
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Samples per step.", show_default="config"),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Compute team.", show_default="config")
-    ] = None,
+    batch: Batch = None,
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Show to the byte what memory a run takes.

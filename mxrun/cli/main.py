@@ -44,6 +44,16 @@ def run() -> int:
             from mxrun.report.result import output_failed
 
             output_failed(error)
+        # A plugin is the user's: there is no telling what it raises.
+        except Exception as error:
+            if isinstance(error, MxrunError):
+                raise
+            from mxrun.library import plugin_failure
+
+            failure = plugin_failure(error)
+            if failure is None:
+                raise
+            raise failure from error
     except MxrunError as error:
         from mxrun.report.console import print_error
 

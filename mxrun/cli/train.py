@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mxrun.cli.arguments import Config, Json, Overrides
 from mxrun.cli.clock import process_start
 
+if TYPE_CHECKING:
+    from mxrun.session.training import Trained
+
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of the same name.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with the run of the same name, bit for bit.")
+]
+AllowChanges = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changes",
+        help="With --resume: go on although config, data, team or library are not the same; "
+        "the result is another run's.",
+    ),
+]
+Profile = Annotated[
+    bool, typer.Option("--profile", help="Time every call, and say where the time went.")
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the first steps' calls for ui.perfetto.dev."),
+]
+
 
 def train(
     config: Config,
     overrides: Overrides = None,
     json: Json = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a run of the same name.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run of the same name, bit for bit.")
-    ] = False,
-    allow_changes: Annotated[
-        bool,
-        typer.Option(
-            "--allow-changes",
-            help="With --resume: go on although config, data, team or library are not the same; "
-            "the result is another run's.",
-        ),
-    ] = False,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Time every call, and say where the time went.")
-    ] = False,
-    trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the first steps' calls for ui.perfetto.dev."),
-    ] = None,
+    overwrite: Overwrite = False,
+    resume: Resume = False,
+    allow_changes: AllowChanges = False,
+    profile: Profile = False,
+    trace: Trace = None,
 ) -> None:
     """Train a network into runs/NAME.
 
-    The folder gets the resolved config, metrics, checkpoints and a summary. SIGINT, SIGTERM and
-    SIGUSR1 save after the step in hand and exit with 75; a second SIGINT leaves at once.
+    The folder gets the resolved config, metrics, checkpoints and a summary. SIGINT, SIGTERM,
+    SIGHUP and SIGUSR1 save after the step in hand and exit with 75; a second SIGINT leaves at once.
 
     \b
     Examples:
@@ -54,8 +62,7 @@ def train(
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_notes
     from mxrun.report.progress import watching
-    from mxrun.report.result import write_json, write_tables
-    from mxrun.report.trace import check_trace, write_trace
+    from mxrun.report.trace import check_trace
 
     started_at = process_start()
     if (allow_changes and not resume) or (resume and overwrite):
@@ -72,6 +79,14 @@ def train(
     write_notes(session.notes())
     with watching() as observer:
         trained = session.train(path, overrides or (), observer, request)
+    _report(trained, profile, trace, json)
+
+
+def _report(trained: Trained, profile: bool, trace: Path | None, json: bool) -> None:
+    """Write what the run came to, and the trace."""
+    from mxrun.report.result import write_json, write_tables
+    from mxrun.report.trace import write_trace
+
     summary = trained.summary.to_json()
     if trained.profile is not None:
         if trace is not None:

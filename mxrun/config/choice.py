@@ -27,6 +27,8 @@ class Choice:
 
 def read_choice(given: object) -> object:
     """A marked value as a Choice; raises PydanticCustomError where it has not the form of one."""
+    if given is None:
+        raise PydanticCustomError("choice", FORM)
     if not isinstance(given, Marked):
         return given
     if isinstance(given.value, str):

@@ -258,7 +258,8 @@ def _keep_marked(plain: Any, marked: Marked, keys: Sequence[str]) -> None:
     for key in keys:
         if isinstance(plain, dict) and isinstance(marked.value, Mapping) and key in plain:
             part = marked.value[key]
-            plain[key] = part.value if isinstance(part.value, tuple) else part
+            if part.value is not None:
+                plain[key] = part.value if isinstance(part.value, tuple) else part
 
 
 def _dataset(marked: Marked, plain: dict[str, Any]) -> dict[str, Any]:

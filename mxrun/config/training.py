@@ -75,10 +75,32 @@ class EarlyStopping(Section):
     min_delta: NotNegative = Field(default=0.0, description="The least that counts as better.")
 
 
+def _step_as_text(given: object) -> object:
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+
+
+WhichCheckpoint = Annotated[
+    str,
+    BeforeValidator(_step_as_text),
+    Field(pattern=r"^(best|newest|[0-9]{1,18})\z"),
+    WithJsonSchema({"anyOf": [{"enum": ["best", "newest"]}, {"type": "integer", "minimum": 0}]}),
+]
+
+
 class StartFrom(Section):
     """Parameters and auxiliary states of another run to begin with."""
 
     run: str = Field(min_length=1, description="A run's folder, or one of its checkpoints.")
+    checkpoint: WhichCheckpoint | None = Field(
+        default=None,
+        description="Which of the run's checkpoints: best, newest or a step; default: the best "
+        "where the run keeps one, else the newest, as infer has it.",
+    )
+    averaged: bool = Field(
+        default=True,
+        description="Whether the moving averages of weights are taken where the run kept them, as "
+        "its evaluations did; else the weights themselves.",
+    )
     load: tuple[str, ...] = Field(
         default=("*",), min_length=1, description="Patterns of the names to load; default: all."
     )

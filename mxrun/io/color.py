@@ -35,10 +35,10 @@ class Normalize(Transform):
         """The same; raises UserError where the number of channels is another."""
         for name, given in (("mean", self.mean), ("std", self.std)):
             if isinstance(given, tuple) and (not shape or shape[0] not in (None, len(given))):
+                problem = f"{name} is not one number per channel"
+                channels = f"{shape[0]} numbers" if shape else "records with channels"
                 got = f"{len(given)} for records of shape {[*shape]}"
-                raise UserError(
-                    Diagnostic(f"{name} is not one number per channel", expected="as many", got=got)
-                )
+                raise UserError(Diagnostic(problem, expected=channels, got=got))
         return shape
 
     def apply(self, record: Record, draw: Draw) -> Record:

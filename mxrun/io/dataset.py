@@ -12,7 +12,7 @@ from mxrun.base.errors import Diagnostic, InternalError, Place, UserError, neare
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.declared import DeclaredRegistry
-from mxrun.io.record import RecordShape
+from mxrun.io.record import RecordShape, Scale
 from mxrun.io.split import Places, Split, parse_split, place_of
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline
 
@@ -25,11 +25,13 @@ class Field:
     """One column of a data set, whole in memory: `records` [count, *shape].
 
     With a `scale` a batch holds float32(record) * float32(scale), so that bytes stay bytes in
-    memory; without one it holds the records as they are.
+    memory; without one it holds the records as they are. `white` is the byte that stands for what
+    an image has as 255.
     """
 
     records: NDArray[Any]
     scale: float | None = None
+    white: int = 255
 
     @property
     def spec(self) -> TensorSpec:
@@ -44,7 +46,7 @@ class LazyField:
 
     `shape` is a record's, None where records differ; `read` raises UserError naming the file and
     the record. The column is the records `start` .. `start + count` - 1 of what `read` knows.
-    `content` says what the records are without reading them: a digest of files' names and sizes.
+    `content()` is a digest of what the records are, made when it is asked for.
     """
 
     read: Callable[[int], NDArray[Any]]
@@ -53,7 +55,7 @@ class LazyField:
     dtype: str
     scale: float | None = None
     start: int = 0
-    content: str = ""
+    content: Callable[[], str] = str
 
     def record(self, index: int) -> NDArray[Any]:
         """The record at `index`, counted from 0."""
@@ -95,6 +97,21 @@ class Dataset:
         for column in self.lazy.values():
             return column.count
         return len(next(iter(self.fields.values())).records)
+
+    @property
+    def scales(self) -> dict[str, Scale]:
+        """What bytes from outside the data set are, for the fields that hold bytes."""
+        held = {
+            name: Scale(bytes=column.scale, images=column.scale * column.white / 255)
+            for name, column in self.fields.items()
+            if column.scale is not None
+        }
+        read = {
+            name: Scale(bytes=column.scale, images=column.scale)
+            for name, column in self.lazy.items()
+            if column.scale is not None
+        }
+        return held | read
 
     @property
     def specs(self) -> dict[str, TensorSpec]:

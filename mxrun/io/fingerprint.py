@@ -14,7 +14,8 @@ _CHUNK = 1 << 24
 
 def fingerprint(dataset: Dataset) -> str:
     """SHA-256 over names, types, shapes and bytes of all that is in memory, and over what a lazily
-    read column says of its records (names and sizes of files), wherever they lie.
+    read column says of its records' content, wherever they lie. Raises UserError where that cannot
+    be read.
     """
     digest = hashlib.sha256()
     for name, column in sorted(dataset.fields.items()):
@@ -24,6 +25,6 @@ def fingerprint(dataset: Dataset) -> str:
         for start in range(0, flat.size, _CHUNK):
             digest.update(flat[start : start + _CHUNK].data)
     for name, lazy in sorted(dataset.lazy.items()):
-        digest.update(f"{name} {lazy.count} {lazy.start} {lazy.content}\n".encode())
+        digest.update(f"{name} {lazy.count} {lazy.start} {lazy.content()}\n".encode())
     digest.update(" ".join(dataset.classes).encode())
     return digest.hexdigest()

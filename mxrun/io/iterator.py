@@ -49,6 +49,11 @@ class DataIterator(ABC):
     def batches(self, epoch: int) -> int:
         """Number of batches of `epoch`."""
 
+    @property
+    @abstractmethod
+    def period(self) -> int:
+        """After how many epochs their numbers of batches repeat."""
+
     @abstractmethod
     def reset(self, epoch: int, batch: int = 0) -> None:
         """Go to `batch` of `epoch`, counted from 0; a new iterator stands at batch 0 of epoch 0.
@@ -142,6 +147,11 @@ class ArrayIterator(DataIterator):
     def batches(self, epoch: int) -> int:
         """Number of batches of `epoch`."""
         return self._batches.batches(epoch)
+
+    @property
+    def period(self) -> int:
+        """After how many epochs their numbers of batches repeat."""
+        return self._batches.period
 
     def reset(self, epoch: int, batch: int = 0) -> None:
         """Go to `batch` of `epoch`; the order depends on the seed and `epoch` alone."""

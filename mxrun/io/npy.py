@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
-from mxrun.io.files import MAXIMUM_BYTES, fail, unreadable
+from mxrun.io.files import MAXIMUM_BYTES, fail
 
 _CHUNK = 1 << 20
 _MAGIC = b"\x93NUMPY"
@@ -110,12 +110,3 @@ def _header(stream: IO[bytes], name: Path | str) -> tuple[tuple[int, ...], bool,
 def _match(pattern: re.Pattern[str], text: str) -> str | None:
     found = pattern.search(text)
     return found[1] if found else None
-
-
-def read_npy_file(path: Path) -> NDArray[Any]:
-    """The array of a .npy file; raises UserError as `read_npy`."""
-    try:
-        with path.open("rb") as stream:
-            return read_npy(stream, path)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error

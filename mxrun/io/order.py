@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,6 +61,11 @@ class BatchOrder:
         if self.last_batch == "pad":
             return -(-records // self.batch_size)
         return records // self.batch_size
+
+    @property
+    def period(self) -> int:
+        """After how many epochs their numbers of batches repeat."""
+        return self.batch_size // math.gcd(self.batch_size, self.count) if self._rolls else 1
 
     @property
     def longest(self) -> int:

@@ -87,8 +87,7 @@ class PrefetchIterator(DataIterator):
     row changes nothing: a row is a function of seed, epoch and record. Threads start with the first
     reset or batch and stop with `close`.
 
-    `waited_seconds` is the time that `next_into` has spent waiting for batches not yet made, and
-    `waited_batches` how many those were.
+    `waited_seconds` is the time that `next_into` has spent waiting for batches not yet made.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class PrefetchIterator(DataIterator):
                 raise InternalError(f"a staged batch holds {sorted(slots)}, not {sorted(specs)}")
         self.batch_size = order.batch_size
         self.provide_data, self.provide_label = provided(dataset.inputs, order.batch_size)
-        self.waited_seconds, self.waited_batches = 0.0, 0
+        self.waited_seconds = 0.0
         self._batches = order
         self._staging = staging.batches
         self._checked: Slots | None = None
@@ -118,6 +117,11 @@ class PrefetchIterator(DataIterator):
     def batches(self, epoch: int) -> int:
         """Number of batches of `epoch`."""
         return self._batches.batches(epoch)
+
+    @property
+    def period(self) -> int:
+        """After how many epochs their numbers of batches repeat."""
+        return self._batches.period
 
     def reset(self, epoch: int, batch: int = 0) -> None:
         """Go to `batch` of `epoch` and begin to make batches from there on."""
@@ -166,7 +170,6 @@ class PrefetchIterator(DataIterator):
         started = time.perf_counter()
         self._loader.wait(self._position)
         self.waited_seconds += time.perf_counter() - started
-        self.waited_batches += 1
 
 
 class _RowMaker:

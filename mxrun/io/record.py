@@ -19,6 +19,14 @@ RecordShape = tuple[int | None, ...]
 # Uniform float64 in [0, 1) of a shape; every call begins anew with the same numbers.
 Draw = Callable[[tuple[int, ...]], NDArray[np.float64]]
 
+
+class Scale(Parameters):
+    """The factors that make values of bytes, for an input whose records are bytes."""
+
+    bytes: float = Field(description="Of the data set's bytes, and of arrays of bytes.")
+    images: float = Field(description="Of an image's bytes, of which 255 is white.")
+
+
 Side = Annotated[int, Field(ge=1, le=1 << 15)]
 Sides = tuple[Side, Side]
 
@@ -36,6 +44,7 @@ class Transform(Parameters):
     works_on_values: ClassVar[bool] = False
     wants_unit_values: ClassVar[bool] = False
     moves_values: ClassVar[bool] = False
+    name: ClassVar[str] = ""
 
     @property
     def field(self) -> str:
@@ -86,6 +95,7 @@ def register(name: str) -> Callable[[type[T]], type[T]]:
     """Decorator that registers the transform `name`."""
 
     def add(transform: type[T]) -> type[T]:
+        transform.name = name
         TRANSFORMS.add(name, transform)
         return transform
 

@@ -27,7 +27,7 @@ class Step:
 
     def locate(self, error: UserError) -> UserError:
         """The same error, saying which transform it is and where that is written."""
-        return prefixed(error, type(self.transform).__name__, self.place)
+        return prefixed(error, self.transform.name, self.place)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def pipeline(transforms: Sequence[tuple[Transform, Place | None]]) -> Pipeline:
     moved = False
     for step in steps:
         if moved and step.transform.wants_unit_values:
-            problem = f"{type(step.transform).__name__} wants values in 0..1, not normalized ones"
+            problem = f"{step.transform.name} wants values in 0..1, not normalized ones"
             raise UserError(Diagnostic(problem, step.place, hint="put normalize behind it"))
         moved |= step.transform.moves_values
     return Pipeline(steps)

@@ -304,7 +304,10 @@ def _traced(
     try:
         made = function(*values)
         if not isinstance(made, (Value, bool, int, float, np.number)):
-            raise Refused(f"{function.__name__} returns {type(made).__name__}, not one value")
+            raise Refused(
+                f"{function.__name__} returns {type(made).__name__}, not one value",
+                "a map makes one tensor; an operator of several is an OperatorProperty",
+            )
         result = made if isinstance(made, Value) else graph.constant(made, dtype)
         return operands, graph, result.convert(dtype).index
     except Refused as refused:

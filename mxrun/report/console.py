@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mxrun.base.errors import MxrunError, Stopped, UserError
-from mxrun.report.streams import silence
+from mxrun.report.streams import dispensable
 
 # Files and pipes have no width: wide enough that no table is cut.
 _WIDTH_OF_FILES = 200
@@ -30,12 +30,10 @@ def print_error(error: MxrunError) -> None:
 
     Where standard error cannot be written, the exit code alone says that something is wrong.
     """
-    try:
+    with dispensable():
         for problem in problems(error):
             _print_problem(problem)
         sys.stderr.flush()
-    except OSError:
-        silence(sys.stderr)
 
 
 def _print_problem(problem: str) -> None:

@@ -14,10 +14,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.files import whole_file
 from mxrun.report.figures import count_text
 from mxrun.report.progress import metrics_text
 from mxrun.report.result import standard_output
-from mxrun.train.files import canonical_json, writing
+from mxrun.train.files import canonical_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -186,21 +187,8 @@ def _opened(to: Path | None) -> Iterator[IO[bytes]]:
         with standard_output():
             yield sys.stdout.buffer
         return
-    target = to.resolve()
-    if target.exists() and not target.is_file():
-        # A device or a pipe cannot be replaced.
-        with writing(to), target.open("wb") as file:
-            yield file
-        return
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        with writing(to):
-            with partial.open("wb") as file:
-                yield file
-            partial.replace(target)
-    finally:
-        # Once renamed it is not there any more.
-        partial.unlink(missing_ok=True)
+    with whole_file(to) as file:
+        yield file
 
 
 def _outputs(row: Row) -> Mapping[str, Row]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from mxrun.report.streams import dispensable
+
 
 def write_notes(notes: Sequence[str]) -> None:
-    """Write one line per note."""
-    for note in notes:
-        sys.stderr.write(f"mxrun: {note}\n")
-    sys.stderr.flush()
+    """Write one line per note, unless standard error cannot be written."""
+    with dispensable():
+        for note in notes:
+            sys.stderr.write(f"mxrun: {note}\n")
+        sys.stderr.flush()

@@ -43,9 +43,8 @@ def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
     # Words fold on a narrow console, numbers do not.
     for name, footer in {"operator": _by_phase(operators), "op": "", "implementation": ""}.items():
         table.add_column(name, footer, overflow="fold")
-    figures = {"calls": "", "ms": _ms(total_ms), "share": "", "GFLOP/s": "", "GB/s": ""}
-    for name, footer in figures.items():
-        table.add_column(name, footer, justify="right", no_wrap=True)
+    for name in ("calls", "ms", "share", "GFLOP/s", "GB/s"):
+        table.add_column(name, justify="right", no_wrap=True)
     slowest = sorted(operators, key=lambda row: -row["ms"])
     for row in slowest[:_MOST_ROWS]:
         table.add_row(
@@ -60,6 +59,8 @@ def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
         time, share = sum(row["ms"] for row in rest), sum(row["share"] for row in rest)
         others = f"{len(rest)} others"
         table.add_row(others, "", "", "", _ms(time), f"{share:.1%}", "", "", style="dim")
+    table.add_section()
+    table.add_row("total", "", "", "", _ms(total_ms), "", "", "")
     return table
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mxrun.report.figures import bytes_text, count_text, duration_text, metric_text
+from mxrun.report.streams import dispensable
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, RunStarted, StepDone
 
@@ -33,8 +34,9 @@ def watching() -> Iterator[Observer]:
 
 
 def _write_plain(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    with dispensable():
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 class EpochLines:
@@ -95,31 +97,20 @@ class LiveLine:
 
     def run_started(self, event: RunStarted) -> None:
         """Start the bar."""
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from mxrun.report.live import training_bar
 
-        from mxrun.report.console import stderr
-
-        self._run = event
-        self._progress = Progress(
-            TextColumn("epoch {task.fields[epoch]}", style="bold"),
-            BarColumn(bar_width=24),
-            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[rate]} samples/s", style="cyan"),
-            TextColumn("{task.fields[metrics]}"),
-            TimeRemainingColumn(),
-            console=stderr(),
-            transient=True,
-        )
+        self._run, self._progress = event, training_bar()
         self._lines.run_started(event)
-        self._progress.start()
-        self._task = self._progress.add_task(
-            "train",
-            total=event.epochs * event.steps_per_epoch,
-            completed=event.resumed_from or 0,
-            epoch=f"1/{event.epochs}",
-            rate="-",
-            metrics="",
-        )
+        with dispensable():
+            self._progress.start()
+            self._task = self._progress.add_task(
+                "train",
+                total=event.total_steps,
+                completed=event.resumed_from or 0,
+                epoch=f"{event.epoch}/{event.epochs}",
+                rate="-",
+                metrics="",
+            )
 
     def note(self, text: str) -> None:
         """Put it above the bar, or where the bar will be."""
@@ -133,13 +124,14 @@ class LiveLine:
         assert self._progress is not None
         assert self._task is not None
         assert self._run is not None
-        self._progress.update(
-            self._task,
-            completed=event.step,
-            epoch=f"{event.epoch}/{self._run.epochs}",
-            rate=_rate(event),
-            metrics=metrics_text(event.metrics),
-        )
+        with dispensable():
+            self._progress.update(
+                self._task,
+                completed=event.step,
+                epoch=f"{event.epoch}/{self._run.epochs}",
+                rate=_rate(event),
+                metrics=metrics_text(event.metrics),
+            )
 
     def epoch_done(self, event: EpochDone) -> None:
         """Put the epoch's line above the bar."""
@@ -148,11 +140,13 @@ class LiveLine:
     def close(self) -> None:
         """Take the bar away."""
         if self._progress is not None:
-            self._progress.stop()
+            with dispensable():
+                self._progress.stop()
 
     def _print(self, line: str) -> None:
         assert self._progress is not None
-        self._progress.console.print(line, markup=False)
+        with dispensable():
+            self._progress.console.print(line, markup=False)
 
 
 def _rate(event: StepDone | EpochDone) -> str:

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from mxrun.base.files import writing
 from mxrun.report.streams import is_stream_error, silence
-from mxrun.train.files import canonical_json, writing
+from mxrun.train.files import canonical_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

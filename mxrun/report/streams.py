@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 # What write(2) says of a stream: no space, beyond a quota or size, a failing device, closed.
@@ -13,6 +16,18 @@ _WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF
 def is_stream_error(error: OSError) -> bool:
     """Whether an error is about a stream that is open, and not about a file's name."""
     return error.filename is None and error.errno in _WRITE_ERRORS
+
+
+@contextmanager
+def dispensable() -> Iterator[None]:
+    """Standard error is given up where it cannot be written: what goes there is worth no failure.
+
+    The terminal may be closed, or the reader of a pipe gone, long before a run is over.
+    """
+    try:
+        yield
+    except OSError:
+        silence(sys.stderr)
 
 
 def silence(stream: TextIO) -> None:

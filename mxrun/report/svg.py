@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from mxrun.train.files import write_durably, writing
+from mxrun.base.files import whole_file
 
 FONT_SIZE = 12.0
 # Monospaced letters are 0.6 of their size wide in nearly every font.
@@ -84,8 +84,8 @@ def document(width: float, height: float, title: str, parts: Iterable[str], styl
 
 def write_svg(path: Path, drawing: str) -> None:
     """Write a drawing; raises UserError when the file cannot be written."""
-    with writing(path):
-        write_durably(path, drawing.encode("utf-8"))
+    with whole_file(path) as file:
+        file.write(drawing.encode("utf-8"))
 
 
 def points(*coordinates: float) -> str:

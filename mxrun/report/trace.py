@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.files import is_replaced, whole_file
 from mxrun.profiler import Event
-from mxrun.train.files import writing
 
 _PROCESS = 1
 
 
 def check_trace(path: Path) -> None:
     """Raise UserError where `write_trace` could not write: known before the run, not after."""
-    target = path.resolve()
-    if target.exists() and not target.is_file():
-        raise _unwritable(path, "it is no plain file")
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise _unwritable(path, "it is a folder")
+    if not is_replaced(path):
+        return
     if not target.parent.is_dir():
         raise _unwritable(path, f"there is no folder {target.parent}")
     if not os.access(target.parent, os.W_OK):
@@ -37,15 +39,8 @@ def write_trace(path: Path, events: Iterable[Event]) -> None:
     """
     check_trace(path)
     content = json.dumps(trace(events), separators=(",", ":"), allow_nan=False)
-    target = path.resolve()
-    partial = target.with_name(f".{target.name}.partial")
-    with writing(path):
-        try:
-            partial.write_text(content)
-            partial.replace(target)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+    with whole_file(path) as file:
+        file.write(content.encode("ascii"))
 
 
 def trace(events: Iterable[Event]) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def few_uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.floa
         for block in range((count + 3) // 4)
     )
     words = np.frombuffer(b"".join(digests), "<u8", count) >> np.uint64(11)
-    return (words * 2.0**-53).reshape(shape)
+    values: NDArray[np.float64] = words * 2.0**-53
+    return values.reshape(shape)
 
 
 def normal(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.build import Built
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
 from mxrun.graph.passes.lower import RANDOM_STATE
@@ -183,7 +182,7 @@ def infer(path: str | Path, request: InferRequest) -> Inference:
     trained = Trained.open(Path(path), request.checkpoint, request.batch)
     built = trained.built
     chosen = heads(built, request.outputs)
-    source = _source(built, request, chosen)
+    source = _source(trained, request, chosen)
     available = source.available(built.model.batch_size)
     if not available:
         raise UserError("there are no records to infer")
@@ -209,8 +208,9 @@ def infer(path: str | Path, request: InferRequest) -> Inference:
     return Inference(trained, source, executor, outputs, batch_size)
 
 
-def _source(built: Built, request: InferRequest, chosen: Sequence[Head]) -> Source:
+def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> Source:
     """Where the records come from."""
+    built = trained.built
     data, labels = needed_inputs(built, chosen)
     if request.split is not None:
         return SplitSource(built, request.split, measured=not request.outputs)
@@ -229,7 +229,8 @@ def _source(built: Built, request: InferRequest, chosen: Sequence[Head]) -> Sour
                 hint="--split takes records of all of them",
             )
         )
-    return FileSource(built, request.inputs, data[0])
+    scale = trained.checkpoint.manifest.scales.get(data[0])
+    return FileSource(built, request.inputs, data[0], scale)
 
 
 def _outputs(

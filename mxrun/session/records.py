@@ -27,8 +27,10 @@ from mxrun.io.decode import SUFFIXES
 from mxrun.io.files import MAXIMUM_BYTES, unreadable, user_path
 from mxrun.io.iterator import DataIterator
 from mxrun.io.prefetch import Staging, open_iterator, staging_specs
-from mxrun.io.sample import read_samples, samples
+from mxrun.io.record import Scale
+from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.split import Split
+from mxrun.io.table import PLAIN, TableForm
 from mxrun.session.build import staged_name
 from mxrun.train.loop import slots
 from mxrun.train.measure import Measure, Phase
@@ -79,10 +81,15 @@ class Source(ABC):
 class FileSource(Source):
     """Records of files in the order given; `-` is standard input, a folder all files below it."""
 
-    def __init__(self, built: Built, inputs: Sequence[str], field: str) -> None:
-        """Raises UserError for what is not there; nothing is read yet."""
-        self._field, self._spec = field, built.model.records[field]
-        self._pipeline = evaluation_pipeline(built.config.data)
+    def __init__(
+        self, built: Built, inputs: Sequence[str], field: str, scale: Scale | None
+    ) -> None:
+        """`scale` is what bytes were in training. Raises UserError for what is not there; nothing
+        is read yet.
+        """
+        pipeline, table = evaluation_pipeline(built.config.data), _table_form(built)
+        self._field = field
+        self._sample = Sample(built.model.records[field], pipeline, field, scale, table)
         self._records = self._read(_files(inputs))
         self._ahead: deque[tuple[str, int, npt.NDArray[Any]]] = deque()
 
@@ -112,12 +119,19 @@ class FileSource(Source):
         for file in files:
             if file == STANDARD_INPUT:
                 name = "<standard input>"
-                rows = samples(_standard_input(), name, self._spec, self._pipeline, self._field)
+                rows = samples(_standard_input(), name, self._sample)
             else:
                 name = file
-                rows = read_samples(Path(file), self._spec, self._pipeline, self._field)
+                rows = read_samples(Path(file), self._sample)
             for number, row in enumerate(rows):
                 yield name, number, row
+
+
+def _table_form(built: Built) -> TableForm:
+    """As the config's own tables are written; names of columns may be left out."""
+    request = built.data.get("train")
+    form: TableForm = getattr(request and request.options, "form", PLAIN)
+    return replace(form, header="maybe") if form.header == "yes" else form
 
 
 def _files(inputs: Sequence[str]) -> list[str]:

@@ -3,67 +3,111 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.config import load_config
+from mxrun.config import RunConfig, load_config
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import Checkpoint, Manifest, RunState
 from mxrun.train.keeper import newest_checkpoint
 from mxrun.train.progress import Progress
-from mxrun.train.run_directory import RunDirectory
+from mxrun.train.run_directory import RunDirectory, run_path
 
 _MOST_STEPS = 8
 
 
 @dataclass(frozen=True)
-class Resumed:
-    """The folder of a run, the checkpoint to go on from, and what the user should know."""
+class Beginning:
+    """Where a run begins; nothing is changed until `commit`, which makes the folder that of the run
+    and gives it.
 
-    directory: RunDirectory
-    checkpoint: Checkpoint | None
-    notes: tuple[str, ...]
+    checkpoint: None at the first step. notes: what the user should know. finished: whether the run
+    has ended there already, as the same run.
+    """
+
+    commit: Callable[[], RunDirectory]
+    checkpoint: Checkpoint | None = None
+    notes: tuple[str, ...] = ()
+    finished: bool = False
 
 
-def resume(run: Run, allow_changes: bool) -> Resumed:
-    """Find the newest usable checkpoint of the run's folder.
+def resume(run: Run, allow_changes: bool) -> Beginning:
+    """Where the run of this name stands: the newest usable checkpoint of its folder.
 
-    Raises UserError where config, data or plan are not those of the run, with every difference;
-    with `allow_changes` that is only said.
+    Raises UserError where config, data, plugins or plan are not those of the run, with every
+    difference; with `allow_changes` that is only said.
     """
     config = run.built.config
     directory = RunDirectory.reopen(config.name)
+    path = run_path(config.name)
     if directory is None:
-        created = RunDirectory.create(config.name, config.resolved(), overwrite=False)
-        return Resumed(created, None, (f"nothing is saved in {created.path}: starting afresh",))
+        create = partial(RunDirectory.create, config.name, config.resolved(), overwrite=False)
+        return Beginning(create, notes=(f"nothing is saved in {path}: starting afresh",))
     directory.clean_up()
-    found = newest_checkpoint(directory.path)
+    found = newest_checkpoint(path)
     checkpoint = found.checkpoint
     if checkpoint is None:
         # Whatever the config was (a killed process may have left it torn), nothing came of it.
-        directory.replace_config(config.resolved())
-        directory.go_back(1)
-        note = f"nothing is saved in {directory.path}: starting afresh"
-        return Resumed(directory, None, (note,))
-    notes = [f"{problem}; an older checkpoint is used" for problem in found.damaged]
-    saved = load_config(directory.config_path)
-    differences = _config_differences(saved.identity(), config.identity())
-    differences += state_differences(checkpoint.manifest, run.state(Progress(), due=True))
+        begin = partial(_go_on, directory, 1, config.resolved())
+        return Beginning(begin, notes=(f"nothing is saved in {path}: starting afresh",))
+    # The hint to use another checkpoint is followed already.
+    notes = [f"{problem.problem}; an older checkpoint is used" for problem in found.damaged]
+    saved = _saved_config(directory)
+    if saved is None:
+        notes.append(f"{directory.config_path} cannot be read and is written anew")
+    differences = _differences(saved, run, checkpoint.manifest)
     if differences and not allow_changes:
-        raise UserError(
-            Diagnostic(
-                f"{directory.path} holds a run of something else, so going on would give another "
-                "result",
-                expected="the config, data, team size and library that the run began with",
-                got="\n    ".join(["", *differences]).rstrip(),
-                hint="undo the change, or say --allow-changes: the result is then another run's",
-            )
-        )
+        raise _changed(directory, differences)
     if differences:
         notes.append("this is another run than the one that was saved: " + "; ".join(differences))
-        directory.replace_config(config.resolved())
-    directory.go_back(checkpoint.manifest.progress.epoch)
-    return Resumed(directory, checkpoint, tuple(notes))
+        kept, checkpoint = checkpoint, run.with_states(checkpoint)
+        if checkpoint is not kept:
+            notes.append("the optimizer's states are not there: they begin anew")
+    progress = checkpoint.manifest.progress
+    text = config.resolved() if differences or saved is None else None
+    commit = partial(_go_on, directory, progress.epoch, text)
+    return Beginning(commit, checkpoint, tuple(notes), progress.finished and not differences)
+
+
+def _go_on(directory: RunDirectory, epoch: int, config: str | None) -> RunDirectory:
+    """Forget what was recorded from `epoch` on, and the end; the config is replaced if given."""
+    if config is not None:
+        directory.replace_config(config)
+    directory.unfinish()
+    directory.go_back(epoch)
+    return directory
+
+
+def _saved_config(directory: RunDirectory) -> RunConfig | None:
+    """The config in a run's folder; None where it is damaged or gone."""
+    try:
+        return load_config(directory.config_path)
+    except UserError:
+        return None
+
+
+def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[str]:
+    config = run.built.config
+    if saved is not None:
+        found = _config_differences(saved.identity(), config.identity())
+    else:
+        same = manifest.config_sha256 == config.sha256()
+        found = [] if same else ["the config is not the one of the checkpoint"]
+    return found + state_differences(manifest, run.state(Progress(), due=True))
+
+
+def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
+    return UserError(
+        Diagnostic(
+            f"{directory.path} holds a run of something else, so going on would give another "
+            "result",
+            expected="the config, data, plugins, team size and library that the run began with",
+            got="\n    ".join(["", *differences]).rstrip(),
+            hint="undo the change, or say --allow-changes: the result is then another run's",
+        )
+    )
 
 
 def _config_differences(saved: str, now: str) -> list[str]:
@@ -83,6 +127,9 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     for role in sorted({*saved.data, *now.data}):
         if saved.data.get(role) != now.data.get(role):
             found.append(f"data.{role}: its records are not the same")
+    for name in sorted({*saved.plugins, *now.plugins}):
+        if saved.plugins.get(name) != now.plugins.get(name):
+            found.append(f"plugins: the code of {name} is not the same")
     before, after = saved.plan.implementations, now.plan.implementations
     steps = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     found += [

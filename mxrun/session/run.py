@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from mxrun.io.iterator import DataIterator, Slots
 from mxrun.io.prefetch import Staging, open_iterator
 from mxrun.runtime.random import key_of
 from mxrun.session.build import last_batch, staged_name, staged_specs, team_size
+from mxrun.session.plugins import plugin_hashes
 from mxrun.session.start import StartingPoint
 from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
@@ -58,6 +60,8 @@ class Run:
         self._staging = Staging(self._staged())
         self.iterators = {role: self._iterator(role) for role in datasets}
         self._fingerprints: dict[str, str] = {}
+        # Of the code that was run: the files may change while it runs.
+        self._plugins = plugin_hashes(built.config)
         # What the run began with; a checkpoint remembers it, so that resuming needs it no more.
         self.started_from: dict[str, Any] | None = None
         self._starting_point: StartingPoint | None = None
@@ -139,15 +143,33 @@ class Run:
         """One phase with its iterator and metrics."""
         return Phase(name, self.iterators[role], self.built.training.metrics, partial)
 
-    def exercise(self) -> None:
-        """Everything a run does to the arena, once: first values, a batch, and every phase."""
-        self.initialise(start=False)
-        for phase, role in ((ACCUMULATE, "train"), (TRAIN, "train"), (EVALUATE, "eval")):
-            if role in self.iterators and phase in self.plan.phases:
-                iterator = self.iterators[role]
-                iterator.reset(1)
-                iterator.next_into(slots(self.executor, iterator))
-                self.executor.run(phase)
+    def read_batches(self) -> None:
+        """Read the first batch of each data set; raises UserError where that cannot be read."""
+        for iterator in self.iterators.values():
+            iterator.reset(1)
+            iterator.next_into(slots(self.executor, iterator))
+
+    def touched_bytes(self) -> int:
+        """How much of the arena a run uses, measured (`Executor.touched_bytes`); what was in it is
+        lost.
+
+        The batches are those in the arena: a run that is over needs its data no more.
+        """
+        loaded = [*self._staging.batches]
+        loaded += [slots(self.executor, iterator) for iterator in self.iterators.values()]
+        contents = [{name: array.copy() for name, array in batch.items()} for batch in loaded]
+
+        def exercise() -> None:
+            """All that a run does to the arena, once: first values, batches, and every phase."""
+            self.initialise(start=False)
+            for batch, content in zip(loaded, contents, strict=True):
+                for name, array in batch.items():
+                    np.copyto(array, content[name])
+            for phase, role in ((ACCUMULATE, "train"), (TRAIN, "train"), (EVALUATE, "eval")):
+                if role in self.iterators and phase in self.plan.phases:
+                    self.executor.run(phase)
+
+        return self.executor.touched_bytes(exercise)
 
     def close(self) -> None:
         """Stop the loaders."""
@@ -169,6 +191,8 @@ class Run:
             config_sha256=config.sha256(),
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
+            plugins=self._plugins,
+            scales=self.datasets["train"].scales,
             started_from=self.started_from,
         )
 
@@ -182,16 +206,28 @@ class Run:
         self, progress: Progress, due: bool, loop: TrainingLoop
     ) -> tuple[RunState, dict[str, Arrays]]:
         """All that a checkpoint holds."""
-        groups: dict[str, Arrays] = {
-            file: {
-                block.name: self.executor.array(block.name)
-                for block in self.plan.pinned
-                if block.memory_class is kind
-            }
-            for kind, file in _FILE_OF.items()
-        }
+        groups: dict[str, Arrays] = {file: self._learned(kind) for kind, file in _FILE_OF.items()}
         groups[MEASURED_FILE] = loop.measure.state()
         return self.state(progress, due), groups
+
+    def _learned(self, kind: MemoryClass) -> Arrays:
+        """All pinned arrays of a kind."""
+        blocks = (block for block in self.plan.pinned if block.memory_class is kind)
+        return {block.name: self.executor.array(block.name) for block in blocks}
+
+    def with_states(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The same checkpoint where its optimizer's states are of this run's optimizer; otherwise
+        with states as they are before a first step. Moving averages go on, or begin at the
+        parameters.
+        """
+        targets, held = self._learned(MemoryClass.OPTIMIZER), checkpoint.optimizer
+        if {*map(_signature, targets.items())} == {*map(_signature, held.items())}:
+            return checkpoint
+        states = {name: np.zeros_like(array) for name, array in targets.items()}
+        for name, value in checkpoint.parameters.items():
+            if averaged(name) in targets:
+                states[averaged(name)] = held.get(averaged(name), value)
+        return replace(checkpoint, optimizer=states)
 
     def restore(self, checkpoint: Checkpoint | None, loop: TrainingLoop) -> None:
         """Go to where a checkpoint stands, or to the beginning.
@@ -208,12 +244,7 @@ class Run:
         self.started_from = checkpoint.manifest.started_from
         groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
         for kind, arrays in zip(_FILE_OF, groups, strict=True):
-            targets = {
-                block.name: self.executor.array(block.name)
-                for block in self.plan.pinned
-                if block.memory_class is kind
-            }
-            _copy(checkpoint, arrays, targets)
+            _copy(checkpoint, arrays, self._learned(kind))
         _copy(checkpoint, checkpoint.measured, loop.measure.state())
         loop.progress = checkpoint.manifest.progress
 
@@ -227,6 +258,10 @@ def _copy(checkpoint: Checkpoint, arrays: Arrays, targets: Arrays) -> None:
                 f"{here} here"
             )
         np.copyto(targets[name], arrays[name])
+
+
+def _signature(named: tuple[str, npt.NDArray[Any]]) -> tuple[str, str]:
+    return named[0], _described(named[1])
 
 
 def _described(array: npt.NDArray[Any] | None) -> str:

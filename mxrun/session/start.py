@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built
-from mxrun.train.checkpoint import MANIFEST_FILE, Checkpoint, load_checkpoint
-from mxrun.train.keeper import newest_checkpoint
+from mxrun.config import StartFrom
+from mxrun.session.trained import averages, choose
+from mxrun.train.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +41,9 @@ class StartingPoint:
         section = built.config.train.start_from
         if section is None:
             return cls()
-        checkpoint = _checkpoint(built, Path(section.run))
-        held = {**checkpoint.parameters, **checkpoint.auxiliary}
+        checkpoint = _checkpoint(built, section)
+        means = averages(checkpoint) if section.averaged else {}
+        held = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
         wanted = built.model.learned
         problems = [
             Diagnostic(
@@ -73,11 +75,12 @@ class StartingPoint:
         unexpected = tuple(name for name in held if name not in asked)
         if section.strict and (missing or misshapen):
             lists = {"missing": missing, "misshapen": misshapen, "unexpected": unexpected}
+            told = [f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them]
             problems.append(
                 Diagnostic(
                     f"not everything to load is in {checkpoint.folder} as it is needed",
                     place=built.config.key_place("train", "start_from"),
-                    got="; ".join(f"{kind}: {', '.join(them)}" for kind, them in lists.items()),
+                    got="; ".join(told),
                     hint="name what is to be loaded (load, skip), or say strict: false",
                 )
             )
@@ -102,17 +105,14 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _checkpoint(built: Built, path: Path) -> Checkpoint:
-    if (path / MANIFEST_FILE).is_file():
-        return load_checkpoint(path)
-    found = newest_checkpoint(path)
-    if found.checkpoint is None:
+def _checkpoint(built: Built, section: StartFrom) -> Checkpoint:
+    try:
+        found = choose(Path(section.run), section.checkpoint)
+    except UserError as error:
+        key = "run" if section.checkpoint is None else "checkpoint"
+        place = built.config.place("train", "start_from", key)
         raise UserError(
-            Diagnostic(
-                f"there is no checkpoint in {path}",
-                place=built.config.place("train", "start_from", "run"),
-                expected="a run's folder, or one of its checkpoints",
-                hint="train that run first",
-            )
-        )
+            replace(problem, place=problem.place or place) for problem in error.diagnostics
+        ) from error
+    assert found.checkpoint is not None
     return found.checkpoint

@@ -48,24 +48,17 @@ class Trained:
         the newest. `batch` takes the place of the config's batch size. Raises UserError for a
         folder of another kind and for what cannot be used.
         """
-        is_checkpoint = (path / MANIFEST_FILE).is_file()
-        if is_checkpoint and wanted is not None:
-            hint = "--checkpoint goes with a run's folder"
-            raise UserError(Diagnostic(f"{path} is one checkpoint already", hint=hint))
-        run = path.parent if is_checkpoint else path
+        run = path.parent if (path / MANIFEST_FILE).is_file() else path
         if not (run / _CONFIG).is_file():
             raise _no_run(path, run)
         built = load(run / _CONFIG, batch=batch)
-        found = Found(load_checkpoint(path), ()) if is_checkpoint else _choose(path, wanted)
+        found = choose(path, wanted)
         checkpoint = found.checkpoint
         assert checkpoint is not None
-        means = {
-            name: checkpoint.optimizer[averaged(name)]
-            for name in checkpoint.parameters
-            if averaged(name) in checkpoint.optimizer
-        }
+        means = averages(checkpoint)
         arrays = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
-        notes = [f"{problem}; another checkpoint is used" for problem in found.damaged]
+        # The hint to use another checkpoint is followed already.
+        notes = [f"{problem.problem}; another checkpoint is used" for problem in found.damaged]
         notes.append(_described(checkpoint, bool(means)))
         return cls(built, checkpoint, arrays, bool(means), tuple(notes))
 
@@ -98,8 +91,26 @@ class Trained:
             )
 
 
-def _choose(run: Path, wanted: str | None) -> Found:
-    """The checkpoint of a run's folder that `wanted` names."""
+def averages(checkpoint: Checkpoint) -> Arrays:
+    """The moving averages of weights that a checkpoint holds, by the weights' names."""
+    return {
+        name: checkpoint.optimizer[averaged(name)]
+        for name in checkpoint.parameters
+        if averaged(name) in checkpoint.optimizer
+    }
+
+
+def choose(run: Path, wanted: str | None) -> Found:
+    """The checkpoint that `run` is, or the one of a run's folder that `wanted` names: `best`,
+    `newest` or a step; by default the best where the run keeps one, else the newest.
+
+    Raises UserError where there is none, or it cannot be used.
+    """
+    if (run / MANIFEST_FILE).is_file():
+        if wanted is not None:
+            hint = "which checkpoint is a question for a run's folder"
+            raise UserError(Diagnostic(f"{run} is one checkpoint already", hint=hint))
+        return Found(load_checkpoint(run), ())
     if wanted not in (None, BEST, NEWEST):
         return Found(load_checkpoint(_at_step(run, wanted)), ())
     best = None if wanted == NEWEST else _best_step(run)
@@ -159,12 +170,13 @@ def _no_run(path: Path, run: Path) -> UserError:
     if run != path:
         problem = f"{path} is a checkpoint, but its run's {run / _CONFIG} is not there"
         return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
-    there = (ROOT / path / _CONFIG).is_file()
+    there = "a file" if path.exists() else "nothing is there"
+    is_named = (ROOT / path / _CONFIG).is_file()
     return UserError(
         Diagnostic(
             f"{path} is no run",
             expected=f"a run's folder, which holds {_CONFIG}, or one of its checkpoints",
-            got="a folder without it" if path.is_dir() else "no such folder",
-            hint=f"did you mean {ROOT / path}?" if there else "`mxrun train CONFIG` makes one",
+            got="a folder without it" if path.is_dir() else there,
+            hint=f"did you mean {ROOT / path}?" if is_named else "`mxrun train CONFIG` makes one",
         )
     )

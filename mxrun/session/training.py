@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from mxrun.base.errors import UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built, check_labels
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.build import check_fits, load, plan_for
 from mxrun.session.profile import RunProfile
-from mxrun.session.resume import Resumed, resume
+from mxrun.session.resume import Beginning, resume
 from mxrun.session.run import Run
 from mxrun.train.interruption import Interruption
 from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
-from mxrun.train.loop import Diverged, percentiles
+from mxrun.train.loop import Diverged, LoopResult, TrainingLoop, percentiles
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
-from mxrun.train.run_directory import RunDirectory
+from mxrun.train.run_directory import RunDirectory, only_writer, run_path
 from mxrun.train.saver import RunSaver
 
 Existing = Literal["refuse", "overwrite", "resume"]
@@ -61,6 +62,22 @@ class TrainSummary:
     def to_json(self) -> dict[str, Any]:
         """The summary for machines."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> TrainSummary | None:
+        """What `to_json` gave and summary.json holds; None where that is something else."""
+        times = content.get("step_ms")
+        if content.keys() != {field.name for field in fields(cls)} or not isinstance(times, dict):
+            return None
+        first = content["first_step_s"]
+        step_ms = {name: math.nan if time is None else time for name, time in times.items()}
+        return cls(
+            **{
+                **content,
+                "step_ms": step_ms,
+                "first_step_s": math.nan if first is None else first,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -118,44 +135,71 @@ class _Training:
 
     def run(self) -> Trained:
         """Train to the end, then write the summary."""
-        run, training = self._run, self._run.built.training
-        opened = self._open()
-        for note in opened.notes:
-            self._observer.note(note)
-        directory, checkpoint = opened.directory, opened.checkpoint
+        name = self._run.built.config.name
+        if self._request.existing != "resume":
+            # Read before the folder is touched: it may be wrong, or lie in that very folder.
+            self._run.read_starting_point()
+        with only_writer(run_path(name)):
+            beginning = self._beginning()
+            for note in beginning.notes:
+                self._observer.note(note)
+            held = RunDirectory(run_path(name)).summary() if beginning.finished else None
+            summary = None if held is None else TrainSummary.from_json(held)
+            if summary is None:
+                return Trained(self._train(beginning), self._profile)
+            self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
+            return Trained(summary, self._profile)
+
+    def _train(self, beginning: Beginning) -> TrainSummary:
+        run, checkpoint = self._run, beginning.checkpoint
         loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
         run.restore(checkpoint, loop)
-        keeper = CheckpointKeeper(directory.path, training.policy)
+        directory = beginning.commit()
+        keeper = CheckpointKeeper(directory.path, run.built.training.policy)
         held = None if checkpoint is None else loop.progress
-        saver = RunSaver(directory, keeper, partial(run.snapshot, loop=loop), held)
+        snapshot = partial(run.snapshot, loop=loop)
+        saver = RunSaver(directory, keeper, snapshot, held, self._observer.note)
         resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
-        self._observer.run_started(
-            RunStarted(
-                name=run.built.config.name,
-                epochs=training.epochs,
-                steps_per_epoch=loop.steps_of(1),
-                batch_size=run.built.model.batch_size,
-                parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
-                planned_bytes=run.plan.planned_bytes,
-                resumed_from=resumed_from,
-            )
-        )
+        self._tell_start(loop, resumed_from)
         try:
             saver.after_step(loop.progress, self._interrupted())
             result = loop.run(saver, self._interrupted)
         except Diverged:
-            raise self._explanation(directory) from None
-        progress = result.progress
+            raise self._explanation(directory, beginning) from None
+        summary = self._summary(result, directory, resumed_from)
+        directory.write_summary(summary.to_json())
+        return summary
+
+    def _tell_start(self, loop: TrainingLoop, resumed_from: int | None) -> None:
+        run, model = self._run, self._run.built.model
+        self._observer.run_started(
+            RunStarted(
+                name=run.built.config.name,
+                epoch=loop.progress.epoch,
+                epochs=run.built.training.epochs,
+                total_steps=loop.total_steps(),
+                steps_per_epoch=loop.steps_of(1),
+                batch_size=model.batch_size,
+                parameters=sum(spec.elements for spec in model.parameters.values()),
+                planned_bytes=run.plan.planned_bytes,
+                resumed_from=resumed_from,
+            )
+        )
+
+    def _summary(
+        self, result: LoopResult, directory: RunDirectory, resumed_from: int | None
+    ) -> TrainSummary:
+        run, progress = self._run, result.progress
         rss_peak_bytes = peak_resident_bytes()
         waited = run.iterators["train"].waited_seconds
-        summary = TrainSummary(
+        return TrainSummary(
             steps=progress.step,
             eval=progress.evaluation,
             step_ms=percentiles(result.step_ms),
             first_step_s=result.first_step_at - self._request.started_at,
             memory={
                 "planned_bytes": run.plan.planned_bytes,
-                "touched_bytes": run.executor.touched_bytes(run.exercise),
+                "touched_bytes": run.touched_bytes(),
                 "lower_bound_bytes": run.plan.lower_bound_bytes,
                 "rss_peak_bytes": rss_peak_bytes,
             },
@@ -167,29 +211,42 @@ class _Training:
             started_from=run.started_from,
             data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
         )
-        directory.write_summary(summary.to_json())
-        return Trained(summary, self._profile)
 
     def _interrupted(self) -> bool:
         return self._interruption.signal is not None
 
-    def _open(self) -> Resumed:
-        """The run's folder, and where to go on from."""
+    def _beginning(self) -> Beginning:
+        """Where to begin; raises UserError where that cannot be, and nothing is changed yet."""
         if self._request.existing == "resume":
             return resume(self._run, self._request.allow_changes)
-        # Read before the folder is touched: it may be wrong, or lie in that very folder.
-        self._run.read_starting_point()
-        config = self._run.built.config
         overwrite = self._request.existing == "overwrite"
-        created = RunDirectory.create(config.name, config.resolved(), overwrite)
-        return Resumed(created, None, ())
+        if overwrite:
+            # What is there goes only for a run that can begin.
+            self._run.read_batches()
+        config = self._run.built.config
+        return Beginning(partial(RunDirectory.create, config.name, config.resolved(), overwrite))
 
-    def _explanation(self, directory: RunDirectory) -> UserError:
+    def _explanation(self, directory: RunDirectory, beginning: Beginning) -> UserError:
         """Take the steps since the last checkpoint again, in checked mode."""
         self._observer.note("numbers are no longer finite: looking for the first that was not")
-        found = newest_checkpoint(directory.path)
         loop = self._run.loop(Silent(), CheckedLoop)
-        self._run.restore(found.checkpoint, loop)
+        first = beginning.checkpoint
+        try:
+            newest = newest_checkpoint(directory.path).checkpoint
+            # What the run began with may have other states than are saved.
+            same = first is not None and newest is not None and first.folder == newest.folder
+            self._run.restore(first if same else newest, loop)
+        except UserError as error:
+            return UserError(
+                [
+                    Diagnostic(
+                        "training has diverged: a number was not finite, and the steps that led "
+                        "there cannot be taken again",
+                        hint="lower the learning rate (train.optimizer)",
+                    ),
+                    *error.diagnostics,
+                ]
+            )
         try:
             loop.run(NoSaver(), self._interrupted)
         except Located as located:

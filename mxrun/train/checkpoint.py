@@ -17,6 +17,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,8 +29,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.files import sync_folder, writing
 from mxrun.base.params import Parameters, check
-from mxrun.train.files import canonical_json, remove, sync_folder, writing
+from mxrun.io.record import Scale
+from mxrun.train.files import canonical_json, remove
 from mxrun.train.progress import Count, Progress
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -42,6 +45,9 @@ MANIFEST_FILE = "manifest.json"
 ARRAY_FILES = (PARAMETERS_FILE, OPTIMIZER_FILE, AUXILIARY_FILE, MEASURED_FILE)
 FILES = (*ARRAY_FILES, MANIFEST_FILE)
 FORMAT_VERSION: Literal[2] = 2
+
+CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
+"""The name of a checkpoint's folder."""
 
 _LARGEST_MANIFEST = 1 << 26
 _CHUNK = 1 << 20
@@ -84,6 +90,12 @@ class RunState(Parameters):
     data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
     classes: tuple[str, ...] = Field(
         default=(), description="The names of the classes that were learned, where they have any."
+    )
+    plugins: dict[str, Sha256] = Field(
+        default={}, description="The SHA-256 of each plugin, by its file's name."
+    )
+    scales: dict[str, Scale] = Field(
+        default={}, description="What bytes are, for the inputs whose records are bytes."
     )
     started_from: dict[str, Any] | None = Field(
         default=None, description="What of another run it began with, if anything."
@@ -140,20 +152,38 @@ def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arra
 
 
 def _put(partial: Path, folder: Path) -> None:
-    """Give a written checkpoint its name; one that has it already goes, unless that fails."""
-    removed = folder.with_name(f".{folder.name}.removed")
+    """Give a written checkpoint its name; one that has it already goes, unless that fails.
+
+    Killed in between, the one before is whole under its hidden name: see `recover_checkpoint`.
+    """
+    replaced = _replaced(folder)
     with suppress(FileNotFoundError):
-        remove(removed)
+        remove(replaced)
     with suppress(FileNotFoundError):
-        folder.rename(removed)
+        folder.rename(replaced)
     try:
         partial.rename(folder)
     except OSError:
         with suppress(OSError):
-            removed.rename(folder)
+            replaced.rename(folder)
         raise
     with suppress(OSError):
-        remove(removed)
+        remove(replaced)
+
+
+def recover_checkpoint(run_folder: Path, step: int) -> None:
+    """Give the checkpoint that was to be replaced its name again, where nothing has the name."""
+    folder = checkpoint_folder(run_folder, step)
+    with writing(folder):
+        if not folder.exists():
+            # Whether it is whole is judged when it is read, as of every checkpoint.
+            with suppress(FileNotFoundError):
+                _replaced(folder).rename(folder)
+
+
+def _replaced(folder: Path) -> Path:
+    """What a checkpoint is called while another takes its name."""
+    return folder.with_name(f".{folder.name}.replaced")
 
 
 def discard_checkpoint(run_folder: Path, step: int) -> None:
@@ -161,8 +191,10 @@ def discard_checkpoint(run_folder: Path, step: int) -> None:
     folder = checkpoint_folder(run_folder, step)
     removed = folder.with_name(f".{folder.name}.removed")
     with writing(folder):
-        with suppress(FileNotFoundError):
-            remove(removed)
+        # What it has replaced must not come back in its place.
+        for left in (removed, _replaced(folder)):
+            with suppress(FileNotFoundError):
+                remove(left)
         with suppress(FileNotFoundError):
             folder.rename(removed)
             remove(removed)
@@ -264,6 +296,10 @@ def read_manifest(folder: Path) -> Manifest:
         expected = f"{PARAMETERS_FILE} and perhaps {', '.join(ARRAY_FILES[1:])}"
         got = ", ".join(manifest.files)[:80] or "none"
         raise _unusable(path, "it names other files than a checkpoint's", expected, got)
+    named = CHECKPOINT.fullmatch(folder.name)
+    if named and int(named[1]) != manifest.progress.step:
+        expected, got = f"step {int(named[1])}", f"step {manifest.progress.step}"
+        raise _unusable(path, "it is of another step than its folder says", expected, got)
     return manifest
 
 

@@ -1,16 +1,12 @@
-"""Files written so that they are whole or not there, and say why when they cannot be written."""
+"""What files of a run are: JSON of one spelling; and how they go."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from mxrun.base.errors import Diagnostic, UserError
 
 
 def canonical_json(value: Mapping[str, Any] | Sequence[Any]) -> str:
@@ -29,31 +25,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what the system says against writing `path` into a UserError that names it."""
-    try:
-        yield
-    except OSError as error:
-        at = error.filename if isinstance(error.filename, str) else str(path)
-        reason = (error.strerror or str(error)).lower()
-        raise UserError(
-            Diagnostic(
-                f"cannot write {at}: {reason}",
-                hint="check free space and permissions, or run in another folder",
-            )
-        ) from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with all that it holds."""
     # `shutil.rmtree` would tell of errors without saying where.
@@ -63,19 +34,3 @@ def remove(path: Path) -> None:
         path.rmdir()
     else:
         path.unlink()
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`: after a crash it is the old file or the new one, whole."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        # Once it has its name it is not there any more.
-        with suppress(OSError):
-            partial.unlink()
-    sync_folder(path.parent)

@@ -10,13 +10,15 @@ from typing import Any
 
 from typing_extensions import Self
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+# SIGHUP: the terminal is gone.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 _INTERRUPTED = 128 + signal.SIGINT
 
 
 class Interruption:
-    """Remembers the first of SIGINT, SIGTERM and SIGUSR1 while it is entered.
+    """Remembers the first of SIGINT, SIGTERM, SIGUSR1 and SIGHUP while it is entered.
 
+    One that the process was started to ignore, as `nohup` has SIGHUP, stays ignored.
     A SIGINT that follows ends the process at once, with exit code 130. Python runs its handlers
     only when the main thread is between two of its instructions, which may be a long step away: so
     a thread of its own waits for that one. Outside the main thread, where Python sets no handlers,
@@ -37,7 +39,8 @@ class Interruption:
             self._watcher = threading.Thread(target=_watch, args=(received,), daemon=True)
             self._watcher.start()
             self._wakeup_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
-            self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+            heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._handle) for number in heard}
         return self
 
     def __exit__(

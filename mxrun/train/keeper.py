@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.train.checkpoint import (
+    CHECKPOINT,
     Arrays,
     Checkpoint,
     RunState,
@@ -21,8 +21,6 @@ from mxrun.train.checkpoint import (
 )
 
 Unit = Literal["steps", "epochs", "minutes"]
-
-_FOLDER = re.compile(r"checkpoint-([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -95,8 +93,10 @@ class CheckpointKeeper:
 
 
 def saved_steps(folder: Path) -> list[int]:
-    """The steps whose checkpoints lie in a run's folder, the newest last."""
-    found = (_FOLDER.fullmatch(entry.name) for entry in _entries(folder))
+    """The steps whose checkpoints lie in a run's folder, the newest last; none where there is no
+    folder. Raises UserError where it cannot be read.
+    """
+    found = (CHECKPOINT.fullmatch(entry.name) for entry in _entries(folder))
     return sorted(int(match[1]) for match in found if match)
 
 
@@ -127,6 +127,10 @@ def newest_checkpoint(folder: Path) -> Found:
 def _entries(folder: Path) -> Iterator[Path]:
     try:
         entries: Iterable[Path] = sorted(folder.iterdir())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        raise UserError(
+            f"cannot read {folder}: {(error.strerror or str(error)).lower()}"
+        ) from error
     yield from entries

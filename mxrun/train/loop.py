@@ -15,7 +15,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.passes.lower import RANDOM_STATE
-from mxrun.graph.passes.updates import SCHEDULE, accumulated
+from mxrun.graph.passes.updates import SCHEDULE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator
 from mxrun.train.measure import LossTensors, Measure, Phase
@@ -31,6 +31,9 @@ _REPORT_INTERVAL_S = 0.1
 # Steps between two looks at all parameters and states: a number that is none stays none, so that a
 # later look finds it as well, and one look costs a pass over them.
 _LOOK_INTERVAL = 100
+# Steps whose rates are made together, and whose times have room from the beginning.
+_RATES = 1024
+_TIMES = 1 << 16
 
 
 class Diverged(Exception):
@@ -45,6 +48,9 @@ class Saver(Protocol):
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Between two steps of an epoch; raises Stopped once an interruption's is written."""
+
+    def stop(self, progress: Progress) -> None:
+        """An interruption within an evaluation; raises Stopped once it is saved."""
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """After an epoch's evaluation; `improved` where it was the best."""
@@ -93,18 +99,24 @@ class TrainingLoop:
         self._evaluation_measure = (
             None if evaluation is None else Measure(executor, evaluation, losses)
         )
-        self._rates = Rates(pace.optimizer, pace.schedule, self.total_steps(), self.steps_of(1))
+        total_steps = self.total_steps()
+        self._rates = Rates(pace.optimizer, pace.schedule, total_steps, self.steps_of(1))
+        self._chunk = np.zeros((_RATES, 3), np.float32)
         self._schedule = executor.array(SCHEDULE)
         named = executor.plan.specs
         self._random = executor.array(RANDOM_STATE) if RANDOM_STATE in named else None
-        self._sums = [executor.array(name) for name in named if name.endswith(accumulated(""))]
+        self._sums = [
+            executor.array(block.name)
+            for block in executor.plan.pinned
+            if block.memory_class is MemoryClass.GRADIENTS
+        ]
         self._states = list(states(executor).values())
         self.progress = Progress()
         # Steps taken, and batches of the epoch in hand: `progress` knows them when an epoch ends.
         self.position = 0, 0
         self._records, self._seconds = 0, 0.0
         self._reported = 0.0
-        self._step_ms: npt.NDArray[np.float64] = np.empty(0)
+        self._step_ms = np.zeros(min(total_steps, _TIMES))
         self._taken = 0
         self._first_step_at = math.nan
 
@@ -114,14 +126,10 @@ class TrainingLoop:
 
     def total_steps(self) -> int:
         """Training steps of the whole run, unless it stops early."""
-        return sum(self.steps_of(epoch) for epoch in range(1, self._pace.epochs + 1))
-
-    def _steps_left(self) -> int:
-        progress, steps = self.progress, 0
-        if not progress.finished:
-            batches = max(0, self._train.iterator.batches(progress.epoch) - progress.batch)
-            steps = -(-batches // self._pace.accumulate)
-        return steps + sum(map(self.steps_of, range(progress.epoch + 1, self._pace.epochs + 1)))
+        epochs = self._pace.epochs
+        period = min(self._train.iterator.period, epochs)
+        steps = [self.steps_of(epoch) for epoch in range(1, period + 1)]
+        return epochs // period * sum(steps) + sum(steps[: epochs % period])
 
     def _with_end(self, progress: Progress) -> Progress:
         """The same, saying whether the run ends there."""
@@ -135,7 +143,11 @@ class TrainingLoop:
         """
         # A run that goes on with more epochs than it ended with is not over any more.
         self.progress = self._with_end(self.progress)
-        self._step_ms = np.zeros(self._steps_left())
+        warmup, total = self._pace.schedule.warmup_steps, self.total_steps()
+        if warmup >= total:
+            self._observer.note(
+                f"train.schedule: the warm-up of {warmup} steps takes the whole run of {total}"
+            )
         while not self.progress.finished:
             self._epoch(saver, interrupted)
         early = self.progress.epoch <= self._pace.epochs
@@ -172,12 +184,17 @@ class TrainingLoop:
         iterator.reset(progress.epoch, batch)
         if batch == 0:
             self.measure.reset()
-        rates = self._rates_from(step, -(-(batches - batch) // self._pace.accumulate))
-        first, clock = step, time.perf_counter
+        steps = -(-(batches - batch) // self._pace.accumulate)
+        self._reserve(steps)
+        taken, clock = 0, time.perf_counter
         while batch < batches:
             started = clock()
             together = min(self._pace.accumulate, batches - batch)
-            self._schedule[...] = rates[step - first]
+            at = taken % _RATES
+            if at == 0:
+                self._fill_chunk(step, min(_RATES, steps - taken))
+            self._schedule[...] = self._chunk[at]
+            taken += 1
             valid = self.step(step + 1, together)
             finished = clock()
             step, batch = step + 1, batch + together
@@ -197,11 +214,18 @@ class TrainingLoop:
                 saver.after_step(progress.with_(step=step, batch=batch), interrupted())
         self.progress = progress.with_(step=step, batch=batch)
 
-    def _rates_from(self, step: int, count: int) -> npt.NDArray[np.float32]:
-        """What the schedule's tensor holds in each of the `count` steps after `step`."""
+    def _reserve(self, steps: int) -> None:
+        """Make room for the times of so many more steps."""
+        if self._taken + steps > len(self._step_ms):
+            grown = np.zeros(max(self._taken + steps, 2 * len(self._step_ms)))
+            grown[: self._taken] = self._step_ms[: self._taken]
+            self._step_ms = grown
+
+    def _fill_chunk(self, step: int, count: int) -> None:
+        """Write what the schedule's tensor holds in each of the `count` steps after `step`."""
         plateau = self.progress.plateau
-        rates = [self._rates.at(step + 1 + index, plateau) for index in range(count)]
-        return np.array(rates, np.float32).reshape(count, 3)
+        for index in range(count):
+            self._chunk[index] = self._rates.at(step + 1 + index, plateau)
 
     def _rate(self) -> float:
         """The learning rate of the last step, which may not have been taken by this process."""
@@ -255,7 +279,7 @@ class TrainingLoop:
             self._run(EVALUATE)
             measure.update(batch.valid)
             if interrupted():
-                saver.after_step(self.progress, True)
+                saver.stop(self.progress)
         return measure.values()
 
 

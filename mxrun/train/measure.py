@@ -95,9 +95,9 @@ class MeasuredLoss:
             self._metrics.update(self._label, self._outputs[tape], self._weight, self.is_finite)
 
     def mean(self) -> float:
-        """The mean loss of what counts."""
-        total, count = self._totals
-        return float(total / max(1, count))
+        """The mean loss of what counts; NaN where nothing does."""
+        total, count = self._totals.tolist()
+        return total / count if count else math.nan
 
     def state(self) -> dict[str, Array]:
         """Everything measured since the last reset, as arrays to be saved or written into."""

@@ -11,10 +11,14 @@ from mxrun.train.metric_kind import Figure
 
 @dataclass(frozen=True)
 class RunStarted:
-    """The run is about to take its first step; `resumed_from` is the one it goes on after."""
+    """The run is about to take its first step, in `epoch`; `resumed_from` is the one it goes on
+    after.
+    """
 
     name: str
+    epoch: int
     epochs: int
+    total_steps: int
     steps_per_epoch: int
     batch_size: int
     parameters: int

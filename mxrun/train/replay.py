@@ -106,5 +106,8 @@ class NoSaver:
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Nothing."""
 
+    def stop(self, progress: Progress) -> None:
+        """Nothing: what is looked for is found first."""
+
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """Nothing."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.train.checkpoint import FILES
-from mxrun.train.files import canonical_json, remove, write_durably, writing
+from mxrun.base.files import whole_file, writing
+from mxrun.train.checkpoint import FILES, recover_checkpoint
+from mxrun.train.files import canonical_json, remove
 from mxrun.train.observer import EpochDone
 
 ROOT = Path("runs")
@@ -23,7 +26,60 @@ _SUMMARY = "summary.json"
 _OWN_FILES = (_CONFIG, _METRICS, _TIMING, _SUMMARY)
 _NAMES = "|".join(map(re.escape, _OWN_FILES))
 _OWN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES})\.partial")
-_CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|removed)")
+_CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|replaced|removed)")
+_REPLACED = re.compile(r"\.checkpoint-([0-9]+)\.replaced")
+_LOCK = ".lock"
+
+
+def run_path(name: str) -> Path:
+    """Where the run `name` lies."""
+    return ROOT / name
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """While it is entered no other process writes the run in `path`; the folder is made.
+
+    The lock is the system's (flock) on a file with this process's number, so that it ends with the
+    process, however that ends. Raises UserError naming the process that has it.
+    """
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(path / _LOCK)
+    try:
+        with writing(path):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, b"%d\n" % os.getpid())
+        yield
+    finally:
+        # While it is still locked: who opens it by then sees that it is not there any more.
+        with suppress(OSError):
+            (path / _LOCK).unlink()
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """The descriptor of a locked file that still has its name."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise UserError(
+                Diagnostic(
+                    f"another process is writing the run in {path.parent}",
+                    got=f"process {holder or 'not known yet'}",
+                    hint="wait for it, stop it (SIGTERM saves first), or say name=OTHER",
+                )
+            ) from error
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 class RunDirectory:
@@ -52,19 +108,16 @@ class RunDirectory:
                 _remove_run(path)
             if any(_of_a_run(path)):
                 raise _occupied(path)
-            try:
-                # Exclusive, so that of two runs that start at once only one gets the folder.
-                with (path / _CONFIG).open("x", encoding="utf-8") as file:
-                    file.write(config_text)
-            except FileExistsError:
-                raise _occupied(path) from None
-        return cls(path)
+        created = cls(path)
+        created.replace_config(config_text)
+        return created
 
     @classmethod
     def reopen(cls, name: str, root: Path = ROOT) -> RunDirectory | None:
-        """The folder of the run `name`, where there is one."""
+        """The folder of the run `name`, where there is anything of one."""
         path = root / name
-        return cls(path) if (path / _CONFIG).is_file() else None
+        with writing(path):
+            return cls(path) if path.is_dir() and any(_of_a_run(path)) else None
 
     @property
     def config_path(self) -> Path:
@@ -73,14 +126,18 @@ class RunDirectory:
 
     def replace_config(self, text: str) -> None:
         """Make it the folder of a run with another config."""
-        with writing(self.config_path):
-            write_durably(self.config_path, text.encode("utf-8"))
+        with whole_file(self.config_path) as file:
+            file.write(text.encode("utf-8"))
 
     def clean_up(self) -> None:
-        """Remove what a killed process left half written or half removed."""
+        """Put back a checkpoint that a killed process was about to replace, and remove what it
+        left half written or half removed.
+        """
         with writing(self.path):
             for entry in list(_of_a_run(self.path)):
-                if entry.name.startswith("."):
+                if match := _REPLACED.fullmatch(entry.name):
+                    recover_checkpoint(self.path, int(match[1]))
+                if entry.name.startswith(".") and (entry.exists() or entry.is_symlink()):
                     remove(entry)
 
     def go_back(self, epoch: int) -> None:
@@ -91,7 +148,8 @@ class RunDirectory:
                 if path.exists():
                     lines = path.read_bytes().splitlines(keepends=True)
                     kept = b"".join(line for line in lines if _recorded_before(line, epoch))
-                    write_durably(path, kept)
+                    with whole_file(path) as file:
+                        file.write(kept)
 
     def summary(self) -> Mapping[str, Any] | None:
         """summary.json of a finished run; None where there is none or it cannot be read."""
@@ -100,6 +158,11 @@ class RunDirectory:
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
+
+    def unfinish(self) -> None:
+        """Remove the summary: the run goes on."""
+        with writing(self.path / _SUMMARY), suppress(FileNotFoundError):
+            (self.path / _SUMMARY).unlink()
 
     def record(self, done: EpochDone) -> None:
         """Append an epoch to metrics.jsonl, and its time to timing.jsonl."""
@@ -114,9 +177,8 @@ class RunDirectory:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json: all of it or, after a crash, the one before."""
-        path = self.path / _SUMMARY
-        with writing(path):
-            write_durably(path, canonical_json(summary).encode("ascii"))
+        with whole_file(self.path / _SUMMARY) as file:
+            file.write(canonical_json(summary).encode("ascii"))
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:

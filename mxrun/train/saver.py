@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from mxrun.base.errors import Stopped
@@ -20,6 +21,7 @@ class RunSaver:
     """Writes metrics and checkpoints into a run's folder.
 
     `saved` is the moment that the newest checkpoint there holds, if any: it is not written again.
+    `note` tells the user what an evaluation has that is no number, once for each metric.
     """
 
     def __init__(
@@ -28,9 +30,11 @@ class RunSaver:
         keeper: CheckpointKeeper,
         snapshot: Snapshot,
         saved: Progress | None,
+        note: Callable[[str], None],
     ) -> None:
         self._directory, self._keeper, self._snapshot = directory, keeper, snapshot
-        self._saved = saved
+        self._saved, self._note = saved, note
+        self._told: set[str] = set()
 
     def due_after_step(self, step: int) -> bool:
         """Whether the policy wants a checkpoint in the middle of an epoch."""
@@ -47,19 +51,37 @@ class RunSaver:
         if progress.batch and self._keeper.due_after_step(progress.step):
             self._save(progress, due=True)
         if interrupted:
-            self._save(progress, due=False)
-            raise Stopped(
-                f"stopped after step {progress.step} and saved in {self._directory.path}; "
-                "the same command with --resume goes on"
-            )
+            self.stop(progress)
+
+    def stop(self, progress: Progress) -> None:
+        """Save what only an interruption asks for, and raise Stopped.
+
+        In the middle of an evaluation that is all: what the policy asks for comes after it.
+        """
+        self._save(progress, due=False)
+        raise Stopped(
+            f"stopped after step {progress.step} and saved in {self._directory.path}; "
+            "the same command with --resume goes on"
+        )
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """Record the epoch; save where it was the best or the last, or the policy asks for it."""
         self._directory.record(done)
+        self._tell(done)
         keeper = self._keeper
         due = keeper.due_after_epoch(done.epoch) or keeper.due_after_step(done.step)
         if due or improved or progress.finished:
             self._save(progress, due=True)
+
+    def _tell(self, done: EpochDone) -> None:
+        bad = [
+            name
+            for name, figure in done.evaluation.items()
+            if isinstance(figure, float) and not math.isfinite(figure) and name not in self._told
+        ]
+        self._told.update(bad)
+        for name in bad:
+            self._note(f"epoch {done.epoch}: {name} of the evaluation is {done.evaluation[name]}")
 
     def _save(self, progress: Progress, due: bool) -> None:
         if progress == self._saved:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -241,7 +241,9 @@ class Plateau(Schedule):
     """
 
     metric: str = Field("loss", description="The metric, of the evaluation where there is one.")
-    mode: Literal["min", "max"] = Field("min", description="Whether less or more is better.")
+    mode: Literal["min", "max"] | None = Field(
+        None, description="Whether less or more is better; default: as the metric has it."
+    )
     factor: Reduction = Field(0.1, description="Factor of every reduction.")
     patience: Count = Field(10, description="Observations without improvement that are borne.")
     threshold: NotNegative = Field(
@@ -255,6 +257,11 @@ class Plateau(Schedule):
     def relative(self, moment: Moment) -> float:
         """1."""
         return 1.0
+
+    def directed(self, higher: Collection[str]) -> Plateau:
+        """The same with a mode; `higher` are the metrics of which more is better."""
+        mode = self.mode or ("max" if self.metric in higher else "min")
+        return self.model_copy(update={"mode": mode})
 
     def start(self) -> PlateauState:
         """Nothing observed yet."""
@@ -319,9 +326,9 @@ class PlateauState:
         if self.best is None:
             return True
         margin = self.schedule.threshold * abs(self.best)
-        if self.schedule.mode == "min":
-            return value < self.best - margin
-        return value > self.best + margin
+        if self.schedule.mode == "max":
+            return value > self.best + margin
+        return value < self.best - margin
 
 
 def _require_one_unit(steps: object, epochs: object) -> None:

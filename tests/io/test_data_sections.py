@@ -145,7 +145,7 @@ def test_a_shape_that_does_not_become_the_networks_is_told_before_training(tmp_p
     (found,) = caught.value.diagnostics
     assert found.place is not None
     assert found.place.line == 16
-    assert "CenterCrop: the image is smaller" in found.problem
+    assert "center_crop: the image is smaller" in found.problem
     with pytest.raises(UserError, match="does not fit") as caught:
         opened(built(tmp_path, f"{TRAIN}, transforms: [{{resize: {{size: 7}}}}]}}\n"))
     (found,) = caught.value.diagnostics

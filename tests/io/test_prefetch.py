@@ -156,7 +156,7 @@ def test_D3_batches_are_made_while_the_step_runs():
                 time.sleep(0.001)
             assert iterator.next_into(slots) is not None
         assert iterator.next_into(slots) is None
-        assert (iterator.waited_batches, iterator.waited_seconds) == (0, 0.0)
+        assert iterator.waited_seconds == 0
 
 
 def test_D3_a_loader_of_20_ms_hides_behind_a_step_of_30_ms():
@@ -173,7 +173,6 @@ def test_D3_a_loader_of_20_ms_hides_behind_a_step_of_30_ms():
         total = time.perf_counter() - started
         # One after the other it would be 40 %; the first batch alone is 3 %.
         assert 0 < iterator.waited_seconds < 0.2 * total
-        assert iterator.waited_batches >= 1
 
 
 def test_D3_no_more_is_made_ahead_than_there_is_memory_for():

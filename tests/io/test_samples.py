@@ -12,13 +12,16 @@ from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.record import TRANSFORMS
-from mxrun.io.sample import read_samples, samples
-from mxrun.io.transform import NO_TRANSFORMS, pipeline
+from mxrun.io.record import TRANSFORMS, Scale
+from mxrun.io.sample import Sample, read_samples, samples
+from mxrun.io.table import TableForm
+from mxrun.io.transform import pipeline
 
 SPEC = TensorSpec((3, 6, 8))
 PIXELS = (np.arange(6 * 8 * 3) % 256).astype(np.uint8).reshape(6, 8, 3)
 VALUES = PIXELS.transpose(2, 0, 1).astype(np.float32) * np.float32(1 / 255)
+
+UNIT = Scale(bytes=1 / 255, images=1 / 255)
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -36,10 +39,10 @@ def png(array: np.ndarray) -> bytes:
 def test_an_image_is_one_row(tmp_path: Path) -> None:
     # The first bytes say what a file is, whatever it is called.
     (tmp_path / "x").write_bytes(png(PIXELS))
-    (row,) = read_samples(tmp_path / "x", SPEC, NO_TRANSFORMS)
+    (row,) = read_samples(tmp_path / "x", Sample(SPEC))
     assert row.dtype == np.float32
     assert np.array_equal(row, VALUES)
-    (grey,) = samples(png(PIXELS[:, :, 0]), "x", TensorSpec((1, 6, 8)), NO_TRANSFORMS)
+    (grey,) = samples(png(PIXELS[:, :, 0]), "x", Sample(TensorSpec((1, 6, 8))))
     assert np.array_equal(grey[0], VALUES[0])
 
 
@@ -56,7 +59,7 @@ def test_an_image_is_one_row(tmp_path: Path) -> None:
 def test_an_array_is_one_row_or_several(array, spec, count):
     for dtype in (np.uint8, np.float64):
         given = array if dtype == np.uint8 else array * (1 / 255)
-        rows = list(samples(npy(given), "x.npy", spec, NO_TRANSFORMS))
+        rows = list(samples(npy(given), "x.npy", Sample(spec, scale=UNIT)))
         assert len(rows) == count
         for row in rows:
             assert np.abs(row - VALUES[: spec.shape[0]]).max() < 1e-7
@@ -64,18 +67,48 @@ def test_an_array_is_one_row_or_several(array, spec, count):
 
 
 def test_a_table_is_a_row_a_line():
-    rows = list(samples(b"1,2,3,4\n5,6,7,8\n", "x.csv", TensorSpec((1, 2, 2)), NO_TRANSFORMS))
+    rows = list(samples(b"1,2,3,4\n5,6,7,8\n", "x.csv", Sample(TensorSpec((1, 2, 2)))))
     assert [row.tolist() for row in rows] == [[[[1, 2], [3, 4]]], [[[5, 6], [7, 8]]]]
-    (tokens,) = samples(b"1,2,3\n", "x.csv", TensorSpec((3,), "int32"), NO_TRANSFORMS)
+    (tokens,) = samples(b"1,2,3\n", "x.csv", Sample(TensorSpec((3,), "int32")))
     assert tokens.dtype == np.int32
     assert tokens.tolist() == [1, 2, 3]
+
+
+def test_bytes_are_what_they_were_in_training():
+    scale = Scale(bytes=1 / 16, images=1 / 255)
+    array = PIXELS.transpose(2, 0, 1)
+    (row,) = samples(npy(array), "x.npy", Sample(SPEC, scale=scale))
+    assert np.array_equal(row, array * np.float32(1 / 16))
+    (row,) = samples(png(PIXELS), "x.png", Sample(SPEC, scale=scale))
+    assert np.array_equal(row, VALUES)
+    (row,) = samples(npy(array), "x.npy", Sample(SPEC))
+    assert np.array_equal(row, array.astype(np.float32))
+
+
+def test_an_array_of_rows_may_lie_flat():
+    flat = np.arange(5 * 64, dtype=np.float32).reshape(5, 64)
+    rows = list(samples(npy(flat), "x.npy", Sample(TensorSpec((1, 8, 8)))))
+    assert [row.reshape(-1).tolist() for row in rows] == flat.tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "rows"),
+    [
+        (b'"1","2"\n3," 4 "\n', TableForm(), [[1, 2], [3, 4]]),
+        (b"1;2\n3;4\n", TableForm(";", "maybe"), [[1, 2], [3, 4]]),
+        (b"width;height\n3;4\n", TableForm(";", "maybe"), [[3, 4]]),
+    ],
+)
+def test_tables_are_read_as_the_training_data_was(content, form, rows):
+    made = samples(content, "x.csv", Sample(TensorSpec((2,)), table=form))
+    assert [row.tolist() for row in made] == rows
 
 
 def test_rows_go_through_the_evaluations_transforms():
     chosen = [("random_crop", {"size": 4}), ("flip", {}), ("normalize", {"mean": 0.5, "std": 0.25})]
     steps = [(TRANSFORMS.get(name).model_validate(given), None) for name, given in chosen]
     spec = TensorSpec((3, 4, 4))
-    (row,) = samples(png(PIXELS), "x.png", spec, pipeline(steps).evaluation())
+    (row,) = samples(png(PIXELS), "x.png", Sample(spec, pipeline(steps).evaluation()))
     assert np.abs(row - (VALUES[:, 1:5, 2:6] - 0.5) / 0.25).max() < 1e-6
 
 
@@ -91,17 +124,21 @@ def test_rows_go_through_the_evaluations_transforms():
         (b"1,2\n3,x\n", TensorSpec((2,)), (":2:2:", "no number")),
         (b"1,2\n", TensorSpec((3,)), ("record 0", "[3]", "[2]")),
         (b"1.5\n", TensorSpec((1,), "int32"), ("whole",)),
+        (b"1_0,2\n", TensorSpec((2,)), (":1:1:", "no number", "take names away")),
         (b"", SPEC, ("no rows",)),
+        (b"<svg/>", SPEC, ("markup", "PNG")),
+        (b"PK\x03\x04...", SPEC, ("an archive", ".npy")),
+        (b"1,\x002\n", SPEC, ("no text",)),
     ],
     ids=itertools.count(),
 )
 def test_what_cannot_be_a_row_is_told_with_its_file(content, spec, words):
     with pytest.raises(UserError) as caught:
-        list(samples(content, "some/file", spec, NO_TRANSFORMS))
+        list(samples(content, "some/file", Sample(spec)))
     assert all(word in str(caught.value) for word in ("some/file", *words))
 
 
 def test_a_transform_that_cannot_take_a_record_names_file_and_record():
     crop = pipeline([(TRANSFORMS.get("center_crop").model_validate({"size": 7}), None)])
-    with pytest.raises(UserError, match=r"x\.png: record 0: CenterCrop: .*smaller"):
-        list(samples(png(PIXELS), "x.png", SPEC, crop))
+    with pytest.raises(UserError, match=r"x\.png: record 0: center_crop: .*smaller"):
+        list(samples(png(PIXELS), "x.png", Sample(SPEC, crop)))

@@ -1,17 +1,27 @@
-"""Who computes which kind of pooling: oneDNN what it can, a compiled loop the other sums."""
+"""Who computes which kind of pooling, and the loops of maxima."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from operator_harness import all_implementations, forward
+from operator_harness import (
+    BackwardData,
+    all_implementations,
+    backward,
+    forward,
+    implementations,
+)
 from operator_row import Row
 
 from mxrun.backend.onednn import library
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.ops import pooling_maximum
 
 WINDOW = {"kernel": (3, 3), "stride": (2, 2)}
-FULL = {**WINDOW, "pooling_convention": "full"}
+CONVENTION = {"pooling_convention": "full"}
+FULL = {**WINDOW, **CONVENTION}
 PADDED = {**WINDOW, "pad": (1, 1)}
 
 
@@ -30,8 +40,6 @@ def server(parameters: dict[str, Any], shape: tuple[int, ...]) -> str:
 @pytest.mark.parametrize(
     "parameters",
     [
-        PADDED,
-        {**FULL, "pad": (1, 1)},
         {**PADDED, "pool_type": "avg"},
         {**PADDED, "pool_type": "avg", "count_include_pad": False},
         {**FULL, "pool_type": "avg"},
@@ -39,27 +47,103 @@ def server(parameters: dict[str, Any], shape: tuple[int, ...]) -> str:
         {"global_pool": True, "pool_type": "avg"},
     ],
 )
-def test_onednn_pools_maxima_and_averages(parameters: dict[str, Any]) -> None:
+def test_onednn_pools_averages(parameters: dict[str, Any]) -> None:
     assert server(parameters, (2, 3, 8, 6)) == "onednn"
 
 
-@pytest.mark.skipif(library.load() is None, reason=library.reason())
-@pytest.mark.parametrize("pool_type", ["max", "avg"])
-def test_onednn_pools_under_the_convention_same(pool_type: str) -> None:
+@pytest.mark.parametrize(("pool_type", "name"), [("max", "jit"), ("sum", "jit")])
+def test_a_loop_pools_under_the_convention_same(pool_type: str, name: str) -> None:
     same = {"kernel": (3,), "stride": (2,), "pooling_convention": "same"}
-    assert server({**same, "pool_type": pool_type}, (2, 3, 8)) == "onednn"
+    assert server({**same, "pool_type": pool_type}, (2, 3, 8)) == name
 
 
 @pytest.mark.parametrize(
     ("parameters", "name"),
     [
+        (PADDED, "jit"),
+        ({**FULL, "pad": (1, 1)}, "jit"),
         ({**PADDED, "pool_type": "sum"}, "jit"),
         # Padding counts, but not that beyond what was asked for.
         ({**FULL, "pool_type": "avg", "pad": (1, 1)}, "jit"),
         ({**PADDED, "pool_type": "lp", "p_value": 1}, "numpy"),
         # The last window starts behind the data.
-        ({"kernel": (1, 1), "stride": (4, 4), "pooling_convention": "full"}, "numpy"),
+        ({"kernel": (1, 1), "stride": (4, 4), "pooling_convention": "full"}, "jit"),
     ],
 )
 def test_others_pool_the_rest(parameters: dict[str, Any], name: str) -> None:
     assert server(parameters, (2, 3, 6, 6)) == name
+
+
+# (parameters, shape, forward's loop, backward's loop)
+GEOMETRIES = [
+    ({"kernel": (2, 2), "stride": (2, 2)}, (3, 20, 6, 8), "of_4", "of_4_gradient"),
+    ({"kernel": (2, 2), "stride": (2, 2)}, (3, 20, 7, 9), "of_4", "gradient"),
+    ({"kernel": (2, 2)}, (2, 33, 5, 4), "of_4", "gradient"),
+    ({"kernel": (2, 2), "stride": (3, 3)}, (2, 5, 8, 8), "of_4", "gradient"),
+    ({"kernel": (2, 2), "stride": (2, 2), "pad": (1, 1)}, (2, 5, 6, 6), "", "gradient"),
+    (PADDED, (5, 17, 9, 8), "of_9", "of_9_gradient"),
+    (PADDED, (1, 17, 9, 8), "of_9", "gradient"),
+    ({"kernel": (3, 3), "pad": (2, 2)}, (2, 3, 2, 1), "of_9", "of_9_gradient"),
+    ({**FULL, "stride": (4, 4)}, (2, 3, 6, 6), "of_9", "of_9_gradient"),
+    ({"kernel": (3, 3), "stride": (5, 5), **CONVENTION}, (2, 3, 4, 4), "", "gradient"),
+    ({"kernel": (3,), "stride": (2,), "pad": (1,)}, (2, 4, 9), "", "gradient"),
+    ({"kernel": (2, 3, 2), "stride": (1, 2, 2)}, (2, 16, 4, 5, 6), "", "gradient"),
+    ({"kernel": (17, 16), "stride": (3, 2)}, (2, 3, 20, 19), "", "gradient"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "shape", "forward_loop", "backward_loop"), GEOMETRIES)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_loop_finds_the_first_maximum(
+    parameters: dict[str, Any],
+    shape: tuple[int, ...],
+    forward_loop: str,
+    backward_loop: str,
+    threads: int,
+) -> None:
+    """Of data with many ties, NaN and infinities, and gradients whose sums are exact."""
+    row = Row("Pooling", parameters, shape)
+    prop, random = row.create(), np.random.default_rng(3)
+    data = random.integers(-2, 3, shape).astype(np.float32)
+    data[random.random(shape) < 0.05] = np.nan
+    data[random.random(shape) < 0.05] = np.inf
+    data[random.random(shape) < 0.4] = -np.inf
+    results = []
+    for implementation in (NUMPY, implementations("Pooling")["jit"]):
+        done = forward(implementation, prop, [data], row.blank_outputs("float32"), threads=threads)
+        assert done is not None
+        out_grad = np.arange(done.outputs[0].size, dtype=np.float32)
+        gradients = backward(
+            implementation,
+            prop,
+            BackwardData([out_grad.reshape(done.outputs[0].shape)], [data], done.outputs),
+            [np.full(shape, np.nan, np.float32)],
+            done,
+            threads=threads,
+        )
+        results.append([*done.outputs, *gradients])
+    for expected, got in zip(*results, strict=True):
+        np.testing.assert_array_equal(got, expected)
+    window, output = prop.parameters.window(shape[2:]), results[0][0].shape
+    loops = pooling_maximum
+    assert loops.maximum_code(shape, output, window) is getattr(loops, named(forward_loop))
+    code = loops.maximum_gradient_code(shape, output, window, 2)
+    assert code is getattr(loops, named(backward_loop))
+
+
+def named(loop: str) -> str:
+    return "_".join(filter(None, ("maximum", loop, "loop")))
+
+
+def test_a_winner_takes_a_byte_where_its_window_is_small() -> None:
+    for kernel, size in (((16, 16), 1), ((16, 17), 4)):
+        row = Row("Pooling", {"kernel": kernel}, (1, 3, 20, 20))
+        done = forward(
+            implementations("Pooling")["jit"],
+            row.create(),
+            row.inputs("float32"),
+            row.blank_outputs("float32"),
+        )
+        assert done is not None
+        (winners,) = done.kernel.extra_outputs
+        assert winners.nbytes == size * done.outputs[0].size

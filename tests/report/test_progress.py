@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ import pytest
 from mxrun.report.progress import EpochLines, metrics_text
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
 
-STARTED = RunStarted("lenet", 2, 23, 64, 36_938, 1_500_000)
+STARTED = RunStarted("lenet", 1, 2, 46, 23, 64, 36_938, 1_500_000)
 EVENTS = (
     EpochDone(
         1, 23, 0.1, {"loss": 0.5, "accuracy": 0.75}, {"accuracy": 0.8}, 1438, 0.5, seconds=0.75
@@ -25,7 +26,7 @@ import time
 from mxrun.report.progress import watching
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
 with watching() as observer:
-    observer.run_started(RunStarted("lenet", 2, 23, 64, 36938, 1500000))
+    observer.run_started(RunStarted("lenet", 1, 2, 46, 23, 64, 36938, 1500000))
     observer.step_done(StepDone(1, 10, {"loss": 0.5}, 640, 0.1))
     time.sleep(0.3)
     observer.epoch_done(EpochDone(1, 23, 0.1, {"loss": 0.25}, {"accuracy": 0.875}, 1438, 0.5, 0.75))
@@ -65,10 +66,42 @@ def test_a_terminal_gets_a_bar_and_the_epochs() -> None:
     assert "eval accuracy 0.8750" in shown
 
 
-def in_terminal(command: list[str]) -> str:
-    """The output of a command whose standard error is a terminal of 200 columns."""
+def test_a_narrow_terminal_cuts_metrics_first() -> None:
+    script = SCRIPT.replace(
+        '{"loss": 0.5}', '{"loss": 0.5, "accuracy": 0.5, "cross_entropy": 0.5}'
+    ).replace('RunStarted("lenet", 1, 2, 46', 'RunStarted("lenet", 9, 12, 12_000')
+    shown = in_terminal([sys.executable, "-c", script], columns=80)
+    lines = [part for part in re.split("[\r\n]+", shown) if "step 10/12000" in part]
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lines[0])
+    assert "epoch 1/12" in plain
+    assert "6.4 k samples/s" in plain
+    assert "loss 0" in plain
+    assert len(plain.rstrip()) <= 80
+    assert "epoch 9/12" in shown
+
+
+def test_nobody_who_reads_is_no_reason_to_stop() -> None:
+    """The pipe of standard error closes while a run goes on."""
+    script = SCRIPT.replace("time.sleep(0.3)", "sys.stdin.read()") + "\nprint('trained')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import sys\n{script}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("lenet:")
+    process.stderr.close()
+    process.stderr = None
+    output, _ = process.communicate("", timeout=60)
+    assert (output, process.returncode) == ("trained\n", 0)
+
+
+def in_terminal(command: list[str], columns: int = 200) -> str:
+    """The output of a command whose standard error is a terminal of so many columns."""
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns)}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment)
     os.close(theirs)
     output = io.BytesIO()
@@ -86,7 +119,8 @@ def in_terminal(command: list[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.98334, "0.9833"), (0.0, "0.0000"), (1e-4, "1.00e-04"), (-2, "-2.0000")]
+    ("value", "text"),
+    [(0.98334, "0.9833"), (0.0, "0.0000"), (1e-4, "1.00e-04"), (-2, "-2.0000"), (-1e-12, "0.0000")],
 )
 def test_metrics_are_short(value: float, text: str) -> None:
     assert metrics_text({"loss": value}) == f"loss {text}"

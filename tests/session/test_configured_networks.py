@@ -113,7 +113,7 @@ def test_L5_a_first_layer_has_fewer_calls_than_the_same_layer_later(config: Path
     assert calls.count("conv1:backward") == calls.count("conv2:backward") - 1 >= 1
 
 
-ONEDNN = {"Convolution", "FullyConnected", "Pooling"}
+ONEDNN = {"Convolution", "FullyConnected"}
 
 
 @pytest.mark.skipif(

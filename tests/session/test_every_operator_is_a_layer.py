@@ -4,9 +4,9 @@ Each stands in a network of its own, under the parameters that `mxrun ops NAME` 
 
     elemwise_add shift -> the operator -> its cube -> sum -> once for each row -> MakeLoss
 
-`shift_rhs`, a variable that is added to the first input, learns through an operator that has a
-gradient; one that has none stands before a layer that learns. (The cube, because neither the sum of
-what a softmax or a batch norm gives nor that of its square ever changes.)
+`shift_rhs`, a variable that is added to the first input with a gradient, learns through an operator
+that has one; an operator that has none stands before a layer that learns. (The cube, because
+neither the sum of what a softmax or a batch norm gives nor that of its square ever changes.)
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["overwrites"]]
 LAYERS = [name for name in NAMES if name not in UPDATES]
 
 STEPS = 2
+# Of all elements nothing would be left in float32.
+PRODUCTS = ("prod", "nanprod")
+# What brings data, which lie between 0 and 1, where a function is defined.
+SHIFTS = {"arccosh": 1.5, "arccos": -0.5, "arcsin": -0.5, "arctanh": -0.5, "erfinv": -0.5}
 # From any shape to a row for each record, as MakeLoss weighs them.
 LOSS: list[Any] = [
     {"elemwise_mul": {"name": "square", "inputs": ["example", "example"]}},
@@ -62,16 +66,23 @@ def config_of(name: str) -> dict[str, Any]:
     network = yaml.safe_load(DESCRIPTIONS[name]["yaml"])["network"]
     (layer,) = network["layers"]
     body = {**(layer[name] if isinstance(layer, dict) else {}), "name": "example"}
-    (first, gradient) = DESCRIPTIONS[name]["arguments"][0].values()
-    wired = body.get("inputs", [first])
+    if name in PRODUCTS:
+        body["axis"] = 0
+    gradients = {one["name"]: one["gradient"] for one in DESCRIPTIONS[name]["arguments"]}
+    wired = body.get("inputs", [*gradients][:1])
     layers: list[Any] = [{name: body}]
-    if gradient == "computes":
-        layers.insert(0, {"elemwise_add": {"name": "shift", "lhs": first}})
-        network["variables"] = {"shift_rhs": {"init": {"constant": {"value": 0.1}}}}
-        wired = ["shift", *wired[1:]]
+    shifted = next((one for one in wired if gradients.get(one) == "computes"), None)
+    if shifted is not None:
+        layers.insert(0, {"elemwise_add": {"name": "shift", "lhs": shifted}})
+        network["variables"] = {
+            "shift_rhs": {"init": {"constant": {"value": SHIFTS.get(name, 0.1)}}}
+        }
+        wired = ["shift" if one == shifted else one for one in wired]
     body["inputs"] = wired
     if not DESCRIPTIONS[name]["differentiable"]:
         body["name"] = "before"
+        # Off zero, which is all that some give.
+        layers.append({"_plus_scalar": {"name": "beyond", "scalar": 0.5}})
         layers.append({"FullyConnected": {"name": "example", "num_hidden": 2}})
     if not is_loss(name):
         layers += LOSS

@@ -105,6 +105,8 @@ def test_files_of_each_kind_give_the_classes_of_the_split(lenet, digits, tmp_pat
         Image.fromarray(pixels).save(images / f"{number:02}.png")
     assert classes(inferred(lenet, tmp_path / "some.npy")) == expected
     assert classes(inferred(lenet, tmp_path / "some.csv")) == expected
+    np.save(tmp_path / "bytes.npy", (digits[:40] * 16).astype(np.uint8))
+    assert classes(inferred(lenet, tmp_path / "bytes.npy")) == expected
     # Bytes are sixteenths only to a 255th.
     in_images = classes(inferred(lenet, images))
     assert np.mean(np.equal(in_images, expected)) >= 0.95
@@ -238,6 +240,39 @@ def test_what_is_no_run(work, tmp_path, monkeypatch):
     shutil.copytree(work / "runs/digits_lenet/checkpoint-69", tmp_path / "checkpoint-69")
     with pytest.raises(UserError, match="is a checkpoint, but its run's"):
         inferred(tmp_path / "checkpoint-69", split="eval")
+
+    Path("d.npz").touch()
+    with pytest.raises(UserError, match=r"d\.npz is no run(?s:.)*got: a file"):
+        inferred(Path("d.npz"), split="eval")
+
+
+TABLE = """\
+name: table
+network:
+  inputs: {data: [3], label: []}
+  layers:
+    - FullyConnected: {name: fc1, num_hidden: 1}
+    - LinearRegressionOutput: {name: out, label: label}
+data:
+  batch_size: 2
+  train: {dataset: csv, path: data.csv, header: true, delimiter: ";"}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+
+
+def test_tables_are_read_as_the_config_has_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("net.yaml").write_text(TABLE)
+    Path("data.csv").write_text("a;b;c;label\n1;2;3;4\n5;6;7;8\n")
+    result("train", "net.yaml", cwd=tmp_path)
+    Path("named.csv").write_text('"a";"b";"c"\n1;2;3\n5;6;7\n')
+    Path("bare.csv").write_text("1;2;3\n5;6;7\n")
+    named, bare = (
+        arrays(inferred(Path("runs/table"), Path(name)))["out_output"]
+        for name in ("named.csv", "bare.csv")
+    )
+    assert named.shape == (2, 1)
+    assert named.tobytes() == bare.tobytes()
 
 
 def test_records_that_do_not_fit_are_told_with_what_to_do(lenet, tmp_path):

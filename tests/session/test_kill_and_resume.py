@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 from interrupted_runs import EPOCH, INTERVAL, NEVER, STEPS, Started, go_on, left, resumed_from
 
+from mxrun.train.keeper import saved_steps
+
 # Steps after which something is saved: those of the policy, and evaluations that were the best.
 SAVES = [*range(INTERVAL, STEPS, INTERVAL), EPOCH, 2 * EPOCH, STEPS]
+FINISHED = "is already finished"
 # File operations of a save and of what it removes.
 OPERATIONS = 24
 
@@ -79,7 +83,8 @@ def chain(folder: Path, moments: Sequence[Moment], *arguments: str) -> list[Kill
         for number, moment in enumerate(moments)
     ]
     gone = go_on(folder, *arguments)
-    assert resumed_from(gone.errors) == (gone.summary["resumed_from"] or 0)
+    if FINISHED not in gone.errors:
+        assert resumed_from(gone.errors) == (gone.summary["resumed_from"] or 0)
     return [*found, Killed(resumed_from(gone.errors), STEPS)]
 
 
@@ -135,10 +140,38 @@ def test_resuming_nothing_starts_afresh_and_says_so(whole: dict[str, str], tmp_p
 
 def test_a_run_that_is_over_stays_as_it_is(whole: dict[str, str], tmp_path: Path) -> None:
     go_on(tmp_path)
+    summary = (tmp_path / "runs/killed/summary.json").read_bytes()
     gone = go_on(tmp_path)
-    assert gone.summary["steps"] == gone.summary["resumed_from"] == STEPS
+    assert f"runs/killed {FINISHED}" in gone.errors
+    assert (gone.summary["steps"], gone.summary["resumed_from"]) == (STEPS, None)
     assert gone.summary["eval"]["accuracy"] > 0.2
+    assert gone.summary["step_ms"]["median"] > 0
+    assert (tmp_path / "runs/killed/summary.json").read_bytes() == summary
     assert left(tmp_path) == whole
+
+
+def test_C15_a_finished_run_without_its_summary_gets_one(
+    whole: dict[str, str], tmp_path: Path
+) -> None:
+    """Of no step was the time taken; a later look at it finds just that."""
+    go_on(tmp_path)
+    (tmp_path / "runs/killed/summary.json").unlink()
+    for _ in range(2):
+        gone = go_on(tmp_path)
+        assert (gone.summary["steps"], gone.summary["resumed_from"]) == (STEPS, STEPS)
+        assert gone.summary["step_ms"]["median"] is None
+    assert FINISHED in gone.errors
+    assert left(tmp_path) == whole
+
+
+def test_C28_a_run_that_goes_on_has_no_summary(tmp_path: Path) -> None:
+    go_on(tmp_path)
+    run = tmp_path / "runs/killed"
+    *before, last = saved_steps(run)
+    shutil.rmtree(run / f"checkpoint-{last}")
+    assert (run / "summary.json").exists()
+    kill(tmp_path, Moment(before[-1] + 1), "--resume")
+    assert not (run / "summary.json").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"name: killed\nthrea"])

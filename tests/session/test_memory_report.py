@@ -42,7 +42,7 @@ def test_F1_a_run_touches_what_inspect_memory_says(config: str, tmp_path: Path) 
     built = bundled(config)
     run = session.prepare(built)
     assert run.plan.planned_bytes == report["planned_bytes"]
-    assert run.executor.touched_bytes(run.exercise) == report["planned_bytes"]
+    assert run.touched_bytes() == report["planned_bytes"]
 
 
 @pytest.mark.parametrize("config", BUNDLED)

@@ -213,6 +213,24 @@ def test_P14_P20_a_wrong_plugin_is_one_error_with_its_line(
         assert "unknown operator" not in said
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('data, output = same_shape(("data"', "infer_shape"),
+        ("data = in_data[0].array", "forward"),
+        ("data = need(in_data[0])", "backward"),
+    ],
+)
+def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
+    config: Path, line: str, name: str, tmp_path: Path
+) -> None:
+    broken = SWISH.replace(f"        {line}", f"        1 / 0\n        {line}")
+    plugin_of(config).write_text(broken)
+    said = refused("train", str(config), cwd=tmp_path)
+    number = line_of(broken, "        1 / 0")
+    assert f"{plugin_of(config)}:{number}:1: the plugin's {name} raised ZeroDivisionError" in said
+
+
 def test_a_missing_plugin_is_said_where_it_is_named(config: Path, tmp_path: Path) -> None:
     plugin_of(config).unlink()
     said = refused("check", str(config), cwd=tmp_path)

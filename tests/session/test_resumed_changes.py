@@ -136,8 +136,47 @@ def test_the_same_bytes_elsewhere_are_the_same_run(project: Path, tmp_path: Path
 
 def test_another_network_is_refused_even_so(project: Path) -> None:
     wider = "network.layers[0].FullyConnected.num_hidden=20"
+    before = digests(project / "runs/one")
     text = refused("train", "net.yaml", "--resume", "--allow-changes", wider, cwd=project)
     assert "checkpoint-20 is of another network: 'fc1_bias' is float32 [16] there" in text
+    assert digests(project / "runs/one") == before
+
+
+def test_A5_another_optimizer_begins_anew(project: Path) -> None:
+    adam = "train.optimizer={adam: {lr: 0.01}}"
+    assert "momentum" in refused("train", "net.yaml", "--resume", adam, cwd=project)
+    said = resume(project, "--allow-changes", adam)
+    assert "the optimizer's states are not there: they begin anew" in said
+    assert "adam" in (project / "runs/one/config.yaml").read_text()
+
+
+PLUGIN = """\
+import numpy as np
+"""
+
+
+def test_A10_plugin_code_that_changed_is_refused(project: Path) -> None:
+    (project / "ops.py").write_text(PLUGIN)
+    config = (project / "net.yaml").read_text()
+    (project / "net.yaml").write_text(config.replace("threads: 1", "threads: 1\nplugins: [ops.py]"))
+    result("train", "net.yaml", "name=two", cwd=project)
+    (project / "ops.py").write_text(PLUGIN + "# changed\n")
+    text = refused("train", "net.yaml", "name=two", "--resume", cwd=project)
+    assert "plugins: the code of ops.py is not the same" in text
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "torn"])
+def test_C20_a_config_that_is_lost_is_written_anew(damage: str, project: Path) -> None:
+    config = project / "runs/one/config.yaml"
+    before = config.read_bytes()
+    config.write_bytes(b"" if damage == "empty" else before[:40])
+    if damage == "missing":
+        config.unlink()
+    changed = refused("train", "net.yaml", "--resume", "train.epochs=9", cwd=project)
+    assert "the config is not the one of the checkpoint" in changed
+    assert "config.yaml cannot be read and is written anew" in resume(project)
+    assert config.read_bytes() == before
+    assert digests(project / "runs/one") == digests(project / "whole")
 
 
 def test_a_run_that_is_over_goes_on_with_more_epochs(
@@ -170,3 +209,20 @@ def test_fewer_epochs_than_were_made_are_the_end(
         20,
         pytest.approx(float("nan"), nan_ok=True),
     )
+
+
+def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes wrong after the checkpoints that it would be looked for from were damaged."""
+    monkeypatch.chdir(project)
+
+    class Damaging(Silent):
+        def epoch_done(self, event: object) -> None:
+            for path in Path("runs/bad").glob("checkpoint-*/manifest.json"):
+                path.write_bytes(b"")
+
+    overrides = ["name=bad", "train.optimizer={sgd: {lr: 100, wd: 3}}"]
+    with pytest.raises(UserError, match="training has diverged") as caught:
+        session.train("net.yaml", overrides, Damaging(), session.TrainRequest())
+    assert "cannot use the checkpoint's runs/bad/checkpoint-" in str(caught.value)

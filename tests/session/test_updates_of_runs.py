@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from mxrun import session
+from mxrun.base.errors import UserError
 from mxrun.graph.compile import EVALUATE
+from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.keeper import CheckpointKeeper, Interval, Policy, newest_checkpoint, saved_steps
 from mxrun.train.loop import slots
@@ -164,6 +166,87 @@ def test_a_plateau_lowers_the_rate() -> None:
     )
     rates = [line["learning_rate"] for line in metrics("one")]
     assert rates == [float(np.float32(1e-6 * part)) for part in (1, 1, 1, 0.5, 0.5, 0.25)]
+
+
+def test_a_plateau_knows_of_which_metrics_more_is_better() -> None:
+    run(
+        "train.optimizer.sgd.lr=0.01",
+        "train.epochs=4",
+        "train.schedule={plateau: {metric: accuracy, patience: 0, threshold: 0}}",
+    )
+    lines = metrics("one")
+    accuracies = [line["eval"]["accuracy"] for line in lines]
+    assert accuracies == sorted(set(accuracies))
+    assert {line["learning_rate"] for line in lines} == {float(np.float32(0.01))}
+
+
+def test_a_run_without_an_end_begins_at_once() -> None:
+    """2,000 million epochs, and an early end after two of them."""
+    assert (
+        run(
+            "train.epochs=2000000000",
+            "train.optimizer.sgd.lr=0",
+            "train.schedule=cosine",
+            "train.early_stopping={patience: 1}",
+            "data.last_batch=roll_over",
+            "data.batch_size=50",
+        )["steps"]
+        == 9 + 10
+    )
+
+
+@pytest.mark.parametrize("batch_size", [7, 60, 64, 480])
+@pytest.mark.parametrize("last_batch", ["pad", "discard", "roll_over"])
+def test_steps_are_counted_before_they_are_taken(last_batch: str, batch_size: int) -> None:
+    overrides = (f"data.last_batch={last_batch}", f"data.batch_size={batch_size}")
+    built = session.load("net.yaml", (*overrides, "train.epochs=17", "train.accumulate=2"))
+    prepared = session.prepare(built)
+    try:
+        loop = prepared.loop(Silent())
+        assert loop.total_steps() == sum(loop.steps_of(epoch) for epoch in range(1, 18))
+    finally:
+        prepared.close()
+
+
+def test_the_loss_of_nothing_is_no_best() -> None:
+    """The only record that is evaluated has the label that is ignored."""
+    text = Path("net.yaml").read_text()
+    label = int(
+        open_datasets({"eval": request_dataset("digits", {}, "test")}, {})["eval"]
+        .fields["label"]
+        .records[0]
+    )
+    text = text.replace("label: label", f"label: label, use_ignore: true, ignore_label: {label}")
+    Path("net.yaml").write_text(text.replace("split: test", "split: {of: test, range: [0, 1]}"))
+    summary = run("train.epochs=2", "train.checkpoint.best=loss")
+    assert summary["best"] is None
+    assert summary["eval"]["loss"] is None
+
+
+class Notes(Silent):
+    """Keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+
+@pytest.mark.parametrize("steps", [15, 16])
+def test_a_warm_up_as_long_as_the_run_is_said(steps: int) -> None:
+    notes = Notes()
+    overrides = ("train.epochs=2", f"train.schedule={{cosine: {{warmup_steps: {steps}}}}}")
+    session.train("net.yaml", overrides, notes, session.TrainRequest())
+    told = ["train.schedule: the warm-up of 16 steps takes the whole run of 16"]
+    assert notes.texts == (told if steps == 16 else [])
+
+
+def test_the_documented_default_may_be_written() -> None:
+    assert session.load("net.yaml", ("train.metrics=null",)).training.metrics
+    with pytest.raises(UserError, match=r"train\.optimizer cannot be used") as caught:
+        session.load("net.yaml", ("train.optimizer=null",))
+    assert "Choice" not in str(caught.value)
 
 
 def test_the_best_checkpoint_is_kept_beside_the_newest() -> None:

@@ -46,6 +46,10 @@ class Watched(DataIterator):
     def batches(self, epoch: int) -> int:
         return self._iterator.batches(epoch)
 
+    @property
+    def period(self) -> int:
+        return self._iterator.period
+
     def reset(self, epoch: int, batch: int = 0) -> None:
         self._iterator.reset(epoch, batch)
 

@@ -1,4 +1,4 @@
-"""Files damaged the way disks and networks damage them: bits flipped, bytes lost, added, doubled."""
+"""Files damaged as disks and networks damage them: bits flipped, bytes lost, added, doubled."""
 
 from __future__ import annotations
 

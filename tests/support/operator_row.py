@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from operator_harness import filled
 
+from mxrun.operator.contract.case import blank
 from mxrun.operator.property import GradientKind, Inferred, PartialShapes
 from mxrun.operator.register import AnyProperty, create
 from mxrun.operator.shape import known
@@ -106,8 +106,14 @@ class Row:
         return random.standard_normal(shape).astype(dtype)
 
     def blank_outputs(self, dtype: str, value: float = np.nan) -> list[Array]:
-        """Arrays to write the outputs into."""
-        return filled([known(shape) for shape in self.infer().outputs], value, dtype)
+        """Arrays to write the outputs into; integers get 99 for what they have not."""
+        prop = self.create()
+        given: list[str | None] = [dtype] * len(prop.list_arguments())
+        _, types = prop.infer_type(given, [None] * len(prop.list_outputs()))
+        return [
+            blank(known(shape), found or dtype, value)
+            for shape, found in zip(self.infer().outputs, types, strict=True)
+        ]
 
 
 def rows(

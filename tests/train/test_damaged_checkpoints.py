@@ -189,7 +189,17 @@ def test_arrays_of_another_network_are_one_error(whole: Path, tmp_path: Path) ->
     shutil.copytree(whole, run)
     header = {"conv1_weight": entry("F64", [1], (0, 8))}
     replace_file(run / "checkpoint-69", PARAMETERS_FILE, file_of(header, bytes(8)))
+    (run / "summary.json").unlink()
     done = mxrun(*NETWORK, "--resume", cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "checkpoint-69 is of another network: 'conv1_bias' is missing there" in done.stderr
+
+
+def test_C32_a_folder_of_another_step_is_damaged(tmp_path: Path) -> None:
+    folder = saved(tmp_path, 12).rename(tmp_path / "checkpoint-99")
+    with pytest.raises(UserError, match="of another step than its folder says") as caught:
+        load_checkpoint(folder)
+    assert "step 99" in str(caught.value)
+    # A copy may have any other name.
+    assert load_checkpoint(folder.rename(tmp_path / "mine")).manifest.progress.step == 12

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from commands import MXRUN, digests, result
+
+from mxrun.train.keeper import CheckpointKeeper, Interval, Policy
+from mxrun.train.observer import EpochDone
+from mxrun.train.progress import Progress
+from mxrun.train.run_directory import RunDirectory
+from mxrun.train.saver import RunSaver
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SHORT = ("train", "digits_lenet", "threads=1", "train.epochs=3", "train.checkpoint.keep=1")
@@ -97,3 +105,18 @@ def test_F5_a_full_file_system(tmp_path: Path) -> None:
     assert (kept / "second").read_text() == "0\n", done.stderr
     assert json.loads((kept / "summary").read_text())["resumed_from"] == 23
     assert digests(kept / "runs/digits_lenet") == digests(whole / "runs/digits_lenet")
+
+
+def test_C18_an_evaluation_that_is_no_number_is_told_once(tmp_path: Path) -> None:
+    run = RunDirectory.create("run", "name: run\n", False, tmp_path)
+    keeper = CheckpointKeeper(run.path, Policy(Interval(9, "epochs"), keep=1))
+    said: list[str] = []
+
+    def snapshot(progress: Progress, due: bool) -> NoReturn:
+        raise AssertionError("nothing is due")
+
+    saver = RunSaver(run, keeper, snapshot, None, said.append)
+    for epoch, loss in enumerate((0.5, math.nan, math.inf), 1):
+        done = EpochDone(epoch, epoch, 0.1, {"loss": 1.0}, {"loss": loss}, 64, 1.0, seconds=1.0)
+        saver.after_epoch(done, Progress(step=epoch, epoch=epoch + 1), improved=False)
+    assert said == ["epoch 2: loss of the evaluation is nan"]

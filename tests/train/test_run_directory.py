@@ -6,7 +6,10 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from mxrun.train.checkpoint import (
 )
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
-from mxrun.train.run_directory import RunDirectory
+from mxrun.train.run_directory import RunDirectory, only_writer
 
 EPOCH = EpochDone(
     1, 23, 0.1, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, 1438, 1.0, seconds=1.5
@@ -227,3 +230,59 @@ def test_a_run_is_reopened_where_there_is_one(tmp_path: Path) -> None:
     found.replace_config("name: one\nseed: 1\n")
     assert found.config_path.read_text() == "name: one\nseed: 1\n"
     assert names(found.path) == {"config.yaml"}
+
+
+# Saves a checkpoint again, and is killed before the second time that something is renamed.
+KILLED_SAVE = """
+import os, signal, sys
+from pathlib import Path
+from mxrun.train.checkpoint import PARAMETERS_FILE, RunState, load_checkpoint, save_checkpoint
+
+run, renames = Path(sys.argv[1]), 0
+held = load_checkpoint(run / "checkpoint-23")
+fields = {name: getattr(held.manifest, name) for name in RunState.model_fields}
+
+def hook(event, arguments):
+    global renames
+    renames += event == "os.rename"
+    if event == "os.rename" and renames == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+save_checkpoint(run, RunState(**fields), {PARAMETERS_FILE: held.parameters})
+"""
+
+
+def test_A3_a_checkpoint_about_to_be_replaced_comes_back(tmp_path: Path) -> None:
+    """As a process leaves it that is killed between the two renames of a save."""
+    run = start(tmp_path)
+    finish(run)
+    before = {p.name: p.read_bytes() for p in (run.path / "checkpoint-23").iterdir()}
+    done = subprocess.run([sys.executable, "-c", KILLED_SAVE, run.path], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not (run.path / "checkpoint-23").exists()
+    run.clean_up()
+    assert {p.name: p.read_bytes() for p in (run.path / "checkpoint-23").iterdir()} == before
+    assert not [name for name in names(run.path) if name.startswith(".")]
+
+
+def test_A3_what_was_replaced_goes_where_another_has_its_name(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    finish(run)
+    before = names(run.path)
+    shutil.copytree(run.path / "checkpoint-23", run.path / ".checkpoint-23.replaced")
+    run.clean_up()
+    assert names(run.path) == before
+
+
+def test_A4_a_folder_has_one_writer(tmp_path: Path) -> None:
+    with (
+        only_writer(tmp_path / "one"),
+        pytest.raises(UserError, match="another process is writing") as caught,
+        only_writer(tmp_path / "one"),
+    ):
+        pass
+    assert f"process {os.getpid()}" in str(caught.value)
+    with only_writer(tmp_path / "one"):
+        pass
+    assert names(tmp_path / "one") == set()

@@ -8,7 +8,7 @@ from mxrun.peers.pytorch.elementwise import ARITHMETIC
 from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
 
 
-def _broadcasting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+def broadcasting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     """The function as an operator."""
 
     def apply(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
@@ -19,5 +19,5 @@ def _broadcasting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[...,
 
 
 OPERATORS: Operators = {
-    f"broadcast_{name}": _broadcasting(function) for name, function in ARITHMETIC.items()
+    f"broadcast_{name}": broadcasting(function) for name, function in ARITHMETIC.items()
 }

@@ -15,7 +15,7 @@ ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def _of_one_shape(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+def of_one_shape(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     """The function of two tensors that must not broadcast."""
 
     def apply(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
@@ -28,5 +28,5 @@ def _of_one_shape(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[...,
 
 
 OPERATORS: Operators = {
-    f"elemwise_{name}": _of_one_shape(function) for name, function in ARITHMETIC.items()
+    f"elemwise_{name}": of_one_shape(function) for name, function in ARITHMETIC.items()
 }

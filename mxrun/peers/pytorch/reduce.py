@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
@@ -26,8 +27,29 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return apply
 
 
+def _product(data: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
+    """The product over several axes, which PyTorch takes one by one."""
+    for axis in sorted((axis % data.dim() for axis in dim), reverse=True):
+        data = data.prod(dim=axis, keepdim=keepdim)
+    return data
+
+
+def _product_without_nan(data: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
+    return _product(data.nan_to_num(1.0), dim, keepdim)
+
+
+def _norm(parameters: Parameters, data: Tensor) -> Tensor:
+    order = float(parameters.text("ord", "2"))
+    return _reducing(partial(torch.linalg.vector_norm, ord=order))(parameters, data)
+
+
 OPERATORS: Operators = {
     "max": _reducing(torch.amax),
     "mean": _reducing(torch.mean),
+    "min": _reducing(torch.amin),
+    "nanprod": _reducing(_product_without_nan),
+    "nansum": _reducing(torch.nansum),
+    "norm": _norm,
+    "prod": _reducing(_product),
     "sum": _reducing(torch.sum),
 }

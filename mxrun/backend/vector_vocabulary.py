@@ -1,0 +1,176 @@
+"""numba's versions of the names in `vectors`: LLVM's own vectors.
+
+Imported only when a function must be compiled, like `vocabulary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+from mxrun.backend.vectors import LANES
+
+_INDEX = ir.IntType(32)
+_MASK = ir.VectorType(ir.IntType(1), LANES)
+_BYTES = ir.VectorType(ir.IntType(8), LANES)
+_ALIGNED = _INDEX(1)
+
+
+class Lanes(types.Type):  # type: ignore[misc]
+    """A vector of `element`s."""
+
+    def __init__(self, element: Any, code: Any) -> None:
+        self.code = ir.VectorType(code, LANES)
+        super().__init__(name=f"Lanes({element})")
+
+
+@register_model(Lanes)
+class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    """In a register as it is."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, kind.code)
+
+
+FLOATS = Lanes(types.float32, ir.FloatType())
+INTEGERS = Lanes(types.int32, _INDEX)
+FLAGS = Lanes(types.boolean, ir.IntType(1))
+
+
+def _broadcast(builder: Any, value: Any) -> Any:
+    vector = ir.VectorType(value.type, LANES)
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, _INDEX(0))
+    zeros = ir.Constant(INTEGERS.code, [0] * LANES)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
+
+
+def _first(builder: Any, count: Any) -> Any:
+    """The mask of the first `count` lanes."""
+    limit = _broadcast(builder, builder.trunc(count, _INDEX))
+    return builder.icmp_signed("<", ir.Constant(INTEGERS.code, list(range(LANES))), limit)
+
+
+def _place(builder: Any, pointer: Any, position: Any, vector: Any) -> Any:
+    """The address of a vector in memory."""
+    return builder.bitcast(builder.gep(pointer, [position]), vector.as_pointer())
+
+
+def _in_memory(element: Any) -> Any:
+    """The LLVM type of a vector as it lies in memory."""
+    return {types.float32: FLOATS.code, types.int32: INTEGERS.code}.get(element, _BYTES)
+
+
+def _masked(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any]) -> Any:
+    suffix = {FLOATS.code: "f32", INTEGERS.code: "i32"}.get(kind, "i8")
+    declared = ir.FunctionType(result, [argument.type for argument in arguments])
+    full = f"llvm.masked.{name}.v{LANES}{suffix}.p0"
+    function = cgutils.get_or_insert_function(builder.module, declared, full)
+    return builder.call(function, arguments)
+
+
+@intrinsic
+def lanes(typing_context: Any, value: Any) -> Any:
+    """One value in all lanes."""
+    whole = isinstance(value, types.Integer)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (number,) = arguments
+        return _broadcast(builder, builder.trunc(number, _INDEX) if whole else number)
+
+    if whole:
+        return INTEGERS(types.int64), generate
+    return FLOATS(types.float32), generate
+
+
+@intrinsic
+def load_lanes(typing_context: Any, pointer: Any, position: Any, count: Any) -> Any:
+    """One masked load."""
+    element = pointer.dtype
+    kind, result = _in_memory(element), FLOATS if element == types.float32 else INTEGERS
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        base, start, number = arguments
+        place = _place(builder, base, start, kind)
+        rest = ir.Constant(kind, None)
+        loaded = _masked(
+            builder, "load", kind, kind, [place, _ALIGNED, _first(builder, number), rest]
+        )
+        return builder.zext(loaded, INTEGERS.code) if kind == _BYTES else loaded
+
+    return result(pointer, types.int64, types.int64), generate
+
+
+@intrinsic
+def store_lanes(typing_context: Any, pointer: Any, position: Any, vector: Any, count: Any) -> Any:
+    """One masked store."""
+    kind = _in_memory(pointer.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        base, start, value, number = arguments
+        place = _place(builder, base, start, kind)
+        value = builder.trunc(value, _BYTES) if kind == _BYTES else value
+        _masked(
+            builder,
+            "store",
+            kind,
+            ir.VoidType(),
+            [value, place, _ALIGNED, _first(builder, number)],
+        )
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64, vector, types.int64), generate
+
+
+def _lanewise(result: Any, operands: tuple[Any, ...], code: Callable[..., Any]) -> Any:
+    """An intrinsic of vectors that is one expression."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return code(builder, *arguments)
+
+    return result(*operands), generate
+
+
+@intrinsic
+def exceeds(typing_context: Any, left: Any, right: Any) -> Any:
+    """Not (left <= right), which NaN on either side is, and right is a number."""
+
+    def code(builder: Any, a: Any, b: Any) -> Any:
+        return builder.and_(builder.fcmp_unordered(">", a, b), builder.fcmp_ordered("ord", b, b))
+
+    return _lanewise(FLAGS, (FLOATS, FLOATS), code)
+
+
+@intrinsic
+def equals(typing_context: Any, left: Any, right: Any) -> Any:
+    """Lane by lane."""
+    return _lanewise(FLAGS, (INTEGERS, INTEGERS), lambda b, x, y: b.icmp_signed("==", x, y))
+
+
+@intrinsic
+def choose(typing_context: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
+    """Lane by lane."""
+    return _lanewise(chosen, (FLAGS, chosen, chosen), lambda b, m, x, y: b.select(m, x, y))
+
+
+@intrinsic
+def add_lanes(typing_context: Any, left: Any, right: Any) -> Any:
+    """Lane by lane."""
+    if left == FLOATS:
+        return _lanewise(FLOATS, (FLOATS, FLOATS), lambda b, x, y: b.fadd(x, y))
+    return _lanewise(INTEGERS, (INTEGERS, INTEGERS), lambda b, x, y: b.add(x, y))
+
+
+VECTORS = {
+    "add_lanes": add_lanes,
+    "choose": choose,
+    "equals": equals,
+    "exceeds": exceeds,
+    "lanes": lanes,
+    "load_lanes": load_lanes,
+    "store_lanes": store_lanes,
+}

@@ -1,0 +1,248 @@
+"""SimpleOp: an operator of one or two inputs and one output from one registration (MXNet's).
+
+    from mxrun.operator.scalar import sigmoid
+    from mxrun.operator.simple import reads_inputs, simple_operator
+
+    def swish_gradient(out_grad, x):
+        gate = sigmoid(x)
+        return out_grad * (gate + x * gate * (1 - gate))
+
+    @simple_operator("swish", gradient=reads_inputs(swish_gradient))
+    def swish(x):
+        "output = x * sigmoid(x). Backward reads the output's gradient and x."
+        return x * sigmoid(x)
+
+A function of tensors and, behind them, of parameters by name is a map of scalars, written in the
+vocabulary of `mxrun.operator.scalar`: the NumPy body, loops that serve every request in one pass,
+and CUDA C all come from it. The operator's inputs have MXNet's names: `data`, or `lhs` and `rhs`.
+
+What is no map gets whole arrays: a function whose first argument is called `env` is given
+EnvArguments and NumPy arrays, under the names of the operator's inputs, and returns an array, which
+is stored as the request says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import Field, create_model
+
+from mxrun.base.errors import InternalError
+from mxrun.base.params import Float32, Parameters
+from mxrun.operator.map_kernel import MapImplementation
+from mxrun.operator.property import GradientKind, ResourceRequest
+from mxrun.operator.register import OPERATORS, implement, register
+from mxrun.operator.simple_entry import (
+    FULL,
+    EnvArguments,
+    Formula,
+    Function,
+    Gradient,
+    Inplace,
+    Reads,
+    ResourceFunction,
+    ShapeFunction,
+    SimpleEntry,
+    formula_of,
+    reads_inputs,
+    reads_out_grad,
+    reads_output,
+    refused,
+)
+from mxrun.operator.simple_property import SimpleProperty, read_by
+
+__all__ = [
+    "EnvArguments",
+    "Gradient",
+    "Inplace",
+    "MapImplementation",
+    "NoParameters",
+    "SimpleEntry",
+    "SimpleProperty",
+    "reads_inputs",
+    "reads_out_grad",
+    "reads_output",
+    "simple_entry",
+    "simple_operator",
+]
+
+F = TypeVar("F", bound=Function)
+AnyGradient = Gradient | GradientKind
+AnyResource = ResourceRequest | Sequence[ResourceRequest] | ResourceFunction
+
+# MXNet's names of the inputs, by their number.
+_ARGUMENTS = {1: ("data",), 2: ("lhs", "rhs")}
+
+
+class NoParameters(Parameters):
+    """The operator has no parameters."""
+
+
+def simple_operator(
+    name: str,
+    *aliases: str,
+    gradient: AnyGradient = GradientKind.NONE,
+    inplace: Inplace | Sequence[Inplace] | None = None,
+    shape: ShapeFunction | None = None,
+    scalar: float | None = None,
+    parameters: type[Parameters] | None = None,
+    resource: AnyResource = (),
+    description: str = "",
+) -> Callable[[F], F]:
+    """Decorator: register a function as the operator `name`; the function stays as it is.
+
+    gradient: what backward computes and reads: `reads_out_grad(f)`, `reads_output(f)` or
+        `reads_inputs(f)` with a function (or GradientKind.ZERO) for each input, or
+        GradientKind.ZERO for an operator whose gradient is zero everywhere; by default none.
+    inplace: tensors that may share memory; by default all that is safe for maps, else none.
+    shape: the output's shape, from the parameters and the shape of each input; by default all have
+        one shape. A map has no other.
+    scalar: the default of the one parameter `scalar`; parameters: a class of more. Not both.
+    resource: what both functions find in `env.context`, in order: one request, several, or what
+        makes them from the inputs' specs.
+    description: the operator's documentation; by default the function's.
+
+    Raises UserError, at the function's line, for what is no simple operator, and InternalError
+    where the name is taken.
+    """
+
+    def add(function: F) -> F:
+        kind = _parameter_type(function, scalar, parameters)
+        entry = simple_entry(
+            function,
+            kind,
+            gradient=gradient,
+            inplace=inplace,
+            shape=shape,
+            resource=resource,
+        )
+        document = description or function.__doc__
+        if not document:
+            hint = "begin the function with a docstring: the formula, what backward reads"
+            raise refused(function, f"{name} has no description", hint=hint)
+        for key in (name, *aliases):
+            if key in OPERATORS:
+                raise InternalError(str(refused(function, f"operator {key!r} is registered twice")))
+        members: dict[str, Any] = {
+            "__doc__": document,
+            "__module__": function.__module__,
+            "type_string": name,
+            "parameter_type": kind,
+            "entry": entry,
+        }
+        register(name, *aliases)(type(name, (SimpleProperty,), members))
+        if entry.forward.is_map:
+            implement(name, backend="jit")(MapImplementation)
+        return function
+
+    return add
+
+
+def simple_entry(
+    function: Function,
+    parameters: type[Parameters] = NoParameters,
+    *,
+    gradient: AnyGradient = GradientKind.NONE,
+    inplace: Inplace | Sequence[Inplace] | None = None,
+    shape: ShapeFunction | None = None,
+    resource: AnyResource = (),
+) -> SimpleEntry:
+    """What `simple_operator` registers, for a property that chooses among several entries.
+
+    Raises UserError, at the function's line, for what is no simple operator.
+    """
+    owner = getattr(function, "__name__", type(function).__name__)
+    forward = formula_of(function, parameters, None, owner)
+    inputs = forward.tensors
+    if not 1 <= len(inputs) <= 2:
+        problem = f"{owner} has {len(inputs)} inputs"
+        raise refused(function, problem, "one or two tensors", list(inputs), FULL)
+    if forward.is_map and shape is not None:
+        hint = "a function on whole arrays, def f(env, ...), may have another shape"
+        raise refused(function, f"{owner} is a map, which keeps the shape", hint=hint)
+    if forward.is_map and resource != ():
+        hint = "a function on whole arrays, def f(env, ...), may request resources"
+        raise refused(function, f"{owner} is a map, which needs no resources", hint=hint)
+    reads, gradients = _gradients(function, forward, parameters, gradient)
+    return SimpleEntry(
+        _ARGUMENTS[len(inputs)] if forward.is_map else inputs,
+        forward,
+        reads,
+        gradients,
+        _inplace(function, forward, inplace),
+        shape,
+        _requests(resource),
+    )
+
+
+def _requests(resource: AnyResource) -> tuple[ResourceRequest, ...] | ResourceFunction:
+    if isinstance(resource, ResourceRequest):
+        return (resource,)
+    return resource if callable(resource) else tuple(resource)
+
+
+def _parameter_type(
+    function: Function, scalar: float | None, parameters: type[Parameters] | None
+) -> type[Parameters]:
+    if scalar is None:
+        return parameters or NoParameters
+    if parameters is not None:
+        hint = "make the scalar one of the parameters"
+        raise refused(
+            function,
+            f"{function.__name__} has a scalar and keyword parameters",
+            "one of both",
+            hint=hint,
+        )
+    field = Field(default=scalar, description="The number beside the tensors.")
+    document = "The operator's number."
+    return create_model(
+        "ScalarParameters", __base__=Parameters, __doc__=document, scalar=(Float32, field)
+    )
+
+
+def _gradients(
+    function: Function, forward: Formula, parameters: type[Parameters], gradient: AnyGradient
+) -> tuple[Reads, tuple[Formula | GradientKind, ...]]:
+    """What the gradients read, and each as a formula."""
+    inputs = forward.tensors
+    if isinstance(gradient, GradientKind):
+        if gradient is GradientKind.COMPUTES:
+            hint = "reads_out_grad(f), reads_output(f) or reads_inputs(f)"
+            raise refused(function, "a computed gradient needs a function", hint=hint)
+        return Reads.OUT_GRAD, (gradient,) * len(inputs)
+    if len(gradient.sides) != len(inputs):
+        expected = f"a gradient for each of {', '.join(inputs)}"
+        problem = f"{function.__name__} has {len(gradient.sides)} gradients"
+        raise refused(function, problem, expected, hint="GradientKind.ZERO for one without")
+    tensors = read_by(gradient.reads, "out_grad", inputs, "output")
+    formulas = tuple(
+        side
+        if isinstance(side, GradientKind)
+        else formula_of(side, parameters, tensors, f"the gradient of {name}")
+        for name, side in zip(inputs, gradient.sides, strict=True)
+    )
+    for formula in formulas:
+        if isinstance(formula, Formula) and formula.is_map is not forward.is_map:
+            problem = f"{function.__name__} and its gradient differ in their first argument"
+            expected = "`env` as the first argument of all functions on arrays, or of none"
+            raise refused(formula.function, problem, expected)
+    return gradient.reads, formulas
+
+
+def _inplace(
+    function: Function, forward: Formula, inplace: Inplace | Sequence[Inplace] | None
+) -> tuple[Inplace, ...] | None:
+    """The kinds as a tuple; raises UserError for one of another number of inputs."""
+    if inplace is None:
+        return None if forward.is_map else ()
+    kinds = (inplace,) if isinstance(inplace, Inplace) else tuple(inplace)
+    unary = (Inplace.NONE, Inplace.IN_OUT, Inplace.OUT_IN)
+    binary = (Inplace.NONE, Inplace.LHS_OUT, Inplace.OUT_LHS)
+    allowed = unary if len(forward.tensors) == 1 else binary
+    for kind in kinds:
+        if kind not in allowed:
+            problem = f"{function.__name__} of {', '.join(forward.tensors)} cannot be {kind}"
+            raise refused(function, problem, " or ".join(map(str, allowed)), str(kind))
+    return kinds

@@ -1,0 +1,165 @@
+"""Simple operators as properties and readable bodies: all that follows from a registration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import TensorSpec
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import (
+    GradientKind,
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    ResourceKind,
+    ResourceRequest,
+    same_shape,
+)
+from mxrun.operator.shape import is_known, known, unify
+from mxrun.operator.simple_entry import Formula, Inplace, Reads, SimpleEntry
+from mxrun.operator.tensor import Tensor
+
+T = TypeVar("T")
+P = TypeVar("P", bound=Parameters)
+
+
+class SimpleProperty(OperatorProperty[P]):
+    """An operator of one or two inputs and one output that is made of a SimpleEntry.
+
+    An operator whose function hangs on a parameter answers another entry for each.
+    """
+
+    @property
+    def entry(self) -> SimpleEntry:
+        """What the operator computes."""
+        raise NotImplementedError
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """The tensors that forward gets."""
+        return self.entry.arguments
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """One shape for all, or what the shape function makes of complete shapes."""
+        shape_of = self.entry.shape
+        if shape_of is None:
+            names = (*self.entry.arguments, "output")
+            *inputs, output = same_shape(names, [*inputs, *outputs], "elementwise")
+            return Inferred(inputs, [output], [])
+        if not all(map(is_known, inputs)):
+            return Inferred(inputs, outputs, [])
+        made = shape_of(self.parameters, *map(known, inputs))
+        return Inferred(
+            inputs, [unify("output", outputs[0], tuple(made), "the shape function")], []
+        )
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """Computed where there is a function."""
+        return tuple(
+            GradientKind.COMPUTES if isinstance(gradient, Formula) else gradient
+            for gradient in self.entry.gradients
+        )
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """What the gradients' kind names; nothing where there is none to compute."""
+        if GradientKind.COMPUTES not in self.list_gradients():
+            return []
+        return list(read_by(self.entry.reads, out_grad[0], in_data, out_data[0]))
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The output over the first input where the registration says so; a map's over any."""
+        kinds = self.entry.inplace
+        if kinds is None:
+            return [(tensor, out_data[0]) for tensor in in_data]
+        kind = Inplace.IN_OUT if len(in_data) == 1 else Inplace.LHS_OUT
+        return [(in_data[0], out_data[0])] if kind in kinds else []
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """The first input's gradient, which is computed last, over the output's.
+
+        So may the second's be where it is the output's itself.
+        """
+        entry = self.entry
+        if entry.inplace is not None:
+            kind = Inplace.OUT_IN if len(in_data) == 1 else Inplace.OUT_LHS
+            return [(out_grad[0], in_grad[0])] if kind in entry.inplace else []
+        pairs = [(out_grad[0], in_grad[0])] if isinstance(entry.gradients[0], Formula) else []
+        for gradient, tensor in list(zip(entry.gradients, in_grad, strict=True))[1:]:
+            if isinstance(gradient, Formula) and gradient.passes_first:
+                pairs.append((out_grad[0], tensor))
+        return pairs
+
+    def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """The registration's requests, in their order."""
+        resource = self.entry.resource
+        return list(resource(inputs) if callable(resource) else resource)
+
+    def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """The same temporary space; random numbers are forward's alone."""
+        requests = self.forward_resource(inputs)
+        return [request for request in requests if request.kind is ResourceKind.TEMP_SPACE]
+
+    def create_operator(self) -> Operator:
+        """The registration's functions on arrays."""
+        return SimpleOperator(self.entry, self.parameters)
+
+
+def read_by(reads: Reads, out_grad: T, in_data: Sequence[T], output: T) -> tuple[T, ...]:
+    """What a gradient of that kind reads, in the order of its function's arguments."""
+    further: dict[Reads, Sequence[T]] = {
+        Reads.OUT_GRAD: (),
+        Reads.OUTPUT: (output,),
+        Reads.INPUTS: in_data,
+    }
+    return (out_grad, *further[reads])
+
+
+class SimpleOperator(Operator):
+    """Stores what an entry's functions make of whole arrays."""
+
+    def __init__(self, entry: SimpleEntry, parameters: Parameters) -> None:
+        self.entry, self.parameters = entry, parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = forward(inputs)."""
+        if req[0] is not OpReqType.NULL:
+            arrays = [tensor.array for tensor in in_data]
+            value = self.entry.forward.array(arrays, self.parameters, context)
+            assign(out_data[0], req[0], value)
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """Each gradient; the first input's comes last, because it may lie over out_grad."""
+        read = read_by(self.entry.reads, out_grad[0], in_data, out_data[0])
+        for side in reversed(range(len(in_grad))):
+            gradient = self.entry.gradients[side]
+            if isinstance(gradient, Formula) and req[side] is not OpReqType.NULL:
+                arrays = [need(tensor) for tensor in read]
+                assign(in_grad[side], req[side], gradient.array(arrays, self.parameters, context))

@@ -1,0 +1,18 @@
+"""Cast."""
+
+from __future__ import annotations
+
+import torch
+
+from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+
+
+def cast(parameters: Parameters, data: Tensor) -> Tensor:
+    """The same numbers as another type."""
+    dtype: torch.dtype = getattr(torch, parameters.text("dtype", "float32"))
+    return data.to(dtype)
+
+
+OPERATORS: Operators = {
+    "Cast": cast,
+}

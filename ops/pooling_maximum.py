@@ -1,0 +1,316 @@
+"""Maxima over windows as compiled loops on channels-last memory.
+
+The tensors are seen with three spatial axes, as in `window_sum`, whose `window_arguments` come
+first, then the tensor read, the tensor written, the winners and a winner's bytes. Unlike oneDNN's
+maximum, NaN is one: a window's first NaN, if it has any.
+
+The usual windows, 2 x 2 and 3 x 3, have loops of their own, which give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mxrun.backend.jit import Block, NativeCode, float32s, int32s, integer, native, share, uint8s
+from mxrun.backend.vectors import (
+    add_lanes,
+    choose,
+    equals,
+    exceeds,
+    lanes,
+    load_lanes,
+    store_lanes,
+)
+from mxrun.base.tensor import Shape
+from mxrun.ops.window import Window
+
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def winner_bytes(window: Window) -> int:
+    """Bytes of the number of an element in its window."""
+    return 1 if math.prod(window.kernel) <= 256 else 4
+
+
+def maximum_code(data: Shape, output: Shape, window: Window) -> NativeCode:
+    """The loop for a geometry."""
+    if window.kernel == (2, 2) and not any(window.pad) and not _overhang(data, output, window):
+        return maximum_of_4_loop
+    if window.kernel == (3, 3) and _touching(data, output, window):
+        return maximum_of_9_loop
+    return maximum_loop
+
+
+def maximum_gradient_code(data: Shape, output: Shape, window: Window, threads: int) -> NativeCode:
+    """The loop of the gradient for a geometry."""
+    tiles = all(2 * count == size for count, size in zip(output[2:], data[2:], strict=True))
+    if window.kernel == window.stride == (2, 2) and not any(window.pad) and tiles:
+        return maximum_of_4_gradient_loop
+    if window.kernel == (3, 3) and _touching(data, output, window) and data[0] >= threads:
+        return maximum_of_9_gradient_loop
+    return maximum_gradient_loop
+
+
+def _last_starts(output: Shape, window: Window) -> list[int]:
+    """Where the last window of each axis starts."""
+    axes = zip(output[2:], window.stride, window.pad, strict=True)
+    return [(count - 1) * stride - pad for count, stride, pad in axes]
+
+
+def _overhang(data: Shape, output: Shape, window: Window) -> bool:
+    """Whether the last windows end behind the data."""
+    ends = zip(_last_starts(output, window), window.kernel, data[2:], strict=True)
+    return any(start + kernel > size for start, kernel, size in ends)
+
+
+def _touching(data: Shape, output: Shape, window: Window) -> bool:
+    """Whether every window has an element of the data."""
+    starts = zip(_last_starts(output, window), data[2:], strict=True)
+    return all(start < size for start, size in starts)
+
+
+@native
+def maximum_loop(block: Block) -> None:
+    """output[n, y, c] = the first maximum of data[n, x, c] over the x in window y.
+
+    winners[n, y, c] = its row-major number in the window, in 1 or 4 bytes; 0 bytes: none wanted.
+    A window wholly outside the data gives the lowest finite number.
+    """
+    channels = integer(block, 1)
+    depth, height, width = integer(block, 2), integer(block, 3), integer(block, 4)
+    windows_z, windows_y, windows_x = integer(block, 5), integer(block, 6), integer(block, 7)
+    kernel_y, kernel_x = integer(block, 9), integer(block, 10)
+    stride_x, pad_x = integer(block, 13), integer(block, 16)
+    data, output = float32s(block, 21), float32s(block, 22)
+    bytes_, integers, winner_bytes = uint8s(block, 23), int32s(block, 23), integer(block, 24)
+    begin, end = share(block, integer(block, 0) * windows_z * windows_y * windows_x)
+    if begin >= end:
+        return
+    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
+        plane = line // windows_y
+        image = plane // windows_z * depth
+        first_z = plane % windows_z * integer(block, 11) - integer(block, 14)
+        first_y = line % windows_y * integer(block, 12) - integer(block, 15)
+        begin_z, end_z = max(first_z, 0), min(first_z + integer(block, 8), depth)
+        begin_y, end_y = max(first_y, 0), min(first_y + kernel_y, height)
+        start = line * windows_x
+        for window in range(max(begin, start), min(end, start + windows_x)):
+            first_x = (window - start) * stride_x - pad_x
+            begin_x, end_x = max(first_x, 0), min(first_x + kernel_x, width)
+            empty = begin_z >= end_z or begin_y >= end_y or begin_x >= end_x
+            # The first element wins if nothing exceeds -inf.
+            inner = (begin_z - first_z) * kernel_y + begin_y - first_y
+            first_number = inner * kernel_x + begin_x - first_x
+            for c in range(0, channels, 16):
+                best, winner = lanes(np.float32(LOWEST if empty else -np.inf)), lanes(first_number)
+                count = channels - c
+                for z in range(begin_z, end_z):
+                    for y in range(begin_y, end_y):
+                        number = ((z - first_z) * kernel_y + y - first_y) * kernel_x - first_x
+                        row = ((image + z) * height + y) * width
+                        for x in range(begin_x, end_x):
+                            value = load_lanes(data, (row + x) * channels + c, count)
+                            larger_here = exceeds(value, best)
+                            best = choose(larger_here, value, best)
+                            winner = choose(larger_here, lanes(number + x), winner)
+                to = window * channels + c
+                store_lanes(output, to, best, count)
+                if winner_bytes == 1:
+                    store_lanes(bytes_, to, winner, count)
+                elif winner_bytes == 4:
+                    store_lanes(integers, to, winner, count)
+
+
+@native
+def maximum_of_4_loop(block: Block) -> None:
+    """`maximum_loop` for windows of 2 x 2 that all lie in the data."""
+    channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
+    height, row = integer(block, 3), integer(block, 4) * channels
+    stride_y, stride_x = integer(block, 12), integer(block, 13)
+    data, output, winners = float32s(block, 21), float32s(block, 22), uint8s(block, 23)
+    wanted = integer(block, 24)
+    begin, end = share(block, integer(block, 0) * windows_y * windows_x)
+    if begin >= end:
+        return
+    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
+        start = line * windows_x
+        first = (line // windows_y * height + line % windows_y * stride_y) * row
+        for window in range(max(begin, start), min(end, start + windows_x)):
+            at = first + (window - start) * stride_x * channels
+            for c in range(0, channels, 16):
+                count = channels - c
+                upper = load_lanes(data, at + c, count)
+                right = load_lanes(data, at + c + channels, count)
+                lower = load_lanes(data, at + c + row, count)
+                last = load_lanes(data, at + c + row + channels, count)
+                above, below = exceeds(right, upper), exceeds(last, lower)
+                upper, lower = choose(above, right, upper), choose(below, last, lower)
+                under = exceeds(lower, upper)
+                to = window * channels + c
+                store_lanes(output, to, choose(under, lower, upper), count)
+                if wanted:
+                    winner = choose(below, lanes(3), lanes(2))
+                    winner = choose(under, winner, choose(above, lanes(1), lanes(0)))
+                    store_lanes(winners, to, winner, count)
+
+
+@native
+def maximum_of_9_loop(block: Block) -> None:
+    """`maximum_loop` for windows of 3 x 3 that each have an element of the data at least."""
+    channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
+    height, width = integer(block, 3), integer(block, 4)
+    stride_y, stride_x, pad_y = integer(block, 12), integer(block, 13), integer(block, 15)
+    data, output, winners = float32s(block, 21), float32s(block, 22), uint8s(block, 23)
+    pad_x, wanted = integer(block, 16), integer(block, 24)
+    begin, end = share(block, integer(block, 0) * windows_y * windows_x)
+    if begin >= end:
+        return
+    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
+        start, first_y = line * windows_x, line % windows_y * stride_y - pad_y
+        image = line // windows_y * height
+        for window in range(max(begin, start), min(end, start + windows_x)):
+            # A position beside the data stands for the nearest one in it: what is in the window
+            # anyway may be seen twice.
+            first_x = (window - start) * stride_x - pad_x
+            x = max(first_x, 0)
+            second_x, third_x = min(max(first_x + 1, 0), width - 1), min(first_x + 2, width - 1)
+            for c in range(0, channels, 16):
+                count = channels - c
+                best, winner = lanes(np.float32(0)), lanes(0)
+                for k in range(3):
+                    y = min(max(first_y + k, 0), height - 1)
+                    row = (image + y) * width * channels + c
+                    left = load_lanes(data, row + x * channels, count)
+                    middle = load_lanes(data, row + second_x * channels, count)
+                    right = load_lanes(data, row + third_x * channels, count)
+                    beyond = exceeds(middle, left)
+                    left = choose(beyond, middle, left)
+                    number = choose(beyond, lanes(second_x - first_x), lanes(x - first_x))
+                    beyond = exceeds(right, left)
+                    left = choose(beyond, right, left)
+                    number = choose(beyond, lanes(third_x - first_x), number)
+                    number = add_lanes(number, lanes((y - first_y) * 3))
+                    under = exceeds(left, best)
+                    best = left if k == 0 else choose(under, left, best)
+                    winner = number if k == 0 else choose(under, number, winner)
+                to = window * channels + c
+                store_lanes(output, to, best, count)
+                if wanted:
+                    store_lanes(winners, to, winner, count)
+
+
+@native
+def maximum_gradient_loop(block: Block) -> None:
+    """gradient[n, x, c] = the sum of out_grad[n, y, c] over the windows y that x won.
+
+    Every position gathers from its windows in row-major order.
+    """
+    channels = integer(block, 1)
+    depth, height, width = integer(block, 2), integer(block, 3), integer(block, 4)
+    windows_z, windows_y, windows_x = integer(block, 5), integer(block, 6), integer(block, 7)
+    kernel_z, stride_z = integer(block, 8), integer(block, 11)
+    kernel_y, stride_y = integer(block, 9), integer(block, 12)
+    kernel_x, stride_x, pad_x = integer(block, 10), integer(block, 13), integer(block, 16)
+    out_grad, gradient = float32s(block, 21), float32s(block, 22)
+    bytes_, integers, winner_bytes = uint8s(block, 23), int32s(block, 23), integer(block, 24)
+    begin, end = share(block, integer(block, 0) * depth * height * width)
+    if begin >= end:
+        return
+    for line in range(begin // width, (end - 1) // width + 1):
+        # Positions from the start of the first window: window i begins at i * stride.
+        plane = line // height
+        z, y = plane % depth + integer(block, 14), line % height + integer(block, 15)
+        image = plane // depth * windows_z
+        begin_z = max((z - kernel_z) // stride_z + 1, 0)
+        begin_y = max((y - kernel_y) // stride_y + 1, 0)
+        end_z, end_y = min(z // stride_z + 1, windows_z), min(y // stride_y + 1, windows_y)
+        start = line * width
+        first = max(begin, start)
+        # The windows with x are begin_x <= window < end_x; both only grow along the line.
+        begin_x = max((first - start + pad_x - kernel_x) // stride_x + 1, 0)
+        end_x = min((first - start + pad_x) // stride_x + 1, windows_x)
+        for pixel in range(first, min(end, start + width)):
+            x = pixel - start + pad_x
+            if begin_x * stride_x + kernel_x <= x:
+                begin_x += 1
+            if end_x < windows_x and end_x * stride_x <= x:
+                end_x += 1
+            for c in range(0, channels, 16):
+                total, count = lanes(np.float32(0)), channels - c
+                for i in range(begin_z, end_z):
+                    for j in range(begin_y, end_y):
+                        number = ((z - i * stride_z) * kernel_y + y - j * stride_y) * kernel_x + x
+                        row = ((image + i) * windows_y + j) * windows_x
+                        for window in range(begin_x, end_x):
+                            at = (row + window) * channels + c
+                            if winner_bytes == 1:
+                                winner = load_lanes(bytes_, at, count)
+                            else:
+                                winner = load_lanes(integers, at, count)
+                            won = equals(winner, lanes(number - window * stride_x))
+                            value = load_lanes(out_grad, at, count)
+                            total = choose(won, add_lanes(total, value), total)
+                store_lanes(gradient, pixel * channels + c, total, count)
+
+
+@native
+def maximum_of_4_gradient_loop(block: Block) -> None:
+    """`maximum_gradient_loop` for windows of 2 x 2 that lie side by side and fill the data."""
+    channels, windows_x = integer(block, 1), integer(block, 7)
+    row = integer(block, 4) * channels
+    out_grad, gradient, winners = float32s(block, 21), float32s(block, 22), uint8s(block, 23)
+    begin, end = share(block, integer(block, 0) * integer(block, 6) * windows_x)
+    if begin >= end:
+        return
+    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
+        start, nothing = line * windows_x, lanes(np.float32(0))
+        for window in range(max(begin, start), min(end, start + windows_x)):
+            for c in range(0, channels, 16):
+                count = channels - c
+                value = load_lanes(out_grad, window * channels + c, count)
+                winner = load_lanes(winners, window * channels + c, count)
+                to = line * 2 * row + (window - start) * 2 * channels + c
+                for k in range(4):
+                    won = choose(equals(winner, lanes(k)), value, nothing)
+                    store_lanes(gradient, to + k // 2 * row + k % 2 * channels, won, count)
+
+
+@native
+def maximum_of_9_gradient_loop(block: Block) -> None:
+    """`maximum_gradient_loop` for windows of 3 x 3 that each have an element of the data at least.
+
+    Every window gives to its winner, which adds up in the same order; an image is one thread's.
+    """
+    channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
+    height, width = integer(block, 3), integer(block, 4)
+    stride_y, stride_x = integer(block, 12), integer(block, 13)
+    out_grad, gradient, winners = float32s(block, 21), float32s(block, 22), uint8s(block, 23)
+    row = width * channels
+    # Sixteen for each image, because threads share multiples of that.
+    begin, end = share(block, integer(block, 0) * 16)
+    for image in range(begin // 16, end // 16):
+        first, filled = image * height * row, 0
+        for j in range(windows_y):
+            first_y = j * stride_y - integer(block, 15)
+            last_y = height if j == windows_y - 1 else min(first_y + 3, height)
+            for i in range(first + filled * row, first + last_y * row):
+                gradient[i] = 0
+            filled = max(filled, last_y)
+            start = (image * windows_y + j) * windows_x
+            for window in range(windows_x):
+                first_x = window * stride_x - integer(block, 16)
+                for c in range(0, channels, 16):
+                    at, count = (start + window) * channels + c, channels - c
+                    value = load_lanes(out_grad, at, count)
+                    winner = load_lanes(winners, at, count)
+                    # No position beside the data won: what stands for it stays as it is.
+                    for k in range(3):
+                        to = first + min(max(first_y + k, 0), height - 1) * row + c
+                        for i in range(3):
+                            x = min(max(first_x + i, 0), width - 1)
+                            before = load_lanes(gradient, to + x * channels, count)
+                            won = equals(winner, lanes(k * 3 + i))
+                            after = choose(won, add_lanes(before, value), before)
+                            store_lanes(gradient, to + x * channels, after, count)

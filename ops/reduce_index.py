@@ -1,0 +1,269 @@
+"""Where along an axis the extremes are: argmax, argmin and argmax_channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.backend.jit import Block, float32s, integer, native, reduced_run, share
+from mxrun.backend.team import team_for_elements
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, PartialShape, Shape
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.reduce import chosen_axes
+from mxrun.ops.reduce_loops import Kind
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+
+class IndexParameters(Parameters):
+    """Parameters of argmax and argmin (MXNet's)."""
+
+    axis: int | None = Field(
+        default=None,
+        description="The axis to search, counted from the end where negative; all elements as one "
+        "row where left out.",
+    )
+    keepdims: bool = Field(default=False, description="Keep what was searched, as size 1.")
+
+
+class ChannelParameters(Parameters):
+    """argmax_channel has none."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """An axis to search (None: all elements as one row), and whether it stays."""
+
+    axis: int | None
+    keepdims: bool = False
+
+    def views(self, shape: Shape) -> tuple[int, int, int]:
+        """Sizes before the axis, of it, and behind it; raises ShapeContradiction."""
+        if self.axis is None:
+            return 1, math.prod(shape), 1
+        (axis,) = chosen_axes([self.axis], len(shape))
+        return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+    def output(self, data: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """The shape of what is found in data; raises ShapeContradiction."""
+        rank = len(data)
+        searched = range(rank) if self.axis is None else chosen_axes([self.axis], rank)
+        kept = tuple(
+            1 if axis in searched else size
+            for axis, size in enumerate(data)
+            if self.keepdims or axis not in searched
+        )
+        return kept or (1,)
+
+
+class IndexProperty(OperatorProperty[Any]):
+    """output = index of the extreme along an axis, as a number of data's type; the first of equal
+    ones, or the first NaN. The gradient is zero.
+    """
+
+    formula: ClassVar[Callable[..., Any]]
+    compiled: ClassVar[Kind]
+
+    @property
+    def search(self) -> Search:
+        """What is searched."""
+        return Search(self.parameters.axis, self.parameters.keepdims)
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """The output from data; of data, the axes that stay from the output."""
+        data, output = inputs[0], outputs[0]
+        if data is None:
+            return Inferred([data], [output], [])
+        output = unify("output", output, self.search.output(data), "data and axis")
+        return Inferred([self._back(data, output)], [output], [])
+
+    def _back(self, data: tuple[int | None, ...], output: PartialShape) -> PartialShape:
+        axis, rank = self.search.axis, len(data)
+        if axis is None or output is None or (rank == 1 and not self.search.keepdims):
+            return data
+        (axis,) = chosen_axes([axis], rank)
+        behind = output[axis + 1 :] if self.search.keepdims else output[axis:]
+        return unify("data", data, (*output[:axis], None, *behind), "output")
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """Zero: an index does not move with the numbers."""
+        return (GradientKind.ZERO,)
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """Nothing."""
+        return []
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """A comparison for each element of data."""
+        return math.prod(in_shapes[0])
+
+    def create_operator(self) -> Operator:
+        """NumPy's search."""
+        return Index(self.search, type(self).formula)
+
+
+class Index(Operator):
+    """NumPy's search."""
+
+    def __init__(self, search: Search, formula: Callable[..., Any]) -> None:
+        self.search, self.formula = search, formula
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = index."""
+        data = in_data[0].array
+        found: Array = self.formula(data.reshape(self.search.views(data.shape)), axis=1)
+        assign(out_data[0], req[0], found.reshape(out_data[0].shape).astype(data.dtype))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """Zero."""
+        if in_grad[0] is not None:
+            assign(in_grad[0], req[0], np.zeros_like(in_grad[0].array))
+
+
+@register("argmax")
+class ArgmaxProperty(IndexProperty):
+    """output = index of the maximum along the axis. Backward reads nothing."""
+
+    type_string = "argmax"
+    parameter_type = IndexParameters
+    formula: ClassVar[Callable[..., Any]] = staticmethod(np.argmax)
+    compiled = Kind.MAXIMUM
+
+
+@register("argmin")
+class ArgminProperty(IndexProperty):
+    """output = index of the minimum along the axis. Backward reads nothing."""
+
+    type_string = "argmin"
+    parameter_type = IndexParameters
+    formula: ClassVar[Callable[..., Any]] = staticmethod(np.argmin)
+    compiled = Kind.MINIMUM
+
+
+@register("argmax_channel")
+class ArgmaxChannelProperty(IndexProperty):
+    """output = index of the maximum along axis 1. Backward reads nothing."""
+
+    type_string = "argmax_channel"
+    parameter_type = ChannelParameters
+    formula: ClassVar[Callable[..., Any]] = staticmethod(np.argmax)
+    compiled = Kind.MAXIMUM
+
+    @property
+    def search(self) -> Search:
+        """Axis 1, which goes."""
+        return Search(1)
+
+
+@native
+def index_loop(block: Block) -> None:
+    """output[o, k] = first r where data[o, r, k] is its extreme over r, or NaN.
+
+    Slots: the kind of the reduction, outputs, sizes of the searched axis and of what lies behind
+    it, output, data.
+    """
+    kind, size, behind = integer(block, 0), integer(block, 2), integer(block, 3)
+    output, data = float32s(block, 4), float32s(block, 5)
+    k, end = share(block, integer(block, 1))
+    while k < end:
+        before = k // behind
+        first = k - before * behind
+        base = before * size * behind
+        if behind == 1:
+            start = data[base] + 0.0 * 1.0
+            extreme = reduced_run(kind, start, data, base, size)
+            r = 0
+            while data[base + r] != extreme and data[base + r] == data[base + r]:
+                r += 1
+            output[k] = r
+            k += 1
+            continue
+        count = min(end - k, behind - first)
+        for i in range(count):
+            output[k + i] = 0
+        for r in range(1, size):
+            for i in range(count):
+                held = data[base + int(output[k + i]) * behind + first + i]
+                value = data[base + r * behind + first + i]
+                beyond = value > held if kind == 1 else value < held
+                if held == held and (beyond or value != value):
+                    output[k + i] = r
+        k += count
+
+
+@native
+def zero_loop(block: Block) -> None:
+    """output[i] = 0. Slots: elements, output."""
+    output = float32s(block, 1)
+    begin, end = share(block, integer(block, 0))
+    for i in range(begin, end):
+        output[i] = 0
+
+
+@implement("argmax", "argmin", "argmax_channel", backend="jit")
+class CompiledIndex(Implementation):
+    """One pass in float32; along the last axis the extreme first, then the search for it."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """The search, one output by one thread."""
+        assert isinstance(prop, IndexProperty)
+        data, output = request.inputs[0], request.outputs[0]
+        if data.dtype != "float32" or not data.elements:
+            return None
+        _, size, behind = prop.search.views(data.shape)
+        arguments = (int(prop.compiled), output.elements, size, behind, target(0), source(0))
+        threads = team_for_elements(data.elements, request.threads) if output.elements > 1 else 1
+        return native_kernel(
+            self.name,
+            [LoopPart(index_loop, arguments, threads)],
+            (data.laid_out(PLAIN),),
+            (output.laid_out(PLAIN),),
+            request.requests,
+            request.threads,
+            flops=data.elements,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """Zero."""
+        (data,) = request.in_grad
+        threads = team_for_elements(data.elements, request.threads)
+        return native_kernel(
+            self.name,
+            [LoopPart(zero_loop, (data.elements, target(0)), threads)],
+            (None, None, None),
+            (data.laid_out(PLAIN),),
+            request.requests,
+            request.threads,
+        )

@@ -1,0 +1,29 @@
+"""smooth_l1: the absolute value, rounded off around 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxrun.operator.scalar import where
+from mxrun.operator.simple import reads_inputs, simple_operator
+
+# Scalar functions run on numbers, arrays and values that stand for compiled ones.
+Scalar = Any
+
+
+def smooth_l1_gradient(g: Scalar, x: Scalar, scalar: Scalar) -> Scalar:
+    """scalar^2 x in the middle, the sign of x outside."""
+    square = scalar * scalar
+    return g * where(x > 1 / square, 1.0, where(x < -1 / square, -1.0, square * x))
+
+
+@simple_operator("smooth_l1", gradient=reads_inputs(smooth_l1_gradient), scalar=1.0)
+def smooth_l1(x: Scalar, scalar: Scalar) -> Scalar:
+    """output = (scalar data)^2 / 2 where |data| <= 1 / scalar^2, else |data| - 1 / (2 scalar^2).
+
+    Value and slope are continuous. Backward reads data and the output's gradient.
+    """
+    square = scalar * scalar
+    outside = 1 / square
+    tail = abs(x) - 0.5 * outside
+    return where(abs(x) > outside, tail, 0.5 * x * x * square)

@@ -1,0 +1,122 @@
+"""Cast: the same numbers as another type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.base.dtype import numpy_dtype
+from mxrun.base.params import Parameters
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.property import (
+    Inferred,
+    OperatorProperty,
+    PartialShapes,
+    PartialType,
+    same_shape,
+)
+from mxrun.operator.register import register
+from mxrun.operator.tensor import Tensor
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+
+class CastParameters(Parameters):
+    """Parameters of Cast (MXNet's, but for the types that mxrun does not have)."""
+
+    dtype: Literal["float32", "float64", "float16", "uint8", "int32", "int8", "int64"] = Field(
+        description="The element type of the output.", examples=["float32"]
+    )
+
+
+@register("Cast", "cast")
+class CastProperty(OperatorProperty[CastParameters]):
+    """output = data as numbers of `dtype`, of any shape. Backward reads the output's gradient only.
+
+    A fraction is cut off; a number beyond an integer type becomes what the processor makes of it.
+    The gradient is the output's in data's type, also through integers.
+    """
+
+    type_string = "Cast"
+    parameter_type = CastParameters
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """data and output have one shape."""
+        data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
+        return Inferred([data], [output], [])
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """The output is of the type that is asked for, whatever data is."""
+        return inputs, [self.parameters.dtype]
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """out_grad."""
+        return [out_grad[0]]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The output over data, where both types are of one size."""
+        return [(in_data[0], out_data[0])]
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """data's gradient over the output's, where both types are of one size."""
+        return [(out_grad[0], in_grad[0])]
+
+    def create_operator(self) -> Operator:
+        """NumPy's conversion."""
+        return Cast(self.parameters.dtype)
+
+
+class Cast(Operator):
+    """NumPy's conversion, which is the processor's."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = data in the other type."""
+        assign(out_data[0], req[0], _converted(in_data[0].array, self.dtype))
+
+    def backward(
+        self,
+        context: OpContext,
+        out_grad: Sequence[Tensor | None],
+        in_data: Sequence[Tensor | None],
+        out_data: Sequence[Tensor | None],
+        req: Sequence[OpReqType],
+        in_grad: Sequence[Tensor | None],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """The output's gradient in data's type."""
+        if in_grad[0] is not None:
+            assign(in_grad[0], req[0], _converted(need(out_grad[0]), in_grad[0].spec.dtype))
+
+
+def _converted(value: Array, dtype: str) -> Array:
+    # What does not fit is no error, as in compiled code.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return value.astype(numpy_dtype(dtype))

@@ -1,0 +1,68 @@
+"""The one way in which files are written: whole or not at all, through links, into pipes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from mxrun.base.errors import UserError
+from mxrun.base.files import whole_file
+
+
+def write(path: Path, content: bytes) -> None:
+    with whole_file(path) as file:
+        file.write(content)
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write(path, b"old")
+
+    def fail() -> None:
+        with whole_file(path) as file:
+            file.write(b"half of the n")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_links_stay(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("below")
+    write(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "below").read_bytes() == b"new"
+
+
+def test_pipes_and_devices_are_written_as_they_are(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write(pipe, b"content")
+    reader.join()
+    assert read == [b"content"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    with pytest.raises(UserError, match="cannot write /dev/full: no space"):
+        write(Path("/dev/full"), b"content")
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("file/x.csv", "not a directory"), ("none/x.csv", "no such file"), ("folder", "directory")],
+)
+def test_what_cannot_be_written_is_named(tmp_path: Path, path: str, why: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError) as caught:
+        write(tmp_path / path, b"")
+    assert f"cannot write {tmp_path / path}: " in str(caught.value)
+    assert why in str(caught.value)

@@ -1,0 +1,122 @@
+"""NaN and infinity go through every implementation as through the readable body.
+
+A kernel that makes a number of NaN hides that a network has diverged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from operator_harness import (
+    BackwardData,
+    ForwardRun,
+    all_implementations,
+    backward,
+    forward,
+    implementations,
+)
+from operator_row import Row
+from operator_rows import DIFFERENTIABLE, ROWS
+
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.register import Implementation
+
+Array = npt.NDArray[Any]
+VALUES = (np.nan, np.inf, -np.inf)
+KINDS = {"NaN": np.isnan, "+inf": np.isposinf, "-inf": np.isneginf}
+
+# Where a kernel and the body keep it in different places: the tensor that holds it in one must hold
+# NaN or an infinity in the other.
+_OF_A_ROW = "oneDNN's softmax has NaN where the data have it, the body in the whole row"
+_OF_PADDING = "the body multiplies padding, zero times NaN is NaN; oneDNN leaves padding out"
+ELSEWHERE = {
+    "softmax": _OF_A_ROW,
+    "log_softmax": _OF_A_ROW,
+    "softmax_cross_entropy": _OF_A_ROW,
+    "SoftmaxOutput": _OF_A_ROW,
+    "Convolution": _OF_PADDING,
+    "Deconvolution": _OF_PADDING,
+    "BatchNorm": "the loop's mean of data with an infinity is NaN, the body's is the infinity",
+    "LeakyReLU": "oneDNN's gelu of infinity is NaN",
+    "_power_scalar": "NumPy's power 0.5 is a square root, which of -inf is NaN and not inf",
+}
+
+
+def floating(arrays: list[Array]) -> list[int]:
+    return [i for i, array in enumerate(arrays) if array.dtype.kind == "f" and array.size]
+
+
+def poisoned(arrays: list[Array]) -> Iterator[list[Array]]:
+    """The arrays with each value at the first, middle and last place of each of them in turn."""
+    for which in floating(arrays):
+        for value in VALUES:
+            flat = arrays[which].flatten()
+            flat[[0, flat.size // 2, -1]] = value
+            yield [*arrays[:which], flat.reshape(arrays[which].shape), *arrays[which + 1 :]]
+
+
+def lost(row: Row, expected: list[Array], got: list[Array]) -> list[str]:
+    """What the readable body has and the implementation has not."""
+    found = []
+    for index, (want, have) in enumerate(zip(expected, got, strict=True)):
+        if want.dtype.kind != "f" or (row.operator in ELSEWHERE and not np.isfinite(have).all()):
+            continue
+        for name, test in KINDS.items():
+            for place in np.argwhere(test(want) & ~test(have))[:1]:
+                found.append(f"tensor {index} {place}: {have[tuple(place)]} instead of {name}")
+    return found
+
+
+def run(row: Row, implementation: Implementation, inputs: list[Array]) -> ForwardRun | None:
+    outputs = row.blank_outputs("float32", 0.0)
+    return forward(implementation, row.create(), inputs, outputs, is_train=row.is_train)
+
+
+def pads(row: Row) -> bool:
+    """Whether products with padding may be all that a value of the weight takes part in."""
+    return ELSEWHERE.get(row.operator) == _OF_PADDING and any(row.create().parameters.pad)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@np.errstate(all="ignore")
+def test_forward(row: Row) -> None:
+    inputs = row.inputs("float32")
+    for given in poisoned(inputs):
+        if pads(row) and np.isfinite(given[0]).all():
+            continue
+        expected = run(row, NUMPY, given)
+        assert expected is not None
+        for implementation in implementations(row.operator).values():
+            got = run(row, implementation, given)
+            if got is not None:
+                assert not lost(row, expected.outputs, got.outputs), implementation.name
+
+
+@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
+@np.errstate(all="ignore")
+def test_backward(row: Row) -> None:
+    """Of an output's gradient, and of what forward has seen."""
+    inputs, prop = row.inputs("float32"), row.create()
+    random = np.random.default_rng(7)
+    shapes = [output.shape for output in row.blank_outputs("float32")]
+    gradients = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    cases = [(inputs, out_grad) for out_grad in poisoned(gradients)]
+    cases += [(given, gradients) for given in poisoned(inputs)]
+    arguments = len(prop.list_arguments())
+    for given, out_grad in cases:
+        if pads(row) and np.isfinite(given[0]).all() and np.isfinite(out_grad[0]).all():
+            continue
+        found = {}
+        for implementation in all_implementations(prop):
+            done = run(row, implementation, given)
+            if done is not None:
+                data = BackwardData(out_grad, given[:arguments], done.outputs)
+                before = [np.zeros_like(array) for array in given[:arguments]]
+                found[implementation.name] = backward(implementation, prop, data, before, done)
+        expected = found.pop(NUMPY.name)
+        for name, got in found.items():
+            assert not lost(row, expected, got), name
