@@ -64,7 +64,7 @@ def with_number(name: str, scalar: float, shape: tuple[int, ...]) -> Row:
     return Row(f"_{name}_scalar", {"scalar": scalar}, shape, values=values)
 
 
-NUMBERS = ((1.0, (5,)), (2.0, (2, 3)), (-0.75, (2, 3, 4)), (0.5, (3, 12001)))
+NUMBERS = ((1.0, (5,)), (2.0, (2, 3)), (-0.75, (2, 3, 4)), (1.5, (2, 1, 3, 2)), (0.5, (3, 12001)))
 WITH_NUMBER = [name for name in (*FORMULAS, *REVERSED) if name != "power"]
 
 ROWS: list[Row] = [
