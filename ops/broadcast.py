@@ -21,12 +21,11 @@ from mxrun.ops.elementwise import (
     Pullback,
     served,
 )
+from mxrun.ops.reduce_loops import Kind, reduce_part
 from mxrun.ops.strided import (
     Map,
-    Reduction,
     broadcast_axes,
     joint_layout,
-    reduce_part,
     same_order,
 )
 from mxrun.ops.strided_map import strided_part
@@ -169,12 +168,12 @@ def _gradient(
         return strided_part(pullback.compiled, (output, full), operands, threads, pullback.factor)
     if pullback.compiled is Map.SCALE:
         data = (source(GRADIENT), full)
-        return reduce_part(Reduction.SUM, output, data, repeated, threads, pullback.factor)
+        return reduce_part(Kind.SUM, output, data, repeated, threads, pullback.factor)
     product = (between(0), full)
     return ChainPart(
         (
             strided_part(pullback.compiled, product, operands, threads, pullback.factor),
-            reduce_part(Reduction.SUM, output, product, repeated, threads),
+            reduce_part(Kind.SUM, output, product, repeated, threads),
         ),
         (full.nbytes,),
     )

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Int32, Parameters
-from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
@@ -20,7 +20,6 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.rows import copy_rows_loop, rows_along
-from mxrun.ops.strided import unpacked
 
 T = TypeVar("T")
 

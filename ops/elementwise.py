@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
@@ -24,7 +24,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import MapKernel
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.strided import Map, joint_layout, unpacked
+from mxrun.ops.strided import Map, joint_layout
 from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
+from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
@@ -21,7 +21,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.reduce_loops import Kind, reduce_part, spread_part
-from mxrun.ops.strided import Map, map_part, same_order, unpacked
+from mxrun.ops.strided import Map, map_part, same_order
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]

@@ -14,7 +14,7 @@ from pydantic import Field
 from mxrun.backend.jit import Block, float32s, integer, native, real, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
@@ -28,7 +28,6 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import MapKernel
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.strided import unpacked
 
 P = TypeVar("P", bound=Parameters)
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
-from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     Part,
@@ -33,7 +33,7 @@ from mxrun.operator.shape import ShapeContradiction, show
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.scalar import ScalarMap, scalar_part
-from mxrun.ops.strided import permuted_part, unpacked
+from mxrun.ops.strided import permuted_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]

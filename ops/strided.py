@@ -1,6 +1,6 @@
-"""Compiled loops over strided tensors: elementwise maps with broadcasting, and reductions.
+"""Compiled loops over strided tensors: elementwise maps with broadcasting.
 
-Both see their tensors with as few axes as possible: axes that lie one behind the other in every
+They see their tensors with as few axes as possible: axes that lie one behind the other in every
 operand become one, so that tensors of one shape and layout are one run of elements.
 """
 
@@ -12,10 +12,10 @@ from enum import IntEnum
 
 import numpy as np
 
-from mxrun.backend.jit import Block, arithmetic, float32s, integer, larger, native, real, share
+from mxrun.backend.jit import Block, arithmetic, float32s, integer, native, real, share
 from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.backend.team import team_for_elements
-from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, unpacked
 from mxrun.operator.native_kernel import LoopPart, Slot
 
 # (size, the operands' strides) of each axis, the innermost last.
@@ -32,13 +32,6 @@ class Map(IntEnum):
     SCALE = 4  # x * factor
     QUOTIENT_GRADIENT = 5  # -x * y / z^2
     WHERE_EQUAL = 6  # x where y = z, else 0
-
-
-class Reduction(IntEnum):
-    """What `reduce_part` makes of the elements along the reduced axes."""
-
-    SUM = 0
-    MAX = 1
 
 
 @native
@@ -94,125 +87,6 @@ def map_loop(block: Block) -> None:
         at += count
 
 
-@native
-def sum_loop(block: Block) -> None:
-    """output[k] = (sum of data[k, r] over r) / divisor, for runs of r in memory.
-
-    Taken in float64, in eight parts that the position decides, so that neither the team nor the
-    machine has a say in their bits.
-    Slots: the reduction, outputs, elements of an innermost run, output, data, divisor, counts of
-    kept and of outer reduced axes, then size and stride of each, the innermost first, the kept ones
-    before the reduced.
-    """
-    inner, divisor = integer(block, 2), real(block, 5)
-    output, data = float32s(block, 3), float32s(block, 4)
-    reduced = 8 + 2 * integer(block, 6)
-    last = reduced + 2 * integer(block, 7)
-    runs = 1
-    for axis in range(reduced, last, 2):
-        runs *= integer(block, axis)
-    begin, end = share(block, integer(block, 1))
-    for k in range(begin, end):
-        base, rest = 0, k
-        for axis in range(8, reduced, 2):
-            base += rest % integer(block, axis) * integer(block, axis + 1)
-            rest = rest // integer(block, axis)
-        s0, s1, s2, s3, s4, s5, s6, s7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        for run in range(runs):
-            at, rest = base, run
-            for axis in range(reduced, last, 2):
-                at += rest % integer(block, axis) * integer(block, axis + 1)
-                rest = rest // integer(block, axis)
-            whole = at + inner // 8 * 8
-            for i in range(at, whole, 8):
-                s0, s1, s2 = s0 + data[i], s1 + data[i + 1], s2 + data[i + 2]
-                s3, s4, s5 = s3 + data[i + 3], s4 + data[i + 4], s5 + data[i + 5]
-                s6, s7 = s6 + data[i + 6], s7 + data[i + 7]
-            for i in range(whole, at + inner):
-                s0 += data[i]
-        output[k] = (((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))) / divisor
-
-
-@native
-def max_loop(block: Block) -> None:
-    """output[k] = max of data[k, r] over r, for runs of r in memory; NaN where any is.
-
-    The slots are those of `sum_loop`.
-    """
-    inner = integer(block, 2)
-    output, data = float32s(block, 3), float32s(block, 4)
-    reduced = 8 + 2 * integer(block, 6)
-    last = reduced + 2 * integer(block, 7)
-    runs = 1
-    for axis in range(reduced, last, 2):
-        runs *= integer(block, axis)
-    begin, end = share(block, integer(block, 1))
-    for k in range(begin, end):
-        base, rest = 0, k
-        for axis in range(8, reduced, 2):
-            base += rest % integer(block, axis) * integer(block, axis + 1)
-            rest = rest // integer(block, axis)
-        m0, m1, m2, m3 = data[base], data[base], data[base], data[base]
-        for run in range(runs):
-            at, rest = base, run
-            for axis in range(reduced, last, 2):
-                at += rest % integer(block, axis) * integer(block, axis + 1)
-                rest = rest // integer(block, axis)
-            whole = at + inner // 4 * 4
-            for i in range(at, whole, 4):
-                m0, m1 = larger(m0, data[i]), larger(m1, data[i + 1])
-                m2, m3 = larger(m2, data[i + 2]), larger(m3, data[i + 3])
-            for i in range(whole, at + inner):
-                m0 = larger(m0, data[i])
-        output[k] = larger(larger(m0, m1), larger(m2, m3))
-
-
-@native
-def reduce_columns_loop(block: Block) -> None:
-    """output[k] = (sum or max of data[r, k] over r) / divisor, for runs of k in memory.
-
-    The slots are those of `sum_loop`, but the innermost run is the kept one; rows are taken in
-    their order.
-    """
-    kind, inner, divisor = integer(block, 0), integer(block, 2), real(block, 5)
-    output, data = float32s(block, 3), float32s(block, 4)
-    reduced = 8 + 2 * integer(block, 6)
-    last = reduced + 2 * integer(block, 7)
-    runs = 1
-    for axis in range(reduced, last, 2):
-        runs *= integer(block, axis)
-    k, end = share(block, integer(block, 1))
-    while k < end:
-        rest = k // inner
-        base = k - rest * inner
-        count = min(end - k, inner - base)
-        for axis in range(8, reduced, 2):
-            base += rest % integer(block, axis) * integer(block, axis + 1)
-            rest = rest // integer(block, axis)
-        for i in range(count):
-            output[k + i] = data[base + i]
-        for run in range(1, runs):
-            at, rest = base, run
-            for axis in range(reduced, last, 2):
-                at += rest % integer(block, axis) * integer(block, axis + 1)
-                rest = rest // integer(block, axis)
-            if kind == 1:
-                for i in range(count):
-                    output[k + i] = larger(output[k + i], data[at + i])
-            else:
-                for i in range(count):
-                    output[k + i] += data[at + i]
-        if divisor != 1:
-            for i in range(count):
-                output[k + i] /= divisor
-        k += count
-
-
-def unpacked(spec: TensorSpec) -> TensorSpec:
-    """The tensor in a layout that has strides: its own if that has, else the plain one."""
-    return spec if spec.layout in (PLAIN, CHANNELS_LAST) else spec.laid_out(PLAIN)
-
-
 def map_part(
     kind: Map,
     output: tuple[Slot, TensorSpec],
@@ -256,33 +130,6 @@ def _map_part(
     arguments: list[Slot | int | float] = [int(kind), elements, inner, output, *operands, *absent]
     arguments += [factor, *steps, *absent, max(len(axes) - 1, 0), *outer]
     return LoopPart(map_loop, tuple(arguments), team_for_elements(elements, threads))
-
-
-def reduce_part(
-    kind: Reduction,
-    output: Slot,
-    data: tuple[Slot, TensorSpec],
-    axes: Sequence[int],
-    threads: int,
-    divisor: float = 1.0,
-) -> LoopPart:
-    """output = the plain tensor of data's kept axes, reduced over `axes`, then divided."""
-    slot, spec = data
-    sizes = tuple(1 if axis in axes else size for axis, size in enumerate(spec.shape))
-    kept_spec = TensorSpec(sizes)
-    # Broadcast the other way round: where the output does not move, the axis is reduced.
-    found = collapsed(_in_memory(spec, [spec, kept_spec], spec.shape))
-    inner, (_, moves) = found.pop() if found else (1, (1, 1))
-    loop = reduce_columns_loop if moves else (sum_loop, max_loop)[kind]
-    kept = [(size, strides[0]) for size, strides in reversed(found) if strides[1]]
-    reduced = [(size, strides[0]) for size, strides in reversed(found) if not strides[1]]
-    numbers = [number for axis in (*kept, *reduced) for number in axis]
-    counts = (len(kept), len(reduced))
-    return LoopPart(
-        loop,
-        (int(kind), kept_spec.elements, inner, output, slot, divisor, *counts, *numbers),
-        team_for_elements(spec.elements, threads) if kept_spec.elements > 1 else 1,
-    )
 
 
 def collapsed(axes: Iterable[tuple[int, Shape]]) -> Axes:

@@ -13,7 +13,7 @@ from mxrun.backend.onednn import movement
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Int32, Parameters
-from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
+from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     PrimitivePart,
@@ -27,7 +27,6 @@ from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.strided import unpacked
 
 P = TypeVar("P", bound=Parameters)
 T = TypeVar("T")

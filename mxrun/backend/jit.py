@@ -90,11 +90,6 @@ def clipped(value: float, limit: float) -> float:
     raise TypeError("only inside a native function")
 
 
-def larger(left: float, right: float) -> float:
-    """The larger of two; NaN where one of them is NaN."""
-    raise TypeError("only inside a native function")
-
-
 def arithmetic(kind: int, left: float, right: float) -> float:
     """left + right, left - right, left * right or left / right, for the kinds 0 to 3."""
     raise TypeError("only inside a native function")

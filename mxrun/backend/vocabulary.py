@@ -163,12 +163,6 @@ def random_words(typing_context: Any, key: Any, step: Any, number: Any) -> Any:
 
 
 @njit
-def larger(left: Any, right: Any) -> Any:
-    """The larger of two; NaN, which is unequal to itself, where one of them is."""
-    return right if right > left or right != right else left
-
-
-@njit
 def arithmetic(kind: Any, left: Any, right: Any) -> Any:
     """The sum, difference, product or quotient, which loops take as selections of vector code."""
     if kind == 0:
@@ -371,7 +365,6 @@ VOCABULARY = {
     "int64s": int64s,
     "integer": integer,
     "join_rows": join_rows,
-    "larger": larger,
     "random_words": random_words,
     "real": real,
     "reduced_run": reduced_run,

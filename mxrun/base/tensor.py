@@ -79,3 +79,8 @@ class TensorSpec:
     def __str__(self) -> str:
         text = f"{self.dtype}{list(self.shape)}"
         return text if self.layout == PLAIN else f"{text}@{self.layout}"
+
+
+def unpacked(spec: TensorSpec) -> TensorSpec:
+    """The tensor in a layout that has strides: its own if that has, else the plain one."""
+    return spec if spec.layout in (PLAIN, CHANNELS_LAST) else spec.laid_out(PLAIN)

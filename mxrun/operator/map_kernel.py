@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mxrun.backend.scalar_value import MAP_DTYPES
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
+from mxrun.base.tensor import TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation
@@ -103,11 +103,6 @@ def map_part(
         threads=threads,
         request=requests[output.index],
     )
-
-
-def unpacked(spec: TensorSpec) -> TensorSpec:
-    """The tensor in a layout that has strides: its own if that has, else the plain one."""
-    return spec if spec.layout in (PLAIN, CHANNELS_LAST) else spec.laid_out(PLAIN)
 
 
 def _serves(formula: Formula, dtype: str) -> bool:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from mxrun.build import Built, Model
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, TRAIN
-from mxrun.graph.passes.updates import SCHEDULE
 from mxrun.graph.plan import Plan
 from mxrun.io.dataset import Dataset, Field
 from mxrun.io.draw import draw_bytes, draw_integers
@@ -22,8 +21,8 @@ from mxrun.io.iterator import ArrayIterator, DataIterator
 from mxrun.profiler import Event, OperatorTime
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.build import check_fits, load, plan_for
-from mxrun.train.initializer import initial_value
-from mxrun.train.loop import slots
+from mxrun.session.values import clear, draw
+from mxrun.train.loop import quantiles, slots
 from mxrun.train.measure import Measure, Phase
 
 # Steps with a clock beside every call: enough for an average, and all that a trace shows.
@@ -82,14 +81,14 @@ class BenchReport:
             "threads": self.threads,
             "steps": len(self.step_ms),
             "mxrun": {
-                "step_ms": _percentiles(self.step_ms),
+                "step_ms": quantiles(self.step_ms),
                 "samples_per_s": self.batch_size * len(self.step_ms) / self.step_ms.sum() * 1e3,
                 "rss_peak_bytes": self.rss_peak_bytes,
                 "first_step_s": self.first_step_s,
             },
             "profile": {
                 "steps": len(profiled),
-                "step_ms": _percentiles(profiled),
+                "step_ms": quantiles(profiled),
                 # The fastest step of each kind: other work on the machine disturbs it least.
                 "overhead": float(profiled.min() / plain.min() - 1),
                 "batch_ms": batch_ms,
@@ -170,7 +169,8 @@ class _Steps:
     def __init__(self, built: Built, plan: Plan, phase: str) -> None:
         self.phase = phase
         self.executor = Executor(plan)
-        _initialise(self.executor, built)
+        clear(self.executor, built)
+        draw(self.executor, built)
         self._iterator: DataIterator = ArrayIterator(
             made_up_records(built.model),
             built.model.batch_size,
@@ -214,18 +214,6 @@ class _Steps:
             times[:] = begun, filled, finished, clock()
 
 
-def _initialise(executor: Executor, built: Built) -> None:
-    """First values of the parameters, the first learning rate, zeros elsewhere."""
-    for block in executor.plan.pinned:
-        executor.array(block.name)[...] = 0
-    for name, spec in built.model.learned.items():
-        initializer = built.training.initializers[name]
-        value = initial_value(initializer, name, spec.shape, built.config.seed)
-        executor.array(name)[...] = value
-    if SCHEDULE in executor.plan.specs:
-        executor.array(SCHEDULE)[:] = built.training.optimizer.lr, 1, 1
-
-
 def made_up_records(model: Model) -> Dataset:
     """Random records of the network's input shapes: floats of 0..1, numbers that all readers know.
 
@@ -259,12 +247,3 @@ def _limits(model: Model) -> dict[str, int]:
             name = node.inputs[node.prop.list_arguments().index("data")].name
             limits[name] = min(rows, limits.get(name, rows))
     return limits
-
-
-def _percentiles(milliseconds: npt.NDArray[np.float64]) -> dict[str, float]:
-    return {
-        "median": float(np.median(milliseconds)),
-        "p90": float(np.percentile(milliseconds, 90)),
-        "p99": float(np.percentile(milliseconds, 99)),
-        "min": float(milliseconds.min()),
-    }

@@ -15,17 +15,16 @@ from mxrun.build import Built
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.passes.lower import RANDOM_STATE
-from mxrun.graph.passes.updates import SCHEDULE, averaged
+from mxrun.graph.passes.updates import averaged
 from mxrun.graph.plan import Plan
 from mxrun.io.dataset import Dataset
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator, Slots
 from mxrun.io.prefetch import Staging, open_iterator
-from mxrun.runtime.random import key_of
 from mxrun.session.build import last_batch, staged_name, staged_specs, team_size
 from mxrun.session.plugins import plugin_hashes
 from mxrun.session.start import StartingPoint
+from mxrun.session.values import clear, draw
 from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
     MEASURED_FILE,
@@ -36,7 +35,6 @@ from mxrun.train.checkpoint import (
     PlanRecord,
     RunState,
 )
-from mxrun.train.initializer import initial_value
 from mxrun.train.loop import Pace, TrainingLoop, slots
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
@@ -65,7 +63,7 @@ class Run:
         # What the run began with; a checkpoint remembers it, so that resuming needs it no more.
         self.started_from: dict[str, Any] | None = None
         self._starting_point: StartingPoint | None = None
-        self._clear()
+        clear(self.executor, self.built)
 
     def read_starting_point(self) -> StartingPoint:
         """What `train.start_from` asks for, read once; raises UserError where it cannot be had."""
@@ -95,24 +93,13 @@ class Run:
             for index in range(count)
         ]
 
-    def _clear(self) -> None:
-        """Every pinned tensor zero, but what a loop finds there before its first step."""
-        for block in self.plan.pinned:
-            self.executor.array(block.name)[...] = 0
-        if RANDOM_STATE in self.plan.specs:
-            self.executor.array(RANDOM_STATE)[0] = key_of(f"{self.built.config.seed}")
-        self.executor.array(SCHEDULE)[...] = (self.built.training.optimizer.lr, 1, 1)
-
     def initialise(self, start: bool = True) -> None:
         """Give every parameter its first value and every other pinned tensor zero.
 
         Without `start` nothing is taken from another run.
         """
-        self._clear()
-        seed = self.built.config.seed
-        for name, spec in self.built.model.learned.items():
-            initializer = self.built.training.initializers[name]
-            self.executor.array(name)[...] = initial_value(initializer, name, spec.shape, seed)
+        clear(self.executor, self.built)
+        draw(self.executor, self.built)
         if start:
             for name, value in self.read_starting_point().arrays.items():
                 self.executor.array(name)[...] = value
@@ -240,7 +227,7 @@ class Run:
             self.initialise()
             self.started_from = self.read_starting_point().to_json()
             return
-        self._clear()
+        clear(self.executor, self.built)
         self.started_from = checkpoint.manifest.started_from
         groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
         for kind, arrays in zip(_FILE_OF, groups, strict=True):

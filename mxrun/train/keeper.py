@@ -79,7 +79,7 @@ class CheckpointKeeper:
             try:
                 manifest = read_manifest(self._folder / f"checkpoint-{number}")
             except UserError:
-                # Perhaps only for now: what cannot be judged is not removed.
+                # What cannot be judged, perhaps for a moment, is not removed.
                 unreadable.add(number)
                 continue
             if manifest.due and number < step:

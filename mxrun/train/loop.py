@@ -308,7 +308,12 @@ def slots(executor: Executor, iterator: DataIterator) -> dict[str, npt.NDArray[A
 
 def percentiles(step_ms: npt.NDArray[np.float64]) -> dict[str, float]:
     """median, p90, p99 and min of step times; the first step, which warms up, is left out."""
-    times = np.sort(step_ms[1:] if len(step_ms) > 1 else step_ms)
+    return quantiles(step_ms[1:] if len(step_ms) > 1 else step_ms)
+
+
+def quantiles(milliseconds: npt.NDArray[np.float64]) -> dict[str, float]:
+    """median, p90, p99 and min."""
+    times = np.sort(milliseconds)
     shares = {"median": 0.5, "p90": 0.9, "p99": 0.99, "min": 0.0}
     return {name: _quantile(times, share) for name, share in shares.items()}
 
