@@ -118,7 +118,7 @@ class CompiledBatchNorm(Implementation):
         parts.append(loops.alone(scale_loop, *loops.summed(given, p.eps), *found, *places))
         if output:
             read = (source(DATA), mean, scale, source(BETA))
-            parts.append(loops.together(normalize_loop, *read, output, loops.blocks))
+            parts.append(loops.together(normalize_loop, *read, output, loops.blocks, 0, 0))
         channels = request.inputs[BETA].laid_out(PLAIN)
         moving = channels if given else None
         return native_kernel(
@@ -146,7 +146,7 @@ class CompiledBatchNorm(Implementation):
         summed = loops.summed(False, p.eps)
         places = (var, gamma, scale, center, slope, gamma_grad, beta_grad)
         parts = [
-            loops.together(gradient_sums_loop, values, mean, loops.sums, loops.blocks, grad),
+            loops.together(gradient_sums_loop, values, mean, loops.sums, loops.blocks, grad, 0, 0),
             loops.alone(gradient_scale_loop, *summed, *places, int(p.use_global_stats)),
         ]
         if data_grad:

@@ -14,10 +14,22 @@ it makes no vector code.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, float64s, integer, native, real, share
+from mxrun.backend.jit import Block, float32s, float64s, integer, native, piece, real, share
+from mxrun.backend.vectors import (
+    LANES,
+    add_lanes,
+    choose,
+    exceeds,
+    lanes,
+    load_lanes,
+    multiply_lanes,
+    store_lanes,
+    subtract_lanes,
+)
 
 # Most columns of a task.
 _COLUMNS = 512
@@ -111,6 +123,61 @@ def _joined(rows: int, channels: int) -> int:
     return next(count for count in range(most, 0, -1) if rows % count == 0)
 
 
+@piece
+def task_at(block: Block, task: int) -> tuple[int, int, int, int, int]:
+    """A task's place in memory, rows, columns, first channel and place among the partial sums."""
+    rest = task // integer(block, 7)
+    cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
+    number = rest - row_block * integer(block, 5)
+    width, first_row = integer(block, 8), row_block * integer(block, 4)
+    at = first_row * integer(block, 2) + number * integer(block, 6) + cut * width
+    rows = min(integer(block, 4), integer(block, 3) - first_row)
+    columns = min(width, integer(block, 6) - cut * width)
+    sums = row_block * integer(block, 12) + cut * integer(block, 13)
+    return at, rows, columns, number + cut * integer(block, 11), sums * 2 * integer(block, 9)
+
+
+@piece
+def spread(block: Block, mine: Any, own: int, values: Any, first: int) -> None:
+    """One value a column: the channels over and over, a plane's throughout."""
+    width, unit = integer(block, 8), integer(block, 10)
+    for group in range(max(width // unit, 1)):
+        for c in range(unit):
+            if first + c < integer(block, 9):
+                mine[own + group * unit + c] = values[first + c]
+
+
+@piece
+def clear(mine: Any, own: int, columns: int) -> None:
+    """Both running sums from zero."""
+    for j in range(own, own + columns):
+        mine[j + _FIRST] = np.float32(0)
+        mine[j + _SECOND] = np.float32(0)
+
+
+@piece
+def accumulate(mine: Any, place: int, left: int, p: Any, q: Any, r: Any, s: Any) -> None:
+    """Four rows onto a running sum."""
+    total = add_lanes(add_lanes(p, q), add_lanes(r, s))
+    store_lanes(mine, place, add_lanes(load_lanes(mine, place, left), total), left)
+
+
+@piece
+def keep_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: int) -> None:
+    """sums[at + c] and sums[at + C + c] = the columns of a channel, half onto the other half."""
+    unit = integer(block, 10)
+    groups = columns // unit
+    while groups > 1:
+        half = (groups + 1) // 2
+        for j in range(own + _FIRST, own + _FIRST + (groups - half) * unit):
+            mine[j] += mine[j + half * unit]
+            mine[j + _PITCH] += mine[j + _PITCH + half * unit]
+        groups = half
+    for c in range(min(unit, columns)):
+        sums[at + c] = mine[own + _FIRST + c]
+        sums[at + integer(block, 9) + c] = mine[own + _SECOND + c]
+
+
 @native
 def shift_loop(block: Block) -> None:
     """shift[c] = the mean of a few elements of channel c, taken here and there.
@@ -136,58 +203,37 @@ def statistics_loop(block: Block) -> None:
 
     Slots from 14 on: data, shift [C], sums [partial sums, 2, C], the threads' own blocks.
     """
-    stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
     data, shift, sums = float32s(block, 14), float32s(block, 15), float32s(block, 16)
-    mine = float32s(block, 17)
+    mine, stride = float32s(block, 17), integer(block, 2)
     # share() cuts at multiples of 16; so can a task be the least that a thread takes.
     begin, end = share(block, 16 * integer(block, 0))
     own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
     for task in range(begin // 16, end // 16):
-        rest = task // integer(block, 7)
-        cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
-        number = rest - row_block * integer(block, 5)
-        columns = min(width, integer(block, 6) - cut * width)
-        first_row = row_block * integer(block, 4)
-        rows = min(integer(block, 4), integer(block, 3) - first_row)
-        at = first_row * stride + number * integer(block, 6) + cut * width
-        first = number + cut * integer(block, 11)
+        at, rows, columns, first, to = task_at(block, task)
         if first != filled:
-            # One value a column, the channels over and over, a plane's throughout.
             filled = first
-            for group in range(max(width // unit, 1)):
-                place = own + group * unit
-                for c in range(min(unit, columns)):
-                    mine[place + c] = shift[first + c]
-        for j in range(own, own + columns):
-            mine[j + _FIRST] = np.float32(0)
-            mine[j + _SECOND] = np.float32(0)
-        for row in range(0, rows - 3, 4):
-            a = at + row * stride
-            b, c, d = a + stride, a + 2 * stride, a + 3 * stride
-            for j in range(columns):
-                k = mine[own + j]
-                p, q, r, s = data[a + j] - k, data[b + j] - k, data[c + j] - k, data[d + j] - k
-                mine[own + _FIRST + j] += (p + q) + (r + s)
-                mine[own + _SECOND + j] += (p * p + q * q) + (r * r + s * s)
-        for row in range(rows // 4 * 4, rows):
-            a = at + row * stride
-            for j in range(columns):
-                p = data[a + j] - mine[own + j]
-                mine[own + _FIRST + j] += p
-                mine[own + _SECOND + j] += p * p
-        # The columns of a channel, half of them onto the other half.
-        groups = columns // unit
-        while groups > 1:
-            half = (groups + 1) // 2
-            for j in range(own + _FIRST, own + _FIRST + (groups - half) * unit):
-                mine[j] += mine[j + half * unit]
-                mine[j + _PITCH] += mine[j + _PITCH + half * unit]
-            groups = half
-        to = row_block * integer(block, 12) + cut * integer(block, 13)
-        to = to * 2 * integer(block, 9) + first
-        for c in range(min(unit, columns)):
-            sums[to + c] = mine[own + _FIRST + c]
-            sums[to + integer(block, 9) + c] = mine[own + _SECOND + c]
+            spread(block, mine, own, shift, first)
+        clear(mine, own, columns)
+        for row in range(0, rows, 4):
+            for j in range(0, columns, LANES):
+                a, place, left = at + row * stride + j, own + j, columns - j
+                # Of rows that are none nothing is read, neither of data nor of the shift.
+                b = left if row + 1 < rows else 0
+                c = left if row + 2 < rows else 0
+                d = left if row + 3 < rows else 0
+                k = load_lanes(mine, place, left)
+                p = subtract_lanes(load_lanes(data, a, left), k)
+                q = load_lanes(data, a + stride, b)
+                q = subtract_lanes(q, load_lanes(mine, place, b))
+                r = load_lanes(data, a + 2 * stride, c)
+                r = subtract_lanes(r, load_lanes(mine, place, c))
+                s = load_lanes(data, a + 3 * stride, d)
+                s = subtract_lanes(s, load_lanes(mine, place, d))
+                accumulate(mine, place + _FIRST, left, p, q, r, s)
+                p, q = multiply_lanes(p, p), multiply_lanes(q, q)
+                r, s = multiply_lanes(r, r), multiply_lanes(s, s)
+                accumulate(mine, place + _SECOND, left, p, q, r, s)
+        keep_sums(block, mine, own, columns, sums, to + first)
 
 
 @native
@@ -227,103 +273,89 @@ def scale_loop(block: Block) -> None:
 
 @native
 def normalize_loop(block: Block) -> None:
-    """output = (data - mean) * scale + beta; the output may lie over data.
+    """output = (data - mean) * scale + beta, then + residual, then at least 0, as asked.
 
-    Slots from 14 on: data, mean, scale and beta [C], output, the threads' own blocks.
+    The output may lie over data or residual. NaN stays NaN.
+
+    Slots from 14 on: data, mean, scale and beta [C], output, the threads' own blocks, residual (may
+    be absent), whether negative outputs become 0.
     """
-    stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
     data, output, mine = float32s(block, 14), float32s(block, 18), float32s(block, 19)
     mean, scale, beta = float32s(block, 15), float32s(block, 16), float32s(block, 17)
+    residual, zero = float32s(block, 20), lanes(np.float32(0))
     begin, end = share(block, 16 * integer(block, 0))
     own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
     # Backwards: what the loop before has read last is in the cache.
     for task in range(end // 16 - 1, begin // 16 - 1, -1):
-        rest = task // integer(block, 7)
-        cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
-        number = rest - row_block * integer(block, 5)
-        columns = min(width, integer(block, 6) - cut * width)
-        first_row = row_block * integer(block, 4)
-        rows = min(integer(block, 4), integer(block, 3) - first_row)
-        at = first_row * stride + number * integer(block, 6) + cut * width
-        first = number + cut * integer(block, 11)
+        at, rows, columns, first, _ = task_at(block, task)
         if first != filled:
             filled = first
-            for group in range(max(width // unit, 1)):
-                place = own + group * unit
-                for c in range(min(unit, columns)):
-                    mine[place + c] = mean[first + c]
-                    mine[place + _FIRST + c] = scale[first + c]
-                    mine[place + _SECOND + c] = beta[first + c]
+            spread(block, mine, own, mean, first)
+            spread(block, mine, own + _FIRST, scale, first)
+            spread(block, mine, own + _SECOND, beta, first)
         for row in range(rows):
-            a = at + row * stride
-            # One loop per case of overlap: each is free of aliases, so that it becomes vector code.
-            if integer(block, 14) == integer(block, 18):
-                for j in range(columns):
-                    p = (output[a + j] - mine[own + j]) * mine[own + _FIRST + j]
-                    output[a + j] = p + mine[own + _SECOND + j]
-            else:
-                for j in range(columns):
-                    p = (data[a + j] - mine[own + j]) * mine[own + _FIRST + j]
-                    output[a + j] = p + mine[own + _SECOND + j]
+            for j in range(0, columns, LANES):
+                a, k, left = at + row * integer(block, 2) + j, own + j, columns - j
+                value = subtract_lanes(load_lanes(data, a, left), load_lanes(mine, k, left))
+                value = multiply_lanes(value, load_lanes(mine, k + _FIRST, left))
+                value = add_lanes(value, load_lanes(mine, k + _SECOND, left))
+                if integer(block, 20) != 0:
+                    value = add_lanes(value, load_lanes(residual, a, left))
+                if integer(block, 21) != 0:
+                    value = choose(exceeds(value, zero), value, zero)
+                store_lanes(output, a, value, left)
 
 
 @native
 def gradient_sums_loop(block: Block) -> None:
     """sums[k, 0, c] and sums[k, 1, c] = a task's sums of grad and of grad * (data - mean).
 
-    Slots from 14 on: data, mean [C], sums [partial sums, 2, C], the threads' own blocks, grad.
+    Where an output is given, grad is 0 where that is not above 0, and kept in `passed`, which may
+    lie over grad.
+
+    Slots from 14 on: data, mean [C], sums [partial sums, 2, C], the threads' own blocks, grad,
+    output (may be absent), passed.
     """
-    stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
     data, mean, sums = float32s(block, 14), float32s(block, 15), float32s(block, 16)
     mine, grad = float32s(block, 17), float32s(block, 18)
+    output, passed, zero = float32s(block, 19), float32s(block, 20), lanes(np.float32(0))
+    stride, rectified = integer(block, 2), integer(block, 19) != 0
     begin, end = share(block, 16 * integer(block, 0))
     own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
     for task in range(begin // 16, end // 16):
-        rest = task // integer(block, 7)
-        cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
-        number = rest - row_block * integer(block, 5)
-        columns = min(width, integer(block, 6) - cut * width)
-        first_row = row_block * integer(block, 4)
-        rows = min(integer(block, 4), integer(block, 3) - first_row)
-        at = first_row * stride + number * integer(block, 6) + cut * width
-        first = number + cut * integer(block, 11)
+        at, rows, columns, first, to = task_at(block, task)
         if first != filled:
             filled = first
-            for group in range(max(width // unit, 1)):
-                place = own + group * unit
-                for c in range(min(unit, columns)):
-                    mine[place + c] = mean[first + c]
-        for j in range(own, own + columns):
-            mine[j + _FIRST] = np.float32(0)
-            mine[j + _SECOND] = np.float32(0)
-        for row in range(0, rows - 3, 4):
-            a = at + row * stride
-            b, c, d = a + stride, a + 2 * stride, a + 3 * stride
-            for j in range(columns):
-                k = mine[own + j]
-                p, q, r, s = grad[a + j], grad[b + j], grad[c + j], grad[d + j]
-                mine[own + _FIRST + j] += (p + q) + (r + s)
-                p, q = p * (data[a + j] - k), q * (data[b + j] - k)
-                r, s = r * (data[c + j] - k), s * (data[d + j] - k)
-                mine[own + _SECOND + j] += (p + q) + (r + s)
-        for row in range(rows // 4 * 4, rows):
-            a = at + row * stride
-            for j in range(columns):
-                mine[own + _FIRST + j] += grad[a + j]
-                mine[own + _SECOND + j] += grad[a + j] * (data[a + j] - mine[own + j])
-        # The columns of a channel, half of them onto the other half.
-        groups = columns // unit
-        while groups > 1:
-            half = (groups + 1) // 2
-            for j in range(own + _FIRST, own + _FIRST + (groups - half) * unit):
-                mine[j] += mine[j + half * unit]
-                mine[j + _PITCH] += mine[j + _PITCH + half * unit]
-            groups = half
-        to = row_block * integer(block, 12) + cut * integer(block, 13)
-        to = to * 2 * integer(block, 9) + first
-        for c in range(min(unit, columns)):
-            sums[to + c] = mine[own + _FIRST + c]
-            sums[to + integer(block, 9) + c] = mine[own + _SECOND + c]
+            spread(block, mine, own, mean, first)
+        clear(mine, own, columns)
+        for row in range(0, rows, 4):
+            for j in range(0, columns, LANES):
+                place, left = own + j, columns - j
+                a = at + row * stride + j
+                b, c, d = a + stride, a + 2 * stride, a + 3 * stride
+                # Rows that are none are read as zeros and not written.
+                after_b = left if row + 1 < rows else 0
+                after_c = left if row + 2 < rows else 0
+                after_d = left if row + 3 < rows else 0
+                p, q = load_lanes(grad, a, left), load_lanes(grad, b, after_b)
+                r, s = load_lanes(grad, c, after_c), load_lanes(grad, d, after_d)
+                if rectified:
+                    p = choose(exceeds(load_lanes(output, a, left), zero), p, zero)
+                    q = choose(exceeds(load_lanes(output, b, after_b), zero), q, zero)
+                    r = choose(exceeds(load_lanes(output, c, after_c), zero), r, zero)
+                    s = choose(exceeds(load_lanes(output, d, after_d), zero), s, zero)
+                    store_lanes(passed, a, p, left)
+                    store_lanes(passed, b, q, after_b)
+                    store_lanes(passed, c, r, after_c)
+                    store_lanes(passed, d, s, after_d)
+                accumulate(mine, place + _FIRST, left, p, q, r, s)
+                k = load_lanes(mine, place, left)
+                p = multiply_lanes(p, subtract_lanes(load_lanes(data, a, left), k))
+                q = multiply_lanes(q, subtract_lanes(load_lanes(data, b, after_b), k))
+                r = multiply_lanes(r, subtract_lanes(load_lanes(data, c, after_c), k))
+                s = multiply_lanes(s, subtract_lanes(load_lanes(data, d, after_d), k))
+                accumulate(mine, place + _SECOND, left, p, q, r, s)
+        keep_sums(block, mine, own, columns, sums, to + first)
 
 
 @native
@@ -366,7 +398,6 @@ def data_gradient_loop(block: Block) -> None:
     Slots from 14 on: data, mean, scale, center and slope [C], grad, data_grad, the threads' own
     blocks.
     """
-    stride, width, unit = integer(block, 2), integer(block, 8), integer(block, 10)
     data, mean, scale = float32s(block, 14), float32s(block, 15), float32s(block, 16)
     center, slope = float32s(block, 17), float32s(block, 18)
     grad, data_grad, mine = float32s(block, 19), float32s(block, 20), float32s(block, 21)
@@ -374,32 +405,21 @@ def data_gradient_loop(block: Block) -> None:
     own, filled = begin // 16 // integer(block, 1) * _BLOCK, -1
     # Backwards: what the loop before has read last is in the cache.
     for task in range(end // 16 - 1, begin // 16 - 1, -1):
-        rest = task // integer(block, 7)
-        cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
-        number = rest - row_block * integer(block, 5)
-        columns = min(width, integer(block, 6) - cut * width)
-        first_row = row_block * integer(block, 4)
-        rows = min(integer(block, 4), integer(block, 3) - first_row)
-        at = first_row * stride + number * integer(block, 6) + cut * width
-        first = number + cut * integer(block, 11)
+        at, rows, columns, first, _ = task_at(block, task)
         if first != filled:
             filled = first
-            for group in range(max(width // unit, 1)):
-                place = own + group * unit
-                for c in range(min(unit, columns)):
-                    mine[place + c] = mean[first + c]
-                    mine[place + _FIRST + c] = scale[first + c]
-                    mine[place + _SECOND + c] = center[first + c]
-                    mine[place + _THIRD + c] = slope[first + c]
+            spread(block, mine, own, mean, first)
+            spread(block, mine, own + _FIRST, scale, first)
+            spread(block, mine, own + _SECOND, center, first)
+            spread(block, mine, own + _THIRD, slope, first)
         for row in range(rows):
-            a = at + row * stride
-            if integer(block, 19) == integer(block, 20):
-                for j in range(columns):
-                    p = (data[a + j] - mine[own + j]) * mine[own + _THIRD + j]
-                    p = data_grad[a + j] - mine[own + _SECOND + j] - p
-                    data_grad[a + j] = p * mine[own + _FIRST + j]
-            else:
-                for j in range(columns):
-                    p = (data[a + j] - mine[own + j]) * mine[own + _THIRD + j]
-                    p = grad[a + j] - mine[own + _SECOND + j] - p
-                    data_grad[a + j] = p * mine[own + _FIRST + j]
+            for j in range(0, columns, LANES):
+                a, k, left = at + row * integer(block, 2) + j, own + j, columns - j
+                value = subtract_lanes(load_lanes(data, a, left), load_lanes(mine, k, left))
+                value = multiply_lanes(value, load_lanes(mine, k + _THIRD, left))
+                part = subtract_lanes(
+                    load_lanes(grad, a, left), load_lanes(mine, k + _SECOND, left)
+                )
+                value = subtract_lanes(part, value)
+                value = multiply_lanes(value, load_lanes(mine, k + _FIRST, left))
+                store_lanes(data_grad, a, value, left)

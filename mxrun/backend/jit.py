@@ -163,11 +163,36 @@ class NativeFunction:
         from mxrun.backend.vocabulary import VOCABULARY
 
         scope = {**self.body.__globals__, **VOCABULARY}
+        for name, value in self.body.__globals__.items():
+            if isinstance(value, NativePiece):
+                # Inlined by force: a call that stays looks for errors to report, with the
+                # interpreter's functions.
+                scope[name] = numba.njit(error_model="numpy", forceinline=True)(value.within(scope))
         body = types.FunctionType(self.body.__code__, scope, self.body.__name__)
         signature = numba.types.void(numba.types.CPointer(numba.types.int64))
         function = numba.cfunc(signature, error_model="numpy")(body)
         _, _, (code, _) = function._library.serialize_using_object_code()
         return CompiledObject(function._wrapper_name, code)
+
+
+@dataclass(frozen=True)
+class NativePiece:
+    """A body that native functions of the same file call, as part of their own code."""
+
+    body: Callable[..., Any]
+
+    def within(self, scope: dict[str, Any]) -> Callable[..., Any]:
+        """The body with the names of a native function."""
+        return types.FunctionType(self.body.__code__, scope, self.body.__name__)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Has no meaning in Python either."""
+        raise TypeError("only inside a native function")
+
+
+def piece(body: Callable[..., Any]) -> NativePiece:
+    """Decorator: what several native functions of one file have in common."""
+    return NativePiece(body)
 
 
 def native(body: Callable[[Block], None]) -> NativeFunction:

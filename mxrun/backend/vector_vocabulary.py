@@ -165,6 +165,18 @@ def add_lanes(typing_context: Any, left: Any, right: Any) -> Any:
     return _lanewise(INTEGERS, (INTEGERS, INTEGERS), lambda b, x, y: b.add(x, y))
 
 
+@intrinsic
+def subtract_lanes(typing_context: Any, left: Any, right: Any) -> Any:
+    """Lane by lane."""
+    return _lanewise(FLOATS, (FLOATS, FLOATS), lambda b, x, y: b.fsub(x, y))
+
+
+@intrinsic
+def multiply_lanes(typing_context: Any, left: Any, right: Any) -> Any:
+    """Lane by lane."""
+    return _lanewise(FLOATS, (FLOATS, FLOATS), lambda b, x, y: b.fmul(x, y))
+
+
 VECTORS = {
     "add_lanes": add_lanes,
     "choose": choose,
@@ -172,5 +184,7 @@ VECTORS = {
     "exceeds": exceeds,
     "lanes": lanes,
     "load_lanes": load_lanes,
+    "multiply_lanes": multiply_lanes,
     "store_lanes": store_lanes,
+    "subtract_lanes": subtract_lanes,
 }

@@ -46,3 +46,13 @@ def choose(mask: Any, chosen: Any, otherwise: Any) -> Any:
 def add_lanes(left: Any, right: Any) -> Any:
     """The sum of two vectors of one kind."""
     raise TypeError("only inside a native function")
+
+
+def subtract_lanes(left: Any, right: Any) -> Any:
+    """The difference of two vectors of float32."""
+    raise TypeError("only inside a native function")
+
+
+def multiply_lanes(left: Any, right: Any) -> Any:
+    """The product of two vectors of float32."""
+    raise TypeError("only inside a native function")

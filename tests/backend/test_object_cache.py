@@ -18,14 +18,19 @@ import sys
 
 import numpy as np
 
-from mxrun.backend.jit import HostLoop, float32s, integer, native, real
+from mxrun.backend.jit import HostLoop, float32s, integer, native, piece, real
+
+
+@piece
+def product(block, value):
+    return integer(block, 0) // 5 * real(block, 1) * value
 
 
 @native
 def triple_loop(block):
     source, target = float32s(block, 2), float32s(block, 3)
     for i in range(integer(block, 0)):
-        target[i] = real(block, 1) * source[i]
+        target[i] = product(block, source[i])
 
 
 source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
