@@ -12,12 +12,13 @@ import os
 import pkgutil
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from mxrun.base.errors import Diagnostic, MxrunError, Place, UserError
+from mxrun.base.errors import Diagnostic, MxrunError, OperatorRaised, Place, UserError
+from mxrun.base.registry import Registry
 
 
 @cache
@@ -90,7 +91,10 @@ def _content(path: str, named_at: Place | None) -> bytes:
 
 
 def _run(content: bytes, module: ModuleType, path: str) -> None:
-    """Execute exactly the bytes that were read; a module that fails leaves no trace as a module."""
+    """Execute exactly the bytes that were read.
+
+    A module that fails leaves no trace: it is no module, and what it has registered is taken back.
+    """
     try:
         code = compile(content, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -100,34 +104,38 @@ def _run(content: bytes, module: ModuleType, path: str) -> None:
         raise UserError(Diagnostic(problem, place)) from error
     sys.modules[module.__name__] = module
     try:
-        exec(code, module.__dict__)
+        with Registry.all_or_nothing():
+            exec(code, module.__dict__)
     # The file is the user's: there is no telling what it raises.
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
-        raise UserError(_raised(error, path)) from error
+        raise _raised(error, path) from error
 
 
 def plugin_failure(error: Exception) -> UserError | None:
     """What to tell of an exception that a plugin's operator raised at work; None if none did."""
     paths = {plugin.path for plugin in _PLUGINS.values()}
+    whose = ""
+    if isinstance(error, OperatorRaised) and isinstance(error.__cause__, Exception):
+        whose, error = f", at work for {error}", error.__cause__
     frames = traceback.extract_tb(error.__traceback__)
     found = next((frame for frame in reversed(frames) if frame.filename in paths), None)
     if found is None:
         return None
-    problem = f"the plugin's {found.name} raised {_described(error)}"
+    problem = f"the plugin's {found.name} raised {_described(error)}{whose}"
     hint = "`mxrun check-op FILE.py:NAME` tries an operator by itself"
     return UserError(Diagnostic(problem, Place(found.filename, found.lineno or 1, 1), hint=hint))
 
 
-def _raised(error: BaseException, path: str) -> Diagnostic:
-    """What a plugin raised, at its own line that led there."""
+def _raised(error: BaseException, path: str) -> UserError:
+    """What a plugin raised, at its own line that led there; what mxrun refused in its own words."""
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
-    return Diagnostic(
-        f"the plugin cannot be loaded: {_described(error)}",
-        Place(path, line or 1, 1),
-        hint=_hint(error),
-    )
+    place = Place(path, line or 1, 1)
+    if isinstance(error, UserError):
+        return UserError(replace(each, place=each.place or place) for each in error.diagnostics)
+    problem = f"the plugin cannot be loaded: {_described(error)}"
+    return UserError(Diagnostic(problem, place, hint=_hint(error)))
 
 
 def _described(error: BaseException) -> str:

@@ -1,38 +1,32 @@
-"""Arithmetic of two tensors whose axes of one element repeat to fit the other's."""
+"""The maps of two sides as operators of two tensors whose axes repeat to fit the other's."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from mxrun.base.tensor import PLAIN, TensorSpec
+import numpy as np
+
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import Part, Slot, native_kernel, source, target
+from mxrun.operator.operator import Operator
 from mxrun.operator.property import Inferred, PartialShapes
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import AnyProperty, Implementation
+from mxrun.operator.scalar import written
 from mxrun.operator.shape import ShapeContradiction, show, unify
+from mxrun.operator.simple import NoParameters, SimpleProperty, register_entry
+from mxrun.operator.simple_entry import Array, Formula
+from mxrun.operator.simple_property import SimpleOperator
+from mxrun.ops.binary import BINARY
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.elementwise import (
-    ADD,
-    DIVIDE,
-    GRADIENT,
-    MULTIPLY,
-    SUBTRACT,
-    ArithmeticProperty,
-    Pullback,
-    served,
-)
 from mxrun.ops.reduce_loops import Kind, reduce_part
-from mxrun.ops.strided import (
-    Map,
-    broadcast_axes,
-    joint_layout,
-    same_order,
-)
-from mxrun.ops.strided_map import strided_part
+from mxrun.ops.strided import broadcast_axes, joint_layout, same_order
+from mxrun.ops.strided_map import served, strided_part
 
 
-class BroadcastProperty(ArithmeticProperty):
-    """output = rule(lhs, rhs): shapes are aligned at their last axes, and an axis that one side
+class BroadcastProperty(SimpleProperty[NoParameters]):
+    """output = map(lhs, rhs): shapes are aligned at their last axes, and an axis that one side
     lacks, or has one element of, repeats along the other's.
     """
 
@@ -54,6 +48,10 @@ class BroadcastProperty(ArithmeticProperty):
         output = unify("output", output, out, "the larger size of lhs and rhs on every axis")
         return Inferred([left[rank - len(lhs) :], right[rank - len(rhs) :]], [output], [])
 
+    def create_operator(self) -> Operator:
+        """NumPy's broadcasting."""
+        return Broadcast(self.entry, self.parameters)
+
 
 def _unify_axis(
     left: int | None, right: int | None, out: int | None
@@ -74,63 +72,44 @@ def _unify_axis(
     return left, right, out
 
 
-@register("broadcast_add", "broadcast_plus")
-class BroadcastAdd(BroadcastProperty):
-    """output = lhs + rhs with broadcasting. Backward reads the output's gradient only."""
+class Broadcast(SimpleOperator):
+    """Functions of NumPy's arrays, whose gradients are summed where a side was repeated."""
 
-    type_string = "broadcast_add"
-    rule = ADD
-
-
-@register("broadcast_sub", "broadcast_minus")
-class BroadcastSubtract(BroadcastProperty):
-    """output = lhs - rhs with broadcasting. Backward reads the output's gradient only."""
-
-    type_string = "broadcast_sub"
-    rule = SUBTRACT
+    def shaped(self, gradient: Array | np.generic, shape: Shape) -> Array:
+        """Summed over the axes along which a tensor of `shape` was repeated."""
+        full = np.asarray(gradient)
+        missing = full.ndim - len(shape)
+        repeated = (axis for axis, size in enumerate(shape, missing) if size == 1)
+        total: Array = full.sum(axis=(*range(missing), *repeated)).reshape(shape)
+        return total
 
 
-@register("broadcast_mul")
-class BroadcastMultiply(BroadcastProperty):
-    """output = lhs * rhs with broadcasting. Backward reads the output's gradient and both sides."""
-
-    type_string = "broadcast_mul"
-    rule = MULTIPLY
-
-
-@register("broadcast_div")
-class BroadcastDivide(BroadcastProperty):
-    """output = lhs / rhs with broadcasting. Backward reads the output's gradient and both sides."""
-
-    type_string = "broadcast_div"
-    rule = DIVIDE
-
-
-@implement("broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", backend="jit")
 class CompiledBroadcast(Implementation):
-    """Strided loops in float32, in the layout of a side that has the output's shape."""
+    """Maps of strided tensors in float32, in the layout of a side that has the output's shape."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The rule in one pass."""
-        assert isinstance(prop, ArithmeticProperty)
+        """The map in one pass."""
+        assert isinstance(prop, BroadcastProperty)
         if OpReqType.NULL in request.requests or not served(*request.inputs):
             return None
         output = joint_layout(request.outputs[0], request.inputs)
         sides = tuple(spec.laid_out(output.layout) for spec in request.inputs)
         operands = [(source(index), spec) for index, spec in enumerate(sides)]
+        kernel, (asked,) = prop.entry.forward.traced, request.requests
+        part = strided_part(kernel, (target(0), output), operands, request.threads, request=asked)
         return native_kernel(
             self.name,
-            [strided_part(prop.rule.compiled, (target(0), output), operands, request.threads)],
+            [part],
             sides,
             (output,),
-            request.requests,
+            written(request.requests),
             request.threads,
             flops=output.elements,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Each side's gradient as a map, summed where the side repeats."""
-        assert isinstance(prop, ArithmeticProperty)
+        assert isinstance(prop, BroadcastProperty)
         (gradient,), threads = request.out_grad, request.threads
         assert gradient is not None
         full = joint_layout(gradient, [gradient, *request.in_grad])
@@ -138,42 +117,76 @@ class CompiledBroadcast(Implementation):
         if not all(same_order(full, axes) for axes in repeated):
             full = full.laid_out(PLAIN)
         specs = [full, *(spec.laid_out(full.layout) for spec in request.in_grad)]
-        asked = [side for side in (1, 0) if request.requests[side] is not OpReqType.NULL]
-        read = prop.rule.reads(*asked)
+        parts, read, requests = [], set[int](), list(request.requests)
+        for side in (1, 0):
+            formula, place = prop.entry.gradients[side], target(side)
+            if not isinstance(formula, Formula) or requests[side] is OpReqType.NULL:
+                continue
+            read |= {index for index, reads in enumerate(formula.reads) if reads}
+            if repeated[side]:
+                parts.append(_summed(formula, place, specs, repeated[side], threads))
+            else:
+                parts.append(_map(formula, place, specs, threads, requests[side]))
+                (requests[side],) = written([requests[side]])
         return native_kernel(
             self.name,
-            [
-                _gradient(prop.rule.pullbacks[side], target(side), specs, repeated[side], threads)
-                for side in asked
-            ],
-            (*(spec if place in read else None for place, spec in enumerate(specs)), None),
-            tuple(specs[1 + side] if side in asked else None for side in (0, 1)),
-            request.requests,
+            parts,
+            (*(spec if index in read else None for index, spec in enumerate(specs)), None),
+            tuple(specs[1:]),
+            requests,
             threads,
-            flops=2 * len(asked) * full.elements,
+            flops=2 * len(parts) * full.elements,
         )
 
 
-def _gradient(
-    pullback: Pullback,
+def _map(
+    formula: Formula,
+    output: Slot,
+    specs: Sequence[TensorSpec],
+    threads: int,
+    request: OpReqType = OpReqType.WRITE,
+) -> Part:
+    """A gradient before any sum; specs: of out_grad, lhs and rhs."""
+    place = (output, specs[0])
+    # A tensor that the map does not read may be absent: the output stands in for it.
+    operands = [
+        (source(index), spec) if reads else place
+        for index, (spec, reads) in enumerate(zip(specs, formula.reads, strict=True))
+    ]
+    return strided_part(formula.traced, place, operands, threads, request=request)
+
+
+def _summed(
+    formula: Formula,
     output: Slot,
     specs: Sequence[TensorSpec],
     repeated: Sequence[int],
     threads: int,
 ) -> Part:
-    """The gradient of one side; specs: of out_grad, lhs and rhs; repeated: the axes to sum."""
-    full = specs[GRADIENT]
-    operands = [(source(place), specs[place]) for place in pullback.reads]
-    if not repeated:
-        return strided_part(pullback.compiled, (output, full), operands, threads, pullback.factor)
-    if pullback.compiled is Map.SCALE:
-        data = (source(GRADIENT), full)
-        return reduce_part(Kind.SUM, output, data, repeated, threads, pullback.factor)
-    product = (between(0), full)
-    return ChainPart(
-        (
-            strided_part(pullback.compiled, product, operands, threads, pullback.factor),
-            reduce_part(Kind.SUM, output, product, repeated, threads),
-        ),
-        (full.nbytes,),
+    """The gradient of a side that repeats along those axes."""
+    full = specs[0]
+    if any(formula.reads[1:]):
+        product = (between(0), full)
+        total = reduce_part(Kind.SUM, output, product, repeated, threads)
+        return ChainPart((_map(formula, between(0), specs, threads), total), (full.nbytes,))
+    # What depends on out_grad alone is a multiple of it: the sum may be taken first.
+    total = reduce_part(Kind.SUM, output, (source(0), full), repeated, threads)
+    if formula.passes_first:
+        return total
+    count = math.prod(size for axis, size in enumerate(full.shape) if axis not in repeated)
+    own = formula.traced.part(output, (output,) * len(formula.reads), count, threads=threads)
+    return ChainPart((total, own), ())
+
+
+# Some have another name in MXNet's older models.
+_ALIASES = {"add": "broadcast_plus", "sub": "broadcast_minus"}
+
+for _name, _definition in BINARY.items():
+    register_entry(
+        f"broadcast_{_name}",
+        *((_ALIASES[_name],) if _name in _ALIASES else ()),
+        entry=_definition.entry,
+        description=_definition.describe(_definition.entry, "lhs", "rhs", ", with broadcasting"),
+        base=BroadcastProperty,
+        loops=CompiledBroadcast,
     )

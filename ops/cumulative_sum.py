@@ -10,7 +10,17 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.jit import (
+    Block,
+    float32s,
+    float64s,
+    integer,
+    native,
+    reduced_run,
+    scan_columns,
+    scan_line,
+    share,
+)
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
@@ -137,45 +147,98 @@ class Cumsum(Operator):
         assign(in_grad[0], req[0], sums.reshape(shape).astype(gradient.dtype))
 
 
-@native
-def cumsum_loop(block: Block) -> None:
-    """output[o, r, k] = sum of data[o, s, k] over s up to r, or from r on; in float64.
+# Long lines become pieces, as many as teams can take, whose sums are taken first.
+_PIECES = 32
+_PIECE_ELEMENTS = 16_384
+_SHORT = 16
 
-    The sums of eight neighbours k advance together. Slots: rows o * k, sizes of the axis and behind
-    it, output, data, whether from r on.
+
+@native
+def columns_loop(block: Block) -> None:
+    """output[o, r, k] = sum of data[o, s, k] over s up to r, in float64; for several k.
+
+    Slots: columns o * k, sizes of the axis and behind it, output, data, where the axis begins and
+    its step.
     """
     size, behind = integer(block, 1), integer(block, 2)
     output, data = float32s(block, 3), float32s(block, 4)
-    first, step = 0, behind
-    if integer(block, 5):
-        first, step = (size - 1) * behind, -behind
     k, end = share(block, integer(block, 0))
     while k < end:
         before = k // behind
         within = k - before * behind
-        at = before * size * behind + within + first
-        if min(end - k, behind - within) < 8:
-            total = 0.0
-            for _ in range(size):
-                total += data[at]
-                output[at] = total
-                at += step
-            k += 1
-            continue
-        s0, s1, s2, s3, s4, s5, s6, s7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        count = min(end - k, behind - within)
+        position = before * size * behind + within + integer(block, 5)
+        scan_columns(output, data, position, count, integer(block, 6), size)
+        k += count
+
+
+@native
+def lines_loop(block: Block) -> None:
+    """output[o, r] = sum of data[o, s] over s up to r, by pieces of lines.
+
+    Slots: lines o, elements of each, output, data, where a line begins and its step (1 or -1),
+    pieces of a line, elements of a piece, the sums before each piece or address 0 for none.
+    """
+    size, output, data = integer(block, 1), float32s(block, 2), float32s(block, 3)
+    step, pieces, length = integer(block, 5), integer(block, 6), integer(block, 7)
+    totals = float64s(block, 8)
+    # share() cuts at multiples of 16; so can a piece be the least that a thread takes.
+    begin, end = share(block, integer(block, 0) * pieces * 16)
+    for item in range(begin // 16, end // 16):
+        line = item // pieces
+        done = (item - line * pieces) * length
+        position = line * size + integer(block, 4) + done * step
+        total = 0.0
+        if integer(block, 8) != 0:
+            total = totals[item]
+        scan_line(output, data, position, min(length, size - done), step, total)
+
+
+@native
+def short_lines_loop(block: Block) -> None:
+    """As `lines_loop` in float32, for lines too short for vectors; the slots are those."""
+    size, output, data = integer(block, 1), float32s(block, 2), float32s(block, 3)
+    step = integer(block, 5)
+    begin, end = share(block, integer(block, 0))
+    for line in range(begin, end):
+        at, total = line * size + integer(block, 4), np.float32(0)
         for _ in range(size):
-            s0, s1, s2 = s0 + data[at], s1 + data[at + 1], s2 + data[at + 2]
-            s3, s4, s5 = s3 + data[at + 3], s4 + data[at + 4], s5 + data[at + 5]
-            s6, s7 = s6 + data[at + 6], s7 + data[at + 7]
-            output[at], output[at + 1], output[at + 2], output[at + 3] = s0, s1, s2, s3
-            output[at + 4], output[at + 5], output[at + 6], output[at + 7] = s4, s5, s6, s7
+            total += data[at]
+            output[at] = total
             at += step
-        k += 8
+
+
+@native
+def sums_loop(block: Block) -> None:
+    """totals[o, p] = the sum of piece p of data[o]; the slots are those of `lines_loop`."""
+    size, data, step = integer(block, 1), float32s(block, 3), integer(block, 5)
+    pieces, length, totals = integer(block, 6), integer(block, 7), float64s(block, 8)
+    begin, end = share(block, integer(block, 0) * pieces * 16)
+    for item in range(begin // 16, end // 16):
+        line = item // pieces
+        done = (item - line * pieces) * length
+        count = min(length, size - done)
+        position = line * size + integer(block, 4) + done * step
+        if step < 0:
+            position -= count - 1
+        totals[item] = reduced_run(0, 0.0, data, position, count, data[position])
+
+
+@native
+def carry_loop(block: Block) -> None:
+    """totals[line, piece] = the sum of those before it. Slots: lines, pieces, totals."""
+    pieces, totals = integer(block, 1), float64s(block, 2)
+    for line in range(integer(block, 0)):
+        total = 0.0
+        for at in range(line * pieces, line * pieces + pieces):
+            own = totals[at]
+            totals[at] = total
+            total += own
 
 
 @implement("cumsum", backend="jit")
 class CompiledCumsum(Implementation):
-    """One pass in float32, each sum by one thread."""
+    """One pass in float32; two over long lines, of which there are few."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """The sums so far."""
@@ -185,7 +248,7 @@ class CompiledCumsum(Implementation):
             return None
         return native_kernel(
             self.name,
-            [_part(prop.parameters, data.shape, False, request.threads)],
+            _parts(prop.parameters, data.shape, False, request.threads),
             (data.laid_out(PLAIN),),
             (output.laid_out(PLAIN),),
             request.requests,
@@ -200,7 +263,7 @@ class CompiledCumsum(Implementation):
         assert isinstance(gradient, TensorSpec)
         return native_kernel(
             self.name,
-            [_part(prop.parameters, data.shape, True, request.threads)],
+            _parts(prop.parameters, data.shape, True, request.threads),
             (gradient.laid_out(PLAIN), None, None),
             (data.laid_out(PLAIN),),
             request.requests,
@@ -209,9 +272,26 @@ class CompiledCumsum(Implementation):
         )
 
 
-def _part(parameters: CumsumParameters, shape: Shape, onward: bool, threads: int) -> LoopPart:
+def _parts(
+    parameters: CumsumParameters, shape: Shape, onward: bool, threads: int
+) -> list[LoopPart]:
+    """The sums along the axis, or from each element on."""
     before, size, behind = parameters.views(shape)
-    rows = before * behind
-    arguments = (rows, size, behind, target(0), source(0), int(onward))
-    team = team_for_elements(rows * size, threads) if rows > 1 else 1
-    return LoopPart(cumsum_loop, arguments, team)
+    first, step = ((size - 1) * behind, -behind) if onward else (0, behind)
+    team = team_for_elements(before * size * behind, threads)
+    if behind > 1:
+        columns = (before * behind, size, behind, target(0), source(0), first, step)
+        return [LoopPart(columns_loop, columns, team)]
+    wanted = 1 if before >= _PIECES else max(1, min(_PIECES, size // _PIECE_ELEMENTS))
+    length = -(-size // wanted)
+    pieces = -(-size // length)
+    slots = (before, size, target(0), source(0), first, step, pieces, length)
+    if pieces == 1:
+        loop = short_lines_loop if size < _SHORT else lines_loop
+        return [LoopPart(loop, (*slots, 0), team)]
+    nbytes = 8 * before * pieces
+    return [
+        LoopPart(sums_loop, slots, team, nbytes),
+        LoopPart(carry_loop, (before, pieces), 1, nbytes),
+        LoopPart(lines_loop, slots, team, nbytes),
+    ]

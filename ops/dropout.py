@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -21,10 +20,10 @@ from mxrun.backend.jit import (
     real,
     share,
 )
-from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import CHANNELS_LAST, PLAIN, PartialShape, Shape, TensorSpec
+from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Part, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
@@ -36,15 +35,16 @@ from mxrun.operator.property import (
     ResourceRequest,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.shape import ShapeContradiction, show, unify
+from mxrun.operator.shape import ShapeContradiction, known, show, unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.optimizer_update import CopyPart
+from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
-# The most axes that the strided loop walks over.
-_LOOP_AXES = 5
+PRODUCT = scalar.compile(lambda x, y: x * y)
 
 
 class DropoutParameters(Parameters):
@@ -239,183 +239,76 @@ def dropout_loop(block: Block) -> None:
                 output[i] = data[i] * mask[i]
 
 
-@native
-def product_loop(block: Block) -> None:
-    """output[i] = data[i] * mask[i]; the output may lie over data."""
-    data, output, mask = float32s(block, 1), float32s(block, 2), float32s(block, 3)
-    begin, end = share(block, integer(block, 0))
-    if integer(block, 1) == integer(block, 2):
-        for i in range(begin, end):
-            output[i] *= mask[i]
-    else:
-        for i in range(begin, end):
-            output[i] = data[i] * mask[i]
-
-
-@native
-def masked_loop(block: Block) -> None:
-    """output = data * mask: five axes in data's order in memory, the mask by its strides.
-
-    The output may lie over data.
-    """
-    data, output, mask = float32s(block, 0), float32s(block, 1), float32s(block, 12)
-    second, third, fourth = integer(block, 3), integer(block, 4), integer(block, 5)
-    length, stride = integer(block, 6), integer(block, 11)
-    begin, end = share(block, integer(block, 2) * second * third * fourth)
-    for row in range(begin, end):
-        place = row // (second * third * fourth) * integer(block, 7)
-        place += row // (third * fourth) % second * integer(block, 8)
-        place += row // fourth % third * integer(block, 9) + row % fourth * integer(block, 10)
-        start = row * length
-        # Working on the output alone keeps the loops free of aliases.
-        if integer(block, 0) != integer(block, 1):
-            for i in range(start, start + length):
-                output[i] = data[i]
-        if stride == 0:
-            factor = mask[place]
-            for i in range(start, start + length):
-                output[i] *= factor
-        elif stride == 1:
-            for i in range(length):
-                output[start + i] *= mask[place + i]
-        else:
-            for i in range(length):
-                output[start + i] *= mask[place + i * stride]
-
-
-@native
-def ones_loop(block: Block) -> None:
-    """target[i] = 1."""
-    target = float32s(block, 1)
-    begin, end = share(block, integer(block, 0))
-    for i in range(begin, end):
-        target[i] = 1
-
-
 @implement("Dropout", backend="jit")
 class CompiledDropout(Implementation):
     """Compiled loops in float32 in whatever layout the data come, with the readable body's bits.
 
-    Data of more than five axes are left to that body.
+    A mask of ones, for which nobody asks but to look at it, is left to that body.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Draw the mask and multiply, in one loop where the mask has data's shape and order."""
-        p, data = prop.parameters, _laid_out(request.inputs[0])
-        if data.dtype != "float32" or len(data.shape) > _LOOP_AXES:
+        p, data, threads = prop.parameters, unpacked(request.inputs[0]), request.threads
+        output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
+        drops = p.drops(request.is_train)
+        if data.dtype != "float32" or (mask_wanted and not drops):
             return None
-        if not p.drops(request.is_train):
-            return self._identity(request, data)
-        axes = {axis % len(data.shape) for axis in p.axes}
-        shape = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
-        mask, walk = TensorSpec(shape), _walk(data, shape)
-        output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
-        at_once = output_wanted and walk.strides == (1,)
-        count = mask.elements
-        drawn: tuple[Slot | int | float, ...] = (
-            *(count, source(1), request.stream, p.limit, float(p.scale)),
-            *((source(0), target(0)) if at_once else (0, 0)),
-        )
-        # Without a mask to write it lies in scratch, whose address is a loop's last argument.
-        place, scratch = ((target(1),), 0) if mask_wanted else ((), mask.nbytes)
-        threads = team_for_elements(count, request.threads)
-        parts = [LoopPart(dropout_loop, (*drawn, *place), threads, scratch)]
-        if output_wanted and not at_once:
-            threads = team_for_elements(data.elements, request.threads)
-            places = (source(0), target(0))
-            arguments = (*places, *walk.arguments, *place)
-            parts.append(LoopPart(masked_loop, arguments, threads, scratch))
-        return native_kernel(
-            self.name,
-            parts,
-            (data, request.inputs[1]),
-            (data, mask),
-            request.requests,
-            request.threads,
-            flops=data.elements,
-        )
-
-    def _identity(self, request: ForwardRequest, data: TensorSpec) -> Kernel:
-        """A copy, which is nothing at all in place; a mask of ones for those who ask for it."""
-        output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
-        threads = team_for_elements(data.elements, request.threads)
+        mask = TensorSpec(known(prop.infer_shape([data.shape], [None, None]).outputs[1]))
         parts: list[Part] = []
-        if output_wanted:
-            parts.append(CopyPart(data.elements, source(0), target(0), threads))
-        mask = request.outputs[1].laid_out(PLAIN)
-        if mask_wanted:
-            parts.append(LoopPart(ones_loop, (mask.elements, target(1)), threads))
+        if drops:
+            # Without a mask to write it lies in scratch.
+            place = target(1) if mask_wanted else between(0)
+            at_once = output_wanted and mask.shape == data.shape and data.layout == PLAIN
+            drawn: tuple[Slot | int | float, ...] = (
+                *(mask.elements, source(1), request.stream, p.limit, float(p.scale)),
+                *((source(0), target(0)) if at_once else (0, 0)),
+                place,
+            )
+            parts.append(LoopPart(dropout_loop, drawn, team_for_elements(mask.elements, threads)))
+            if output_wanted and not at_once:
+                parts.append(_product(data, (place, mask), threads))
+        else:
+            parts.append(_copy(data, threads))
         return native_kernel(
             self.name,
-            parts,
-            (data, *(None for _ in request.inputs[1:])),
+            [ChainPart(tuple(parts), (mask.nbytes,) if drops and not mask_wanted else ())],
+            (data, *(spec if drops else None for spec in request.inputs[1:])),
             (data, mask),
             request.requests,
-            request.threads,
+            threads,
+            flops=data.elements,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """grad * mask, in the gradient's layout."""
         assert request.out_grad[0] is not None
-        gradient, mask = _laid_out(request.out_grad[0]), request.out_data[1]
-        threads = team_for_elements(gradient.elements, request.threads)
-        part: Part = CopyPart(gradient.elements, source(0), target(0), threads)
-        if prop.parameters.p > 0:
-            assert mask is not None
-            walk = _walk(gradient, mask.shape)
-            if walk.strides == (1,):
-                plain = (gradient.elements, source(0), target(0), source(4))
-                part = LoopPart(product_loop, plain, threads)
-            else:
-                places = (source(0), target(0))
-                part = LoopPart(masked_loop, (*places, *walk.arguments, source(4)), threads)
+        gradient, mask, threads = (
+            unpacked(request.out_grad[0]),
+            request.out_data[1],
+            request.threads,
+        )
+        if mask is None:
+            part: Part = _copy(gradient, threads)
+        else:
+            mask = mask.laid_out(PLAIN)
+            part = _product(gradient, (source(4), mask), threads)
         return native_kernel(
             self.name,
             [part],
-            (gradient, None, None, None, None if mask is None else mask.laid_out(PLAIN)),
+            (gradient, None, None, None, mask),
             (gradient,),
             request.requests,
-            request.threads,
+            threads,
             flops=gradient.elements,
         )
 
 
-@dataclass(frozen=True)
-class Walk:
-    """Groups of neighbouring axes in data's order in memory.
-
-    sizes: elements of each group; strides: how far the mask's element moves with one step of the
-    group, 0 where all share one.
-    """
-
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def arguments(self) -> tuple[int, ...]:
-        """Five sizes and five strides, for the loop."""
-        missing = _LOOP_AXES - len(self.sizes)
-        return (*(1,) * missing, *self.sizes, *(0,) * missing, *self.strides)
+def _copy(data: TensorSpec, threads: int) -> Part:
+    """The first output = the first input; nothing at all in place."""
+    team = team_for_elements(data.elements, threads)
+    return CopyPart(data.elements, source(0), target(0), team)
 
 
-def _walk(data: TensorSpec, mask: Shape) -> Walk:
-    """How to go through data and mask together, in as few groups as it can be."""
-    steps = strides_of(mask, PLAIN)
-    order = list(range(len(mask)))
-    if data.layout == CHANNELS_LAST:
-        order = [0, *order[2:], 1]
-    groups: list[tuple[int, int]] = []
-    for axis in order:
-        size, stride = data.shape[axis], steps[axis] if mask[axis] > 1 else 0
-        if size == 1:
-            continue
-        if groups and groups[-1][1] == size * stride:
-            size *= groups.pop()[0]
-        groups.append((size, stride))
-    sizes, strides = zip(*(groups or [(1, 1)]), strict=True)
-    return Walk(sizes, strides)
-
-
-def _laid_out(data: TensorSpec) -> TensorSpec:
-    """data as it comes, but plain where its layout is a kernel's own."""
-    return data if data.layout == CHANNELS_LAST else data.laid_out(PLAIN)
+def _product(data: TensorSpec, mask: tuple[Slot, TensorSpec], threads: int) -> Part:
+    """The first output = the first input * mask."""
+    return strided_part(PRODUCT, (target(0), data), [(source(0), data), mask], threads)

@@ -26,6 +26,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.rows import zero_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -162,16 +163,13 @@ def lookup_loop(block: Block) -> None:
 
 @native
 def scatter_loop(block: Block) -> None:
-    """gradient = 0; gradient[data[n] within the table, :] += out_grad[n, :] for n in order.
+    """gradient[data[n] within the table, :] += out_grad[n, :] for n in order.
 
     Each thread sums columns of its own, so that no sum depends on the team.
     """
     count, rows, columns = integer(block, 0), integer(block, 1), integer(block, 2)
     data, out_grad, gradient = int32s(block, 3), float32s(block, 4), float32s(block, 5)
     begin, end = share(block, columns)
-    for row in range(rows):
-        for c in range(row * columns + begin, row * columns + end):
-            gradient[c] = 0
     for n in range(count):
         write = min(max(data[n], 0), rows - 1) * columns
         read = n * columns
@@ -199,20 +197,25 @@ class CompiledEmbedding(Implementation):
             (output,),
             request.requests,
             request.threads,
+            # Of the table only the rows that are copied.
+            bytes_moved=data.nbytes + 2 * output.nbytes,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Zeros, and an addition for each id."""
+        """Zeros in the order of memory, and an addition for each id."""
         gradient, data = request.out_grad[0], request.in_data[0]
         assert gradient is not None
         assert data is not None
         weight = request.in_grad[1].laid_out(PLAIN)
-        team = team_for_elements(gradient.elements + weight.elements, request.threads)
+        team = team_for_elements(gradient.elements, request.threads)
         rows, columns = weight.shape
         arguments = (data.elements, rows, columns, source(1), source(0), target(1))
         return native_kernel(
             self.name,
-            [LoopPart(scatter_loop, arguments, team)],
+            [
+                zero_part(target(1), weight.elements, request.threads),
+                LoopPart(scatter_loop, arguments, team),
+            ],
             (gradient.laid_out(PLAIN), data.laid_out(PLAIN), None, None),
             (None, weight),
             request.requests,

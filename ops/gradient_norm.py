@@ -131,8 +131,12 @@ def square_sums(
 class GlobalNormScaleParameters(Parameters):
     """Parameters of _global_norm_scale."""
 
-    num_args: Annotated[Int32, Field(ge=1)] = Field(description="Number of gradients.")
-    max_norm: NotNegative = Field(description="The largest norm that is left as it is.")
+    num_args: Annotated[Int32, Field(ge=1)] = Field(
+        description="Number of gradients.", examples=[2]
+    )
+    max_norm: NotNegative = Field(
+        description="The largest norm that is left as it is.", examples=[1.0]
+    )
     rescale_grad: Float32 = Field(
         default=1.0, description="Factor of every gradient before its norm is taken."
     )

@@ -15,19 +15,29 @@ from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import (
+    GradientKind,
     Inferred,
-    OperatorProperty,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
     same_shape,
 )
 from mxrun.operator.register import register
+from mxrun.operator.scalar import erf, exp, expm1, gelu, where
 from mxrun.operator.shape import unify
+from mxrun.operator.simple import (
+    SimpleEntry,
+    SimpleProperty,
+    reads_inputs,
+    reads_output,
+    simple_entry,
+)
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
+# Scalar functions run on numbers, arrays and values that stand for compiled ones.
+Scalar = Any
 
 # Klambauer et al., "Self-Normalizing Neural Networks", 2017: with these, activations keep mean 0
 # and variance 1.
@@ -58,14 +68,61 @@ class LeakyReLUParameters(Parameters):
         """The slope of rrelu in evaluation."""
         return (self.lower_bound + self.upper_bound) / 2
 
-    @property
-    def output_tells(self) -> bool:
-        """Whether the output is positive exactly where data is."""
-        return self.act_type == "selu" or (self.act_type in ("leaky", "elu") and self.slope >= 0)
+
+def leaky(x: Scalar, slope: Scalar) -> Scalar:
+    """x, times slope unless it is above 0."""
+    return where(x > 0, x, slope * x)
+
+
+def leaky_gradient(g: Scalar, sign: Scalar, slope: Scalar) -> Scalar:
+    """g, times slope unless `sign`, which is positive where data is, is above 0."""
+    return g * where(sign > 0, 1.0, slope)
+
+
+def elu(x: Scalar, slope: Scalar) -> Scalar:
+    """x above 0, else slope (e^x - 1)."""
+    return where(x > 0, x, slope * expm1(x))
+
+
+def selu(x: Scalar) -> Scalar:
+    """elu of one slope, scaled."""
+    return SELU_SCALE * elu(x, SELU_SLOPE)
+
+
+def selu_gradient(g: Scalar, y: Scalar) -> Scalar:
+    """The derivative below 0, scale * slope * e^x, follows from the output."""
+    return g * where(y > 0, SELU_SCALE, y + SELU_SCALE * SELU_SLOPE)
+
+
+def gelu_gradient(g: Scalar, x: Scalar) -> Scalar:
+    """The normal distribution, and x times its density."""
+    density = math.sqrt(0.5 / math.pi) * exp(-0.5 * x * x)
+    return g * (0.5 + 0.5 * erf(math.sqrt(0.5) * x) + x * density)
+
+
+_ENTRIES: dict[str, SimpleEntry] = {
+    "leaky": simple_entry(leaky, LeakyReLUParameters, gradient=reads_output(leaky_gradient)),
+    "elu": simple_entry(
+        elu,
+        LeakyReLUParameters,
+        gradient=reads_output(lambda g, y, slope: g * where(y > 0, 1.0, y + slope)),
+    ),
+    "selu": simple_entry(selu, gradient=reads_output(selu_gradient)),
+    "gelu": simple_entry(lambda x: gelu(x), gradient=reads_inputs(gelu_gradient)),
+}
+# Where a slope below 0 makes outputs positive on both sides, data tell them apart.
+_ENTRIES_OF_DATA: dict[str, SimpleEntry] = {
+    "leaky": simple_entry(leaky, LeakyReLUParameters, gradient=reads_inputs(leaky_gradient)),
+    "elu": simple_entry(
+        elu,
+        LeakyReLUParameters,
+        gradient=reads_inputs(lambda g, x, slope: g * where(x > 0, 1.0, slope * exp(x))),
+    ),
+}
 
 
 @register("LeakyReLU")
-class LeakyReLUProperty(OperatorProperty[LeakyReLUParameters]):
+class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
     """output = data where data > 0; elsewhere leaky: slope * data, elu: slope (exp(data) - 1),
     prelu: gamma * data, rrelu: mask * data, selu as elu with a slope of 1.673..., all of it times
     1.0507... gelu: data (1 + erf(data / sqrt(2))) / 2 everywhere.
@@ -76,13 +133,25 @@ class LeakyReLUProperty(OperatorProperty[LeakyReLUParameters]):
     word of the random stream, times 2^-24; in evaluation the mean of the bounds.
 
     Backward reads the output's gradient and what the derivative follows from: mask of rrelu; the
-    output of selu, leaky and elu, and data as well where a slope below 0 makes outputs positive;
-    data of gelu; data and gamma of prelu, whose gradient is the sum of g data where data <= 0.
+    output of selu, leaky and elu, but data where a slope below 0 makes outputs positive; data of
+    gelu; data and gamma of prelu, whose gradient is the sum of g data where data <= 0.
     (MXNet 1.9.1's gradient of selu is not the derivative; ours is.)
     """
 
     type_string = "LeakyReLU"
     parameter_type = LeakyReLUParameters
+
+    @property
+    def entry(self) -> SimpleEntry:
+        """The map of every act_type but prelu, of another input, and rrelu, of another output."""
+        p = self.parameters
+        table = _ENTRIES if p.slope >= 0 else {**_ENTRIES, **_ENTRIES_OF_DATA}
+        return table[p.act_type]
+
+    @property
+    def is_map(self) -> bool:
+        """Whether there is an entry."""
+        return self.parameters.act_type in _ENTRIES
 
     def list_arguments(self) -> tuple[str, ...]:
         """data and, for prelu, gamma."""
@@ -112,18 +181,17 @@ class LeakyReLUProperty(OperatorProperty[LeakyReLUParameters]):
                 written = [data]
         return Inferred([data, gamma], written, [])
 
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """data's and gamma's."""
+        return (GradientKind.COMPUTES,) * len(self.list_arguments())
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
         """The output's gradient and what the class says."""
-        p = self.parameters
-        if p.act_type == "rrelu":
-            return [out_grad[0], out_data[1]]
-        if p.output_tells:
-            return [out_grad[0], out_data[0]]
-        if p.act_type == "elu":
-            return [out_grad[0], in_data[0], out_data[0]]
-        return [out_grad[0], *in_data]
+        if self.is_map:
+            return super().declare_backward_dependency(out_grad, in_data, out_data)
+        return [out_grad[0], *(out_data[1:] or in_data)]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
@@ -151,12 +219,12 @@ class LeakyReLUProperty(OperatorProperty[LeakyReLUParameters]):
         return 2 * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """NumPy expressions."""
-        return LeakyReLU(self.parameters)
+        """The entry's functions on arrays, or those of prelu and rrelu."""
+        return super().create_operator() if self.is_map else LeakyReLU(self.parameters)
 
 
 class LeakyReLU(Operator):
-    """The formulas of the property."""
+    """prelu and rrelu: data, times a slope unless it is above 0."""
 
     def __init__(self, parameters: LeakyReLUParameters) -> None:
         self.parameters = parameters
@@ -169,22 +237,14 @@ class LeakyReLU(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The function of act_type."""
-        p, data = self.parameters, in_data[0].array
-        if p.act_type == "gelu":
-            output = data * _normal_distribution(data)
-        elif p.act_type in ("elu", "selu"):
-            slope, scale = (p.slope, 1) if p.act_type == "elu" else (SELU_SLOPE, SELU_SCALE)
-            output = scale * np.where(data > 0, data, slope * np.expm1(np.minimum(data, 0)))
+        """The slopes are gamma, or what the mask keeps of those drawn."""
+        data = in_data[0].array
+        if self.parameters.act_type == "prelu":
+            slopes = _along(data, in_data[1].array)
         else:
-            slopes: Array = np.asarray(p.slope, data.dtype)
-            if p.act_type == "prelu":
-                slopes = _along(data, in_data[1].array)
-            if p.act_type == "rrelu":
-                slopes = self._drawn(context, data)
-                assign(out_data[1], req[1], np.where(data > 0, 1, slopes))
-            output = np.where(data > 0, data, slopes * data)
-        assign(out_data[0], req[0], output)
+            slopes = self._drawn(context, data)
+            assign(out_data[1], req[1], np.where(data > 0, 1, slopes))
+        assign(out_data[0], req[0], np.where(data > 0, data, slopes * data))
 
     def _drawn(self, context: OpContext, data: Array) -> Array:
         p = self.parameters
@@ -206,37 +266,16 @@ class LeakyReLU(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """grad * the derivative of act_type's function."""
-        p, gradient = self.parameters, need(out_grad[0])
-        if p.act_type == "rrelu":
+        """grad * the slope; of gamma, the sum of grad * data along the other axes."""
+        gradient = need(out_grad[0])
+        if self.parameters.act_type == "rrelu":
             assign(in_grad[0], req[0], gradient * need(out_data[1]))
             return
-        if p.act_type == "gelu":
-            data = need(in_data[0])
-            density = np.exp(-np.square(data) / 2) / math.sqrt(2 * math.pi)
-            assign(in_grad[0], req[0], gradient * (_normal_distribution(data) + data * density))
-            return
-        sign = need(out_data[0] if p.output_tells else in_data[0])
-        above, below = 1.0, np.asarray(p.slope, gradient.dtype)
-        if p.act_type == "elu":
-            below = need(out_data[0]) + below
-        if p.act_type == "selu":
-            above, below = SELU_SCALE, sign + SELU_SCALE * SELU_SLOPE
-        if p.act_type == "prelu":
-            gamma = need(in_data[1])
-            below = _along(sign, gamma)
-            lost = gradient * np.where(sign > 0, 0, sign)
-            others = tuple(a for a in range(sign.ndim) if a != 1 or gamma.size == 1)
-            assign(in_grad[1], req[1], lost.sum(axis=others))
-        slopes = np.where(sign > 0, np.asarray(above, gradient.dtype), below)
-        assign(in_grad[0], req[0], gradient * slopes)
-
-
-def _normal_distribution(data: Array) -> Array:
-    """(1 + erf(x / sqrt(2))) / 2."""
-    error_function = np.vectorize(math.erf, otypes=[data.dtype])
-    value: Array = (1 + error_function(data / math.sqrt(2))) / 2
-    return value
+        data, gamma = need(in_data[0]), need(in_data[1])
+        lost = gradient * np.where(data > 0, 0, data)
+        others = tuple(axis for axis in range(data.ndim) if axis != 1 or gamma.size == 1)
+        assign(in_grad[1], req[1], lost.sum(axis=others))
+        assign(in_grad[0], req[0], gradient * np.where(data > 0, 1, _along(data, gamma)))
 
 
 def _along(data: Array, gamma: Array) -> Array:

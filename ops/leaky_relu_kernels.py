@@ -1,4 +1,4 @@
-"""LeakyReLU in oneDNN and compiled loops, in float32."""
+"""LeakyReLU in maps and compiled loops, in float32."""
 
 from __future__ import annotations
 
@@ -16,69 +16,17 @@ from mxrun.backend.jit import (
     real,
     share,
 )
-from mxrun.backend.onednn.primitive import Argument
-from mxrun.backend.onednn.rectifier import Rectifier, rectifier_backward, rectifier_forward
 from mxrun.backend.team import team_for_elements
-from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec
+from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import (
-    LoopPart,
-    Part,
-    PrimitivePart,
-    Slot,
-    native_kernel,
-    onednn_serves,
-    source,
-    target,
-)
-from mxrun.operator.register import AnyProperty, Implementation, implement
-from mxrun.ops.dropout import product_loop
-from mxrun.ops.leaky_relu import SELU_SCALE, SELU_SLOPE, LeakyReLUParameters
+from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.register import AnyProperty, implement
+from mxrun.operator.simple import MapImplementation
+from mxrun.ops.dropout import PRODUCT
+from mxrun.ops.leaky_relu import LeakyReLUParameters, leaky
 
-
-@native
-def leaky_loop(block: Block) -> None:
-    """output[i] = data[i], times slope unless it is positive; the output may lie over data."""
-    slope, data, output = real(block, 1), float32s(block, 2), float32s(block, 3)
-    begin, end = share(block, integer(block, 0))
-    # One loop per case of overlap: each is free of aliases, so that it becomes vector code.
-    if integer(block, 2) == integer(block, 3):
-        for i in range(begin, end):
-            output[i] = output[i] if output[i] > 0 else output[i] * slope
-    else:
-        for i in range(begin, end):
-            output[i] = data[i] if data[i] > 0 else data[i] * slope
-
-
-@native
-def scale_loop(block: Block) -> None:
-    """output[i] *= factor."""
-    factor, output = real(block, 1), float32s(block, 2)
-    begin, end = share(block, integer(block, 0))
-    for i in range(begin, end):
-        output[i] *= factor
-
-
-@native
-def slope_loop(block: Block) -> None:
-    """data_grad[i] = grad[i] * (above where sign[i] > 0, else below + value[i]).
-
-    `value` may be absent (address 0): then the slope is `below`. data_grad may lie over grad.
-    """
-    above, below = real(block, 1), real(block, 2)
-    grad, sign, value = float32s(block, 3), float32s(block, 4), float32s(block, 5)
-    data_grad = float32s(block, 6)
-    begin, end = share(block, integer(block, 0))
-    # Working on data_grad alone keeps the loops free of aliases.
-    if integer(block, 3) != integer(block, 6):
-        for i in range(begin, end):
-            data_grad[i] = grad[i]
-    if integer(block, 5) == 0:
-        for i in range(begin, end):
-            data_grad[i] *= above if sign[i] > 0 else below
-    else:
-        for i in range(begin, end):
-            data_grad[i] *= above if sign[i] > 0 else below + value[i]
+LEAKY = scalar.compile(leaky, parameters=("slope",))
 
 
 @native
@@ -175,139 +123,34 @@ def prelu_gamma_loop(block: Block) -> None:
                 gamma_grad[c] += grad[first + c] * kept
 
 
-@implement("LeakyReLU", backend="onednn")
-class OnednnLeakyReLU(Implementation):
-    """elu, selu and gelu by oneDNN's elementwise primitives, in whatever layout the data come.
+@implement("LeakyReLU", backend="jit")
+class CompiledLeakyReLU(MapImplementation):
+    """The maps; loops for rrelu, whose mask has the readable body's bits, and for prelu.
 
-    oneDNN has no selu: it is an elu scaled in place. The derivatives of both follow from the
-    output by a compiled loop.
+    prelu takes plain and channels-last layouts, rrelu plain ones.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One primitive; for selu a product after it."""
+        """One pass."""
         p, data = prop.parameters, request.inputs[0]
-        if p.act_type not in ("elu", "selu", "gelu") or not onednn_serves(data):
-            return None
-        team = team_for_elements(data.elements, request.threads)
-        function = Rectifier.GELU if p.act_type == "gelu" else Rectifier.ELU
-        slope = SELU_SLOPE if p.act_type == "selu" else float(p.slope)
-        primitive = rectifier_forward(data, function, slope, team)
-        slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
-        parts: list[Part] = [PrimitivePart(primitive, slots)]
-        if p.act_type == "selu":
-            parts.append(LoopPart(scale_loop, (data.nbytes // 4, SELU_SCALE, target(0)), team))
-        return native_kernel(
-            f"onednn:{primitive.implementation}",
-            parts,
-            (data,),
-            (data,),
-            request.requests,
-            request.threads,
-            flops=prop.flops([data.shape], []),
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """gelu's primitive reads data; the loop of the others the output, and data for the sign."""
-        p = prop.parameters
-        if p.act_type != "gelu":
-            return _slope_kernel(p, request)
-        (data,) = request.in_data
-        assert data is not None
-        team = team_for_elements(data.elements, request.threads)
-        primitive = rectifier_backward(data, Rectifier.GELU, float(p.slope), team)
-        slots = {
-            Argument.OUTPUT_GRAD: source(0),
-            Argument.SOURCE: source(1),
-            Argument.SOURCE_GRAD: target(0),
-        }
-        return native_kernel(
-            f"onednn:{primitive.implementation}",
-            [PrimitivePart(primitive, slots)],
-            (data, data, None),
-            (data,),
-            request.requests,
-            request.threads,
-            flops=prop.flops([data.shape], []),
-        )
-
-
-@implement("LeakyReLU", backend="jit")
-class CompiledLeakyReLU(Implementation):
-    """leaky, prelu and rrelu by compiled loops; the mask of rrelu has the readable body's bits."""
-
-    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One loop; leaky in any layout, prelu in plain and channels-last, rrelu in plain."""
-        p, data = prop.parameters, request.inputs[0]
+        if p.act_type not in ("prelu", "rrelu"):
+            return super().prepare_forward(prop, request)
         if data.dtype != "float32":
             return None
         if p.act_type == "prelu":
             return _prelu_forward(request)
-        if p.act_type not in ("leaky", "rrelu"):
-            return None
-        slope = p.slope
-        if p.act_type == "rrelu":
-            if request.is_train:
-                return _rrelu_forward(request, p.lower_bound, p.upper_bound)
-            slope = p.mean_slope
-            if request.requests[1] is not OpReqType.NULL:
-                return _rrelu_forward(request, slope, slope)
-        team = team_for_elements(data.elements, request.threads)
-        count = data.nbytes // 4
-        return native_kernel(
-            self.name,
-            [LoopPart(leaky_loop, (count, float(slope), source(0), target(0)), team)],
-            (data, *(None for _ in request.inputs[1:])),
-            (data, *request.outputs[1:]),
-            request.requests,
-            request.threads,
-            flops=prop.flops([data.shape], []),
-        )
+        return _rrelu_forward(request, p) if request.is_train else _rrelu_evaluated(request, p)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One loop; for prelu another one for gamma."""
-        p = prop.parameters
-        if p.act_type == "prelu":
+        """One pass; for prelu another one for gamma."""
+        if prop.parameters.act_type == "prelu":
             return _prelu_backward(request)
-        if p.act_type == "leaky":
-            return _slope_kernel(p, request)
-        gradient, mask = request.in_grad[0].laid_out(PLAIN), request.out_data[1]
-        assert mask is not None
-        arguments = (gradient.elements, source(0), target(0), source(4))
-        team = team_for_elements(gradient.elements, request.threads)
-        return native_kernel(
-            self.name,
-            [LoopPart(product_loop, arguments, team)],
-            (gradient, None, None, None, mask.laid_out(PLAIN)),
-            (gradient,),
-            request.requests,
-            request.threads,
-            flops=gradient.elements,
-        )
+        if prop.parameters.act_type == "rrelu":
+            return _rrelu_backward(request)
+        return super().prepare_backward(prop, request)
 
 
-def _slope_kernel(p: LeakyReLUParameters, request: BackwardRequest) -> Kernel:
-    """The gradient of leaky, elu or selu, in the layout of the tensor that tells the sign."""
-    data, output = request.in_data[0], request.out_data[0]
-    sign = output if p.output_tells else data
-    assert sign is not None
-    above, below = (SELU_SCALE, SELU_SCALE * SELU_SLOPE) if p.act_type == "selu" else (1.0, p.slope)
-    count, team = sign.nbytes // 4, team_for_elements(sign.elements, request.threads)
-    arguments: tuple[Slot | int | float, ...] = (
-        *(count, above, float(below), source(0), source(2 if p.output_tells else 1)),
-        *(0 if p.act_type == "leaky" else source(2), target(0)),
-    )
-    return native_kernel(
-        "jit",
-        [LoopPart(slope_loop, arguments, team)],
-        (sign, *(None if spec is None else sign for spec in (data, output))),
-        (sign,),
-        request.requests,
-        request.threads,
-        flops=2 * sign.elements,
-    )
-
-
-def _rrelu_forward(request: ForwardRequest, lower: float, upper: float) -> Kernel:
+def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
     """Draw the slopes into the mask, or into scratch where nobody wants the mask."""
     data = request.inputs[0].laid_out(PLAIN)
     output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
@@ -315,7 +158,7 @@ def _rrelu_forward(request: ForwardRequest, lower: float, upper: float) -> Kerne
     place, scratch = ((target(1),), 0) if mask_wanted else ((), data.nbytes)
     arguments: tuple[Slot | int | float, ...] = (
         *(data.elements, source(1), request.stream),
-        *(float(lower), float(upper - lower)),
+        *(float(p.lower_bound), float(p.upper_bound - p.lower_bound)),
         *(source(0), target(0) if output_wanted else 0, *place),
     )
     team = team_for_elements(data.elements, request.threads)
@@ -330,9 +173,43 @@ def _rrelu_forward(request: ForwardRequest, lower: float, upper: float) -> Kerne
     )
 
 
+def _rrelu_evaluated(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel | None:
+    """leaky; a mask, for which nobody asks but to look at it, is left to the readable body."""
+    data, threads, req = unpacked(request.inputs[0]), request.threads, request.requests[0]
+    if request.requests[1] is not OpReqType.NULL:
+        return None
+    slopes, count = [p.mean_slope], data.elements
+    part = LEAKY.part(target(0), [source(0)], count, slopes, threads=threads, request=req)
+    return native_kernel(
+        "jit",
+        [part],
+        (data, None),
+        (data, None),
+        scalar.written(request.requests),
+        threads,
+        flops=2 * count,
+    )
+
+
+def _rrelu_backward(request: BackwardRequest) -> Kernel:
+    """grad * mask."""
+    gradient, (req,) = request.in_grad[0].laid_out(PLAIN), request.requests
+    operands, count, threads = [source(0), source(4)], gradient.elements, request.threads
+    part = PRODUCT.part(target(0), operands, count, threads=threads, request=req)
+    return native_kernel(
+        "jit",
+        [part],
+        (gradient, None, None, None, gradient),
+        (gradient,),
+        scalar.written(request.requests),
+        threads,
+        flops=count,
+    )
+
+
 def _prelu_forward(request: ForwardRequest) -> Kernel:
     """data times its channel's slope, in data's layout."""
-    data, gamma = _laid_out(request.inputs[0]), request.inputs[1].laid_out(PLAIN)
+    data, gamma = unpacked(request.inputs[0]), request.inputs[1].laid_out(PLAIN)
     places = (source(0), source(0), source(1), target(0))
     team = team_for_elements(data.elements, request.threads)
     return native_kernel(
@@ -351,7 +228,7 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     data, gamma = request.in_data
     assert data is not None
     assert gamma is not None
-    data, gamma = _laid_out(data), gamma.laid_out(PLAIN)
+    data, gamma = unpacked(data), gamma.laid_out(PLAIN)
     geometry = _geometry(data, gamma)
     team = team_for_elements(data.elements, request.threads)
     data_grad = (*geometry, source(0), source(1), source(2), target(0))
@@ -377,8 +254,3 @@ def _geometry(data: TensorSpec, gamma: TensorSpec) -> tuple[int, int, int]:
     if data.layout == CHANNELS_LAST:
         return data.elements // shape[1], shape[1], 1
     return shape[0], shape[1], math.prod(shape[2:])
-
-
-def _laid_out(data: TensorSpec) -> TensorSpec:
-    """data as it comes, but plain where its layout is a kernel's own."""
-    return data if data.layout == CHANNELS_LAST else data.laid_out(PLAIN)

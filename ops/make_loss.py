@@ -13,7 +13,8 @@ from pydantic import Field
 from mxrun.backend.jit import Block, float32s, integer, native, real, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
-from mxrun.base.tensor import PLAIN, Shape
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Part, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
@@ -27,6 +28,8 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.reduce_loops import Kind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.view import ViewProperty
 
@@ -46,6 +49,7 @@ class BlockGradProperty(ViewProperty[BlockGradParameters]):
 
     type_string = "BlockGrad"
     parameter_type = BlockGradParameters
+    gradient_instead = "Zero, so that nothing is trained for the output's sake."
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """data and output have one shape."""
@@ -87,6 +91,7 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
 
     type_string = "MakeLoss"
     parameter_type = MakeLossParameters
+    gradient_instead = "grad_scale / divisor everywhere, whatever the output's gradient is."
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, and sample_weight where it is asked for."""
@@ -200,22 +205,7 @@ def _counted_per_row(shape: Shape) -> int:
     return math.prod(shape[1:-1]) if len(shape) > 1 else 0
 
 
-@native
-def loss_loop(block: Block) -> None:
-    """loss[0] = the sum over rows, in their order, of weight * the sum of the row."""
-    rows, columns = integer(block, 0), integer(block, 1)
-    data, weight, loss = float32s(block, 2), float32s(block, 3), float32s(block, 4)
-    total = 0.0
-    for row in range(rows):
-        factor = np.float32(1)
-        if integer(block, 3) != 0:
-            factor = weight[row]
-        if factor != 0:
-            partial = 0.0
-            for i in range(row * columns, (row + 1) * columns):
-                partial += data[i]
-            total += partial * factor
-    loss[0] = total
+_WEIGHTED = scalar.compile(lambda x, weight: scalar.where(weight == 0, 0.0, x * weight))
 
 
 @native
@@ -256,18 +246,16 @@ def loss_gradient_loop(block: Block) -> None:
 
 @implement("MakeLoss", backend="jit")
 class CompiledMakeLoss(Implementation):
-    """Loops in float32."""
+    """A sum and a loop in float32."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """A copy, unless the output lies over data, and the sum by one thread."""
+        """The sum, then a copy, unless the output lies over data."""
         inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
         if any(spec.dtype != "float32" for spec in inputs):
             return None
         parts: list[Part] = []
         if request.requests[1] is not OpReqType.NULL:
-            weight = source(1) if len(inputs) > 1 else 0
-            arguments = (*_matrix(inputs[0].shape), source(0), weight, target(1))
-            parts.append(LoopPart(loss_loop, arguments, 1))
+            parts.append(_loss_part(inputs, request.threads))
         if request.requests[0] is not OpReqType.NULL:
             parts.append(copy_part(inputs[0], source(0), target(0), request.threads))
         return native_kernel(
@@ -302,6 +290,20 @@ class CompiledMakeLoss(Implementation):
             request.threads,
             flops=rows * columns,
         )
+
+
+def _loss_part(inputs: Sequence[TensorSpec], threads: int) -> Part:
+    """loss = the sum of data, of each row times its weight."""
+    data = TensorSpec(_matrix(inputs[0].shape))
+    if len(inputs) == 1:
+        return reduce_part(Kind.SUM, target(1), (source(0), data), (0, 1), threads)
+    rows, samples = between(0), TensorSpec(data.shape[:1])
+    parts = (
+        reduce_part(Kind.SUM, rows, (source(0), data), (1,), threads),
+        _WEIGHTED.part(rows, [rows, source(1)], samples.elements, threads=threads),
+        reduce_part(Kind.SUM, target(1), (rows, samples), (0,), threads),
+    )
+    return ChainPart(parts, (samples.nbytes,))
 
 
 def _matrix(shape: Shape) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -11,16 +11,31 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import Shape
-from mxrun.operator.kernel import OpReqType
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.operator import scalar
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import Part, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
-from mxrun.operator.register import register
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import written
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.reduce import AXES_SCHEMA, as_axes, chosen_axes, count_of
+from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.reduce import (
+    AXES_SCHEMA,
+    as_axes,
+    chosen_axes,
+    count_of,
+    in_kept_order,
+    kept_shape,
+)
+from mxrun.ops.reduce_loops import Kind, reduce_part
+from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
+# Scalar functions run on arrays and on values that stand for compiled ones.
+Scalar = Any
 Array = npt.NDArray[Any]
 
 
@@ -48,7 +63,7 @@ class MomentsProperty(OperatorProperty[MomentsParameters]):
     """mean = mean of data over the n elements along the axes, var = mean of (data - mean)^2.
 
     gradient = (mean's gradient + 2 * var's gradient * (data - mean)) / n. Backward reads both
-    gradients and data.
+    gradients, data and mean.
     """
 
     type_string = "moments"
@@ -78,8 +93,8 @@ class MomentsProperty(OperatorProperty[MomentsParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Both gradients and data."""
-        return [*out_grad, *in_data]
+        """Both gradients, data and mean."""
+        return [*out_grad, *in_data, out_data[0]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """An addition for the mean, three operations for the variance."""
@@ -126,14 +141,99 @@ class Moments(Operator):
         """What both outputs' gradients say; that of an output nobody reads is absent."""
         if in_grad[0] is None:
             return
-        data = need(in_data[0])
-        axes = self.parameters.reduced(data.ndim)
-        kept = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
-        gradient: Array = np.zeros(data.shape, np.float64)
-        if out_grad[0] is not None:
-            gradient += out_grad[0].array.reshape(kept)
-        if out_grad[1] is not None:
-            mean = np.mean(data, axis=axes, keepdims=True, dtype=np.float64)
-            gradient += 2 * (data - mean) * out_grad[1].array.reshape(kept)
-        gradient /= count_of(data.shape, axes)
-        assign(in_grad[0], req[0], gradient.astype(data.dtype))
+        shape = in_grad[0].shape
+        axes = self.parameters.reduced(len(shape))
+        kept = kept_shape(shape, axes)
+        heads = [None if head is None else head.array.reshape(kept) for head in out_grad]
+        operands = [head for head in heads if head is not None]
+        if heads[1] is not None:
+            operands += [need(in_data[0]), need(out_data[0]).reshape(kept)]
+        formula = _GRADIENTS[tuple(head is not None for head in heads)]
+        gradient = scalar.evaluate(formula, operands, [1 / count_of(shape, axes)])
+        assign(in_grad[0], req[0], np.broadcast_to(gradient, shape))
+
+
+def _of_mean(mean_grad: Scalar, part: Scalar) -> Scalar:
+    return mean_grad * part
+
+
+def _of_var(var_grad: Scalar, data: Scalar, mean: Scalar, part: Scalar) -> Scalar:
+    return var_grad * (2 * part) * (data - mean)
+
+
+def _of_both(
+    mean_grad: Scalar, var_grad: Scalar, data: Scalar, mean: Scalar, part: Scalar
+) -> Scalar:
+    return mean_grad * part + var_grad * (2 * part) * (data - mean)
+
+
+# By whether mean's and var's gradients are given; part: the inverse of how many elements there are.
+_GRADIENTS: dict[tuple[bool, ...], Callable[..., Scalar]] = {
+    (True, False): _of_mean,
+    (False, True): _of_var,
+    (True, True): _of_both,
+}
+_MAPS = {
+    given: scalar.compile(formula, parameters=("part",)) for given, formula in _GRADIENTS.items()
+}
+
+
+@implement("moments", backend="jit")
+class CompiledMoments(Implementation):
+    """Two passes over data, and one for the gradient; sums in the manner of the reductions."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """The mean, and the mean square of what differs from it."""
+        assert isinstance(prop, MomentsProperty)
+        (data,), threads = request.inputs, request.threads
+        if data.dtype != "float32" or not data.elements:
+            return None
+        axes = prop.parameters.reduced(len(data.shape))
+        data = in_kept_order(data, axes)
+        count = float(count_of(data.shape, axes))
+        asked = [requested is not OpReqType.NULL for requested in request.requests]
+        mean = target(0) if asked[0] else between(0)
+        operand = (source(0), data)
+        parts: list[Part] = [reduce_part(Kind.SUM, mean, operand, axes, threads, count)]
+        if asked[1]:
+            kind = Kind.SQUARED_DEVIATIONS
+            parts.append(reduce_part(kind, target(1), operand, axes, threads, count, mean))
+        return native_kernel(
+            self.name,
+            [ChainPart(tuple(parts), () if asked[0] else (request.outputs[0].nbytes,))],
+            (data,),
+            tuple(spec.laid_out(PLAIN) for spec in request.outputs),
+            request.requests,
+            threads,
+            flops=4 * data.elements,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """One pass over data's shape."""
+        assert isinstance(prop, MomentsProperty)
+        data = request.in_grad[0].laid_out(PLAIN)
+        axes = prop.parameters.reduced(len(data.shape))
+        kept = TensorSpec(kept_shape(data.shape, axes))
+        heads = tuple(head is not None for head in request.out_grad)
+        read: list[TensorSpec | None] = [kept if given else None for given in heads]
+        read += [data, kept] if heads[1] else [None, None]
+        given = (*request.out_grad, data, request.out_data[0])
+        part = strided_part(
+            _MAPS[heads],
+            (target(0), data),
+            [(source(place), spec) for place, spec in enumerate(read) if spec is not None],
+            request.threads,
+            [1 / count_of(data.shape, axes)],
+            request.requests[0],
+        )
+        plain = (None if spec is None else spec.laid_out(PLAIN) for spec in given)
+        inputs = (own and spec for own, spec in zip(read, plain, strict=True))
+        return native_kernel(
+            self.name,
+            [part],
+            (*inputs, None),
+            (data,),
+            written(request.requests),
+            request.threads,
+            flops=4 * data.elements,
+        )

@@ -34,7 +34,7 @@ class MovingAverageParameters(Parameters):
     """Parameters of _moving_average."""
 
     momentum: Annotated[float, Field(ge=0, le=1)] = Field(
-        description="How much of the average is kept."
+        description="How much of the average is kept.", examples=[0.9]
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -13,15 +14,19 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.native_kernel import Part, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import MapKernel, written
 from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.reduce_loops import Kind, reduce_part, spread_part
-from mxrun.ops.strided import Map, map_part, same_order
+from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.reduce_loops import Kind, reduce_part
+from mxrun.ops.strided import same_order
+from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -90,25 +95,49 @@ def chosen_axes(axes: Sequence[int], rank: int, name: str = "axis") -> tuple[int
     return tuple(sorted(chosen))
 
 
-Slope = Callable[[Array, Array], Array]
+# Scalar functions run on arrays and on values that stand for compiled ones.
+Scalar = Any
+
+
+def _itself(out_grad: Scalar) -> Scalar:
+    return out_grad
 
 
 @dataclass(frozen=True)
 class ReduceRule:
     """What becomes of the elements along the reduced axes, and of the gradient.
 
-    formula: NumPy's function of (data, axis, keepdims). mean: whether the result is divided by how
-    many they are. slope: d output / d data by (data, output); None where it is one number.
-    reads_output: whether the slope depends on output. selects: the slope is 1 for the elements that
-    equal the output, else 0.
+    formula: NumPy's function of (data, axis, keepdims). gradient: of out_grad and, as `reads` says,
+    data and output, out_grad and output being repeated along the reduced axes. head: of out_grad
+    and output, what takes out_grad's place in the gradient. mean: whether the result is divided by
+    how many elements it is made of, whose inverse is the gradient's last argument then.
     """
 
     formula: Callable[..., Array]
     compiled: Kind
+    gradient: Callable[..., Scalar] = _itself
+    reads: int = 0
+    head: Callable[[Scalar, Scalar], Scalar] | None = None
     mean: bool = False
-    slope: Slope | None = None
-    reads_output: bool = True
-    selects: bool = False
+
+    @property
+    def reads_output(self) -> bool:
+        """Whether the gradient is made of the output as well."""
+        return self.head is not None or self.reads > 1
+
+    @cached_property
+    def compiled_gradient(self) -> MapKernel:
+        """The gradient as a map."""
+        return scalar.compile(self.gradient, parameters=("part",) if self.mean else ())
+
+    @cached_property
+    def compiled_head(self) -> MapKernel | None:
+        """The head as a map."""
+        return None if self.head is None else scalar.compile(self.head)
+
+    def parameters(self, count: int) -> list[float]:
+        """The gradient's further arguments, `count` elements being reduced to one."""
+        return [1 / count] if self.mean else []
 
 
 class ReduceProperty(OperatorProperty[AxisParameters]):
@@ -152,10 +181,9 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad, and what the slope depends on."""
-        if self.rule.slope is None:
-            return [out_grad[0]]
-        return [out_grad[0], in_data[0], *(out_data if self.rule.reads_output else ())]
+        """out_grad, and what the gradient is made of besides."""
+        rule = self.rule
+        return [*out_grad, *in_data[: rule.reads], *(out_data if rule.reads_output else ())]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """One per element of data."""
@@ -196,24 +224,20 @@ class Reduce(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """out_grad repeated, times the slope; divided by the count for a mean."""
+        """The rule's gradient, of tensors that are repeated along the reduced axes."""
         if in_grad[0] is None:
             return
         shape = in_grad[0].shape
         axes = self.parameters.reduced(len(shape))
-        kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-        gradient = np.broadcast_to(need(out_grad[0]).reshape(kept), shape)
-        if self.rule.mean:
-            gradient = gradient / gradient.dtype.type(count_of(shape, axes))
-        if self.rule.slope is not None:
-            data = need(in_data[0])
-            output = need(out_data[0]).reshape(kept) if self.rule.reads_output else data
-            with np.errstate(divide="ignore", invalid="ignore"):
-                slope = self.rule.slope(data, output)
-                gradient = gradient * slope
-            if self.rule.selects:
-                gradient = np.where(slope == 0, slope, gradient)
-        assign(in_grad[0], req[0], gradient)
+        kept = kept_shape(shape, axes)
+        rule, head = self.rule, need(out_grad[0]).reshape(kept)
+        output = [need(out_data[0]).reshape(kept)] if rule.reads_output else []
+        if rule.head is not None:
+            head = scalar.evaluate(rule.head, [head, *output])
+        operands = [np.broadcast_to(head, shape), *map(need, in_data[: rule.reads])]
+        operands += output[: max(rule.reads - 1, 0)]
+        parameters = rule.parameters(count_of(shape, axes))
+        assign(in_grad[0], req[0], scalar.evaluate(rule.gradient, operands, parameters))
 
 
 def count_of(shape: Shape, axes: Sequence[int]) -> int:
@@ -221,32 +245,51 @@ def count_of(shape: Shape, axes: Sequence[int]) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
-def _equal(data: Array, output: Array) -> Array:
-    equal: Array = (data == output).astype(data.dtype)
-    return equal
+def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    """`shape` with the axes that are reduced kept as ones."""
+    return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
 
 
-def _quotient(data: Array, output: Array) -> Array:
-    quotient: Array = output / data
-    return quotient
+def in_kept_order(data: TensorSpec, axes: Sequence[int]) -> TensorSpec:
+    """The layout to take data in, to be reduced over `axes`: its own where that is possible."""
+    data = unpacked(data)
+    return data if same_order(data, axes) else data.laid_out(PLAIN)
 
 
-def _quotient_without_nan(data: Array, output: Array) -> Array:
-    return np.where(np.isnan(data), data.dtype.type(0), output / data)
+def _part_of(out_grad: Scalar, part: Scalar) -> Scalar:
+    return out_grad * part
 
 
-def _number(data: Array, output: Array) -> Array:
-    return (~np.isnan(data)).astype(data.dtype)
+def _where_equal(out_grad: Scalar, data: Scalar, output: Scalar) -> Scalar:
+    return scalar.where(data == output, out_grad, 0.0)
 
 
-def _sign(data: Array, output: Array) -> Array:
-    sign: Array = (data > 0).astype(data.dtype) - (data < 0).astype(data.dtype)
-    return sign
+def _product(out_grad: Scalar, output: Scalar) -> Scalar:
+    return out_grad * output
 
 
-def _direction(data: Array, output: Array) -> Array:
-    direction: Array = data / output
-    return direction
+def _over(head: Scalar, data: Scalar) -> Scalar:
+    return head / data
+
+
+def _over_numbers(head: Scalar, data: Scalar) -> Scalar:
+    return scalar.where(scalar.isnan(data), 0.0, head / data)
+
+
+def _where_number(out_grad: Scalar, data: Scalar) -> Scalar:
+    return out_grad * scalar.where(scalar.isnan(data), 0.0, 1.0)
+
+
+def _signed(out_grad: Scalar, data: Scalar) -> Scalar:
+    return out_grad * (scalar.where(data > 0, 1.0, 0.0) - scalar.where(data < 0, 1.0, 0.0))
+
+
+def _quotient(out_grad: Scalar, output: Scalar) -> Scalar:
+    return out_grad / output
+
+
+def _times(head: Scalar, data: Scalar) -> Scalar:
+    return head * data
 
 
 def _magnitudes(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
@@ -273,7 +316,7 @@ class MeanProperty(ReduceProperty):
     """output = mean of data over the axes. Backward reads the output's gradient only."""
 
     type_string = "mean"
-    reduction = ReduceRule(np.mean, Kind.SUM, mean=True)
+    reduction = ReduceRule(np.mean, Kind.SUM, _part_of, mean=True)
 
 
 @register("prod")
@@ -283,7 +326,7 @@ class ProductProperty(ReduceProperty):
     """
 
     type_string = "prod"
-    reduction = ReduceRule(np.prod, Kind.PRODUCT, slope=_quotient)
+    reduction = ReduceRule(np.prod, Kind.PRODUCT, _over, reads=1, head=_product)
 
 
 @register("nansum")
@@ -293,7 +336,7 @@ class NanSumProperty(ReduceProperty):
     """
 
     type_string = "nansum"
-    reduction = ReduceRule(np.nansum, Kind.SUM_WITHOUT_NAN, slope=_number, reads_output=False)
+    reduction = ReduceRule(np.nansum, Kind.SUM_WITHOUT_NAN, _where_number, reads=1)
 
 
 @register("nanprod")
@@ -303,7 +346,9 @@ class NanProductProperty(ReduceProperty):
     """
 
     type_string = "nanprod"
-    reduction = ReduceRule(np.nanprod, Kind.PRODUCT_WITHOUT_NAN, slope=_quotient_without_nan)
+    reduction = ReduceRule(
+        np.nanprod, Kind.PRODUCT_WITHOUT_NAN, _over_numbers, reads=1, head=_product
+    )
 
 
 @register("max", "max_axis")
@@ -313,7 +358,7 @@ class MaxProperty(ReduceProperty):
     """
 
     type_string = "max"
-    reduction = ReduceRule(np.max, Kind.MAXIMUM, slope=_equal, selects=True)
+    reduction = ReduceRule(np.max, Kind.MAXIMUM, _where_equal, reads=2)
 
 
 @register("min", "min_axis")
@@ -323,7 +368,7 @@ class MinProperty(ReduceProperty):
     """
 
     type_string = "min"
-    reduction = ReduceRule(np.min, Kind.MINIMUM, slope=_equal, selects=True)
+    reduction = ReduceRule(np.min, Kind.MINIMUM, _where_equal, reads=2)
 
 
 @register("norm")
@@ -342,24 +387,22 @@ class NormProperty(ReduceProperty):
         """That of the order."""
         assert isinstance(self.parameters, NormParameters)
         if self.parameters.ord == 1:
-            return ReduceRule(_magnitudes, Kind.MAGNITUDES, slope=_sign, reads_output=False)
-        return ReduceRule(_root_of_squares, Kind.ROOT_OF_SQUARES, slope=_direction)
+            return ReduceRule(_magnitudes, Kind.MAGNITUDES, _signed, reads=1)
+        return ReduceRule(_root_of_squares, Kind.ROOT_OF_SQUARES, _times, reads=1, head=_quotient)
 
 
 @implement("sum", "mean", "prod", "nansum", "nanprod", "max", "min", "norm", backend="jit")
 class CompiledReduce(Implementation):
-    """One pass in float32, over plain data or any whose kept axes lie in order."""
+    """Of float32, over plain data or any whose kept axes lie in order."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The reduction, one output by one thread."""
+        """The reduction, in whatever stages its shape asks for."""
         assert isinstance(prop, ReduceProperty)
         (data,) = request.inputs
         if OpReqType.NULL in request.requests or data.dtype != "float32" or not data.elements:
             return None
         axes = prop.parameters.reduced(len(data.shape))
-        data = unpacked(data)
-        if not same_order(data, axes):
-            data = data.laid_out(PLAIN)
+        data = in_kept_order(data, axes)
         divisor = float(count_of(data.shape, axes)) if prop.rule.mean else 1.0
         operand = (source(0), data)
         return native_kernel(
@@ -373,37 +416,32 @@ class CompiledReduce(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """out_grad spread over data's shape, times the slope."""
+        """The gradient in one pass over data's shape."""
         assert isinstance(prop, ReduceProperty)
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert gradient is not None
         data, gradient = data.laid_out(PLAIN), gradient.laid_out(PLAIN)
         rule, axes = prop.rule, prop.parameters.reduced(len(data.shape))
+        kept = TensorSpec(kept_shape(data.shape, axes))
+        threads, head, parts = request.threads, source(0), list[Part]()
+        if rule.compiled_head is not None:
+            head = between(0)
+            sides = [source(0), source(2)]
+            parts.append(rule.compiled_head.part(head, sides, gradient.elements, threads=threads))
+        part = strided_part(
+            rule.compiled_gradient,
+            (target(0), data),
+            [(head, kept), (source(1), data), (source(2), kept)][: 1 + rule.reads],
+            threads,
+            rule.parameters(count_of(data.shape, axes)),
+            request.requests[0],
+        )
         return native_kernel(
             self.name,
-            [_gradient(rule, data, axes, request.threads)],
-            (
-                gradient,
-                None if rule.slope is None else data,
-                gradient if rule.slope is not None and rule.reads_output else None,
-            ),
+            [ChainPart((*parts, part), (gradient.nbytes,) * len(parts))],
+            (gradient, data if rule.reads else None, gradient if rule.reads_output else None),
             (data,),
-            request.requests,
-            request.threads,
+            written(request.requests),
+            threads,
             flops=data.elements,
         )
-
-
-def _gradient(rule: ReduceRule, data: TensorSpec, axes: Sequence[int], threads: int) -> LoopPart:
-    """The gradient of plain data."""
-    kept = TensorSpec(tuple(1 if axis in axes else n for axis, n in enumerate(data.shape)))
-    operands = [(source(0), kept)]
-    if rule.slope is None:
-        factor = 1 / count_of(data.shape, axes) if rule.mean else 1.0
-        return map_part(Map.SCALE, (target(0), data), operands, threads, factor)
-    if rule.selects:
-        operands += [(source(1), data), (source(2), kept)]
-        return map_part(Map.WHERE_EQUAL, (target(0), data), operands, threads)
-    # Where the slope does not depend on the output, the loop reads out_grad in its place.
-    slots = (source(0), source(1), source(2 if rule.reads_output else 0))
-    return spread_part(rule.compiled, (target(0), data), slots, axes, threads)

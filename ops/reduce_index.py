@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, reduced_run, share
+from mxrun.backend.jit import Block, find_rows, float32s, integer, native, reduced_run, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape
@@ -24,6 +24,7 @@ from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.reduce import chosen_axes
 from mxrun.ops.reduce_loops import Kind
+from mxrun.ops.rows import zero_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -200,36 +201,21 @@ def index_loop(block: Block) -> None:
     while k < end:
         before = k // behind
         first = k - before * behind
-        base = before * size * behind
-        if behind == 1:
+        base = before * size * behind + first
+        if behind > 1:
+            count = min(end - k, behind - first)
+            find_rows(kind, output, k, count, data, base, 1, behind, size)
+        elif size < 32:
+            count = end - k
+            find_rows(kind, output, k, count, data, base, size, 1, size)
+        else:
+            count, r = 1, 0
             start = data[base] + 0.0 * 1.0
-            extreme = reduced_run(kind, start, data, base, size)
-            r = 0
+            extreme = reduced_run(kind, start, data, base, size, data[base])
             while data[base + r] != extreme and data[base + r] == data[base + r]:
                 r += 1
             output[k] = r
-            k += 1
-            continue
-        count = min(end - k, behind - first)
-        for i in range(count):
-            output[k + i] = 0
-        for r in range(1, size):
-            for i in range(count):
-                held = data[base + int(output[k + i]) * behind + first + i]
-                value = data[base + r * behind + first + i]
-                beyond = value > held if kind == 1 else value < held
-                if held == held and (beyond or value != value):
-                    output[k + i] = r
         k += count
-
-
-@native
-def zero_loop(block: Block) -> None:
-    """output[i] = 0. Slots: elements, output."""
-    output = float32s(block, 1)
-    begin, end = share(block, integer(block, 0))
-    for i in range(begin, end):
-        output[i] = 0
 
 
 @implement("argmax", "argmin", "argmax_channel", backend="jit")
@@ -258,10 +244,9 @@ class CompiledIndex(Implementation):
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Zero."""
         (data,) = request.in_grad
-        threads = team_for_elements(data.elements, request.threads)
         return native_kernel(
             self.name,
-            [LoopPart(zero_loop, (data.elements, target(0)), threads)],
+            [zero_part(target(0), data.elements, request.threads)],
             (None, None, None),
             (data.laid_out(PLAIN),),
             request.requests,

@@ -1,26 +1,35 @@
-"""Compiled reductions over any axes of a strided tensor, and their gradients."""
+"""Compiled reductions over any axes of a strided tensor.
+
+How the elements of an output are joined depends on the shape alone: not on the team, nor on the
+machine. Where there are too few outputs for a team, or the runs of memory are short, a reduction
+goes in stages: pieces of fixed size first, then their results in their order.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
+from mxrun.backend import jit
+from mxrun.backend.call import NativeCall
 from mxrun.backend.jit import (
     Block,
+    NativeFunction,
     float32s,
     integer,
     join_rows,
     native,
     real,
     reduced_run,
-    reduction_slope,
     share,
 )
 from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.backend.team import team_for_elements
-from mxrun.base.tensor import PLAIN, Shape, TensorSpec
-from mxrun.operator.native_kernel import LoopPart, Slot
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
+from mxrun.operator.kernel import Buffers
+from mxrun.operator.native_kernel import Slot
 from mxrun.ops.strided import Axes, collapsed
 
 
@@ -35,6 +44,7 @@ class Kind(IntEnum):
     PRODUCT_WITHOUT_NAN = 5
     MAGNITUDES = 6
     ROOT_OF_SQUARES = 7
+    SQUARED_DEVIATIONS = 8  # From one number for each output.
 
 
 _START = {
@@ -44,111 +54,179 @@ _START = {
     Kind.PRODUCT_WITHOUT_NAN: 1.0,
 }
 
+# What becomes of the results of pieces, where that is not what becomes of elements.
+_OF_PIECES = {
+    Kind.SUM_WITHOUT_NAN: Kind.SUM,
+    Kind.PRODUCT_WITHOUT_NAN: Kind.PRODUCT,
+    Kind.MAGNITUDES: Kind.SUM,
+    Kind.SQUARED_DEVIATIONS: Kind.SUM,
+}
+
+# A piece is no smaller than this, and not more are made than teams can take.
+_PIECE_ELEMENTS = 32_768
+_PIECE_ROWS = 16
+_PIECES = 32
+# A sum of float32 is of no more rows than this.
+_MOST_ROWS = 512
+# Outputs side by side in memory that a team can divide among itself.
+_ENOUGH_COLUMNS = 8192
+# Runs shorter than this are taken many at a time, or joined where there are many, to longer ones.
+_SHORT = 32
+_MANY = 1024
+_LONG = 128
+# Runs shorter than this are not worth the way to the next of the same output.
+_FAR = 512
+
 
 @native
 def reduce_runs_loop(block: Block) -> None:
-    """output[k] = data[k, r] reduced over r, then divided; for runs of r in memory.
+    """output[k, p] = piece p of data[k, r], reduced over r, then divided; for runs of r in memory.
 
-    Taken in float64. Each run goes through 32 lanes (`reduced_run`), the runs follow one another:
-    the association depends on the shape alone, not on the team or the machine.
-    Slots: the kind, outputs, elements of an innermost run, output, data, divisor, start, counts of
-    kept and of outer reduced axes, then size and stride of each, the innermost first, the kept ones
-    before the reduced.
+    Taken in float64, or in float32 where that is exact; each run goes through lanes of its own
+    (`reduced_run`), the runs follow one another. Slots: output, data, one shift for each k or
+    address 0, the kind, outputs, pieces of each, elements of a piece, elements of an innermost run,
+    divisor, start, counts of kept and of outer reduced axes, then size and stride of each, the
+    innermost first, the kept ones before the reduced.
     """
-    kind, inner, divisor = integer(block, 0), integer(block, 2), real(block, 5)
-    output, data = float32s(block, 3), float32s(block, 4)
-    reduced = 9 + 2 * integer(block, 7)
-    last = reduced + 2 * integer(block, 8)
-    runs = 1
+    output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
+    kind, pieces, length = integer(block, 3), integer(block, 5), integer(block, 6)
+    inner, divisor = integer(block, 7), real(block, 8)
+    reduced = 12 + 2 * integer(block, 10)
+    last = reduced + 2 * integer(block, 11)
+    elements = inner
     for axis in range(reduced, last, 2):
-        runs *= integer(block, axis)
-    begin, end = share(block, integer(block, 1))
-    for k in range(begin, end):
-        base, rest = 0, k
-        for axis in range(9, reduced, 2):
+        elements *= integer(block, axis)
+    # share() cuts at multiples of 16; so can a piece be the least that a thread takes.
+    item, end = share(block, integer(block, 4) * pieces * 16)
+    item, end = item // 16, end // 16
+    while item < end:
+        k = item // pieces
+        piece, base, rest, neighbours, stride = item - k * pieces, 0, k, 1, 0
+        if reduced > 12 and pieces == 1:
+            stride = integer(block, 13)
+            neighbours = min(end - item, integer(block, 12) - k % integer(block, 12))
+        for axis in range(12, reduced, 2):
             base += rest % integer(block, axis) * integer(block, axis + 1)
             rest = rest // integer(block, axis)
-        total = 1.0 * real(block, 6) + 0.0
-        for run in range(runs):
-            at, rest = base, run
-            for axis in range(reduced, last, 2):
-                at += rest % integer(block, axis) * integer(block, axis + 1)
-                rest = rest // integer(block, axis)
-            total = reduced_run(kind, total, data, at, inner)
-        if kind == 7:
-            total = math.sqrt(total)
-        output[k] = total / divisor
+        for i in range(neighbours):
+            row, first, left = 0, 0, min(elements, length)
+            if piece:
+                row, left = piece * length // inner, min(elements - piece * length, length)
+                first = piece * length - row * inner
+            shift = shifts[k + i] if kind == 8 else real(block, 9)
+            total = 1.0 * real(block, 9) + 0.0
+            while left > 0:
+                count, place, rest = min(left, inner - first), base + first, row
+                for axis in range(reduced, last, 2):
+                    place += rest % integer(block, axis) * integer(block, axis + 1)
+                    rest = rest // integer(block, axis)
+                total = reduced_run(kind, total, data, place, count, shift)
+                left, first, row = left - count, 0, row + 1
+            if kind == 7:
+                total = math.sqrt(total)
+            output[item + i] = total / divisor
+            base += stride
+        item += neighbours
 
 
 @native
 def reduce_rows_loop(block: Block) -> None:
-    """output[k] = data[r, k] reduced over r, then divided; for runs of k in memory.
+    """output[p, k] = piece p of data[k, r], reduced over r, then divided; for k side by side.
 
-    Taken in float32, row after row. The slots are those of `reduce_runs_loop`, but the innermost
-    run is the kept one.
+    Taken in float32, row after row, by blocks of columns that stay near. Slots: those of
+    `reduce_runs_loop`, a piece being counted in rows; of the innermost run, which is the kept axis,
+    k's elements lie a step apart, which comes last before the axes.
     """
-    kind, inner, divisor = integer(block, 0), integer(block, 2), real(block, 5)
-    output, data, start = float32s(block, 3), float32s(block, 4), real(block, 6)
-    reduced = 9 + 2 * integer(block, 7)
-    last = reduced + 2 * integer(block, 8)
-    runs = 1
+    output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
+    kind, outputs, length = integer(block, 3), integer(block, 4), integer(block, 6)
+    inner, divisor, start = integer(block, 7), real(block, 8), real(block, 9)
+    step = integer(block, 12)
+    reduced = 13 + 2 * integer(block, 10)
+    last = reduced + 2 * integer(block, 11)
+    rows = 1
     for axis in range(reduced, last, 2):
-        runs *= integer(block, axis)
-    k, end = share(block, integer(block, 1))
-    while k < end:
+        rows *= integer(block, axis)
+    size, stride = 1, 0
+    if last > reduced:
+        size, stride = integer(block, reduced), integer(block, reduced + 1)
+    at, end = share(block, outputs * integer(block, 5))
+    while at < end:
+        piece = at // outputs
+        k = at - piece * outputs
         rest = k // inner
-        base = k - rest * inner
-        count = min(end - k, inner - base)
-        for axis in range(9, reduced, 2):
+        first = k - rest * inner
+        count = min(min(end - at, inner - first), 4096)
+        base = first * step
+        for axis in range(13, reduced, 2):
             base += rest % integer(block, axis) * integer(block, axis + 1)
             rest = rest // integer(block, axis)
         for i in range(count):
-            output[k + i] = start
-        for run in range(runs):
-            at, rest = base, run
-            for axis in range(reduced, last, 2):
-                at += rest % integer(block, axis) * integer(block, axis + 1)
+            output[at + i] = start
+        row, stop = piece * length, min(rows, (piece + 1) * length)
+        while row < stop:
+            rest = row // size
+            first = row - rest * size
+            # Not more than the processor can follow as streams of their own.
+            lines = min(min(stop - row, size - first), 8)
+            place = base + first * stride
+            for axis in range(reduced + 2, last, 2):
+                place += rest % integer(block, axis) * integer(block, axis + 1)
                 rest = rest // integer(block, axis)
-            join_rows(kind, output, k, data, at, count)
+            join_rows(kind, output, at, count, data, place, step, stride, lines, shifts, k)
+            row += lines
         if kind == 7:
             for i in range(count):
-                output[k + i] = math.sqrt(output[k + i])
+                output[at + i] = math.sqrt(output[at + i])
         if divisor != 1:
             for i in range(count):
-                output[k + i] /= divisor
-        k += count
-
-
-@native
-def spread_loop(block: Block) -> None:
-    """gradient[i] = out_grad[k] * d output[k] / d data[i], where i was reduced to k.
-
-    Slots: the kind, elements, elements of an innermost run, gradient, out_grad, data, output, step
-    of k within a run (0 or 1), count of outer axes, then of each, the innermost first: size and
-    stride of k.
-    """
-    kind, inner, step = integer(block, 0), integer(block, 2), integer(block, 7)
-    gradient, out_grad = float32s(block, 3), float32s(block, 4)
-    data, output = float32s(block, 5), float32s(block, 6)
-    at, end = share(block, integer(block, 1))
-    while at < end:
-        row = at // inner
-        first = at - row * inner
-        count = min(end - at, inner - first)
-        k = first * step
-        for axis in range(9, 9 + 2 * integer(block, 8), 2):
-            k += row % integer(block, axis) * integer(block, axis + 1)
-            row = row // integer(block, axis)
-        # One loop for each step: so both become vector code.
-        if step == 0:
-            factor, result = out_grad[k], output[k]
-            for i in range(at, at + count):
-                gradient[i] = factor * reduction_slope(kind, data[i], result)
-        else:
-            for i in range(count):
-                slope = reduction_slope(kind, data[at + i], output[k + i])
-                gradient[at + i] = out_grad[k + i] * slope
+                output[at + i] /= divisor
         at += count
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One loop; `numbers`: its slots behind the three addresses. outputs: how many it writes."""
+
+    function: NativeFunction
+    numbers: tuple[int | float, ...]
+    outputs: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class ReducePart:
+    """Loops one after the other, each over what the one before has left in scratch.
+
+    shift: the tensor whose elements the first stage takes off those of each output.
+    """
+
+    output: Slot
+    data: Slot
+    shift: Slot | None
+    stages: tuple[_Stage, ...]
+
+    @property
+    def team(self) -> None:
+        """None: the loops start their own."""
+        return
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What every stage but the last writes."""
+        return sum(_nbytes(stage) for stage in self.stages[:-1])
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """Bind the loops."""
+        read = self.data.address(buffers)
+        shift = 0 if self.shift is None else self.shift.address(buffers)
+        calls = []
+        for stage in self.stages:
+            is_last = stage is self.stages[-1]
+            written = self.output.address(buffers) if is_last else scratch
+            arguments = (written, read, shift, *stage.numbers)
+            calls.append(jit.bind(stage.function, arguments, stage.threads))
+            read, scratch, shift = written, scratch + _nbytes(stage), 0
+        return tuple(calls)
 
 
 def reduce_part(
@@ -158,51 +236,121 @@ def reduce_part(
     axes: Sequence[int],
     threads: int,
     divisor: float = 1.0,
-) -> LoopPart:
-    """output = the plain tensor of data's kept axes, reduced over `axes`, then divided."""
+    shift: Slot | None = None,
+) -> ReducePart:
+    """output = the plain tensor of data's kept axes, reduced over `axes`, then divided.
+
+    shift: the plain tensor that `Kind.SQUARED_DEVIATIONS` takes off, of the output's shape.
+    """
     slot, spec = data
-    outputs = math.prod(size for axis, size in enumerate(spec.shape) if axis not in axes)
-    found = _axes(spec, axes)
-    inner, (_, moves) = found.pop() if found else (1, (1, 0))
-    kept = [(size, strides[0]) for size, strides in reversed(found) if strides[1]]
-    reduced = [(size, strides[0]) for size, strides in reversed(found) if not strides[1]]
-    numbers = [number for axis in (*kept, *reduced) for number in axis]
-    start = _START.get(kind, 0.0)
-    return LoopPart(
-        reduce_rows_loop if moves else reduce_runs_loop,
-        (
-            int(kind),
-            outputs,
-            inner,
-            output,
-            slot,
-            divisor,
-            start,
-            len(kept),
-            len(reduced),
-            *numbers,
-        ),
-        team_for_elements(spec.elements, threads) if outputs > 1 else 1,
-    )
+    stages = _stages(kind, _axes(spec, axes), threads, divisor)
+    return ReducePart(output, slot, shift, stages)
 
 
-def spread_part(
-    kind: Kind,
-    gradient: tuple[Slot, TensorSpec],
-    operands: Sequence[Slot],
-    axes: Sequence[int],
-    threads: int,
-) -> LoopPart:
-    """gradient of the plain data; operands: out_grad, data and output."""
-    slot, spec = gradient
-    found = _axes(spec, axes)
-    inner, (_, step) = found.pop() if found else (1, (1, 0))
-    outer = [number for size, strides in reversed(found) for number in (size, strides[1])]
-    return LoopPart(
-        spread_loop,
-        (int(kind), spec.elements, inner, slot, *operands, step, len(found), *outer),
-        team_for_elements(spec.elements, threads),
-    )
+def _stages(kind: Kind, axes: Axes, threads: int, divisor: float) -> tuple[_Stage, ...]:
+    """The loops that reduce axes in the order of memory, strides being data's and the output's."""
+    split = None if kind is Kind.SQUARED_DEVIATIONS else _joined_rows(axes) or _runs_alone(axes)
+    if split is not None:
+        first = _stages(kind, split.first, threads, 1.0)
+    else:
+        outputs = math.prod(size for size, (_, moves) in axes if moves)
+        by_rows, inner = _innermost(axes)
+        pieces = _pieces(by_rows, outputs, math.prod(size for size, _ in axes))
+        first = (_stage(kind, axes, inner, pieces, threads, divisor if pieces == 1 else 1.0),)
+        if pieces == 1:
+            return first
+        shape = (pieces, outputs) if by_rows else (outputs, pieces)
+        split = _Split(axes, shape, (0 if by_rows else 1,))
+    rest = _axes(TensorSpec(split.shape), split.reduced)
+    return (*first, *_stages(_OF_PIECES.get(kind, kind), rest, threads, divisor))
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A reduction over `first`, whose results are reduced along some axes of their shape."""
+
+    first: Axes
+    shape: Shape
+    reduced: tuple[int, ...]
+
+
+def _innermost(axes: Axes) -> tuple[bool, int]:
+    """Whether the reduction goes by rows, and which of the axes its loop takes as runs.
+
+    By rows where the innermost axis is kept; also where it is reduced but short, the next kept axis
+    being taken for the rows' elements then.
+    """
+    if not axes:
+        return False, 0
+    last = len(axes) - 1
+    if axes[last][1][1]:
+        return True, last
+    kept = [place for place, (_, (_, moves)) in enumerate(axes) if moves]
+    if kept and axes[last][0] < _SHORT <= axes[kept[-1]][0]:
+        return True, kept[-1]
+    return False, last
+
+
+def _joined_rows(axes: Axes) -> _Split | None:
+    """Neighbouring short rows as one longer, whose parts are joined at the end; a divisor of their
+    number at a time.
+    """
+    if len(axes) < 2:
+        return None
+    (rows, (row, moves)), (columns, strides) = axes[-2:]
+    if moves or not strides[1] or row != columns or columns >= _SHORT or rows < _MANY:
+        return None
+    most = min(_LONG // columns, rows // _PIECE_ROWS)
+    repeats = max((n for n in range(1, most + 1) if rows % n == 0), default=1)
+    if repeats == 1:
+        return None
+    long = (repeats * columns, strides)
+    outer = math.prod(size for size, (_, moves) in axes[:-2] if moves)
+    first = [*axes[:-2], (rows // repeats, (row * repeats, 0)), long]
+    return _Split(first, (outer, repeats, columns), (1,))
+
+
+def _runs_alone(axes: Axes) -> _Split | None:
+    """Runs that lie far apart for each output, in the order of memory, before the other axes."""
+    if len(axes) < 3 or axes[-1][1][1] or not _SHORT <= axes[-1][0] < _FAR:
+        return None
+    outer, shape = axes[:-1], tuple(size for size, _ in axes[:-1])
+    kept = strides_of(shape, PLAIN)
+    alone = [(size, (stride, own)) for (size, (stride, _)), own in zip(outer, kept, strict=True)]
+    reduced = tuple(place for place, (_, (_, moves)) in enumerate(outer) if not moves)
+    return _Split(collapsed([*alone, axes[-1]]), shape, reduced)
+
+
+def _pieces(by_rows: bool, outputs: int, elements: int) -> int:
+    """Into how many pieces the elements of each output are divided."""
+    pieces = elements // _PIECE_ELEMENTS
+    if not by_rows:
+        return max(1, min(-(-_PIECES // outputs), pieces))
+    rows = elements // outputs
+    wanted = _PIECES if outputs < _ENOUGH_COLUMNS else 1
+    return max(1, min(wanted, pieces, rows // _PIECE_ROWS), -(-rows // _MOST_ROWS))
+
+
+def _stage(kind: Kind, axes: Axes, inner: int, pieces: int, threads: int, divisor: float) -> _Stage:
+    """One loop over the axes; `inner`: the place of the one taken as runs."""
+    size, (step, moves) = axes[inner] if axes else (1, (1, 0))
+    outer = [axis for place, axis in enumerate(axes) if place != inner][::-1]
+    kept = [(n, stride) for n, (stride, moved) in outer if moved]
+    reduced = [(n, stride) for n, (stride, moved) in outer if not moved]
+    outputs = math.prod(n for n, (_, moved) in axes if moved)
+    elements = math.prod(n for n, _ in axes)
+    rows = elements // outputs
+    numbers: list[int | float] = [int(kind), outputs, pieces, -(-rows // pieces), size]
+    numbers += [divisor, _START.get(kind, 0.0), len(kept), len(reduced)]
+    if moves:
+        numbers.append(step)
+    numbers += [number for axis in (*kept, *reduced) for number in axis]
+    loop = reduce_rows_loop if moves else reduce_runs_loop
+    return _Stage(loop, tuple(numbers), outputs * pieces, team_for_elements(elements, threads))
+
+
+def _nbytes(stage: _Stage) -> int:
+    return align(4 * stage.outputs)
 
 
 def _axes(spec: TensorSpec, axes: Sequence[int]) -> Axes:

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, real, share
-from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Part, native_kernel, source, target
+from mxrun.operator.native_kernel import Part, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, PartialType
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.reduce_loops import Kind, reduce_part
+from mxrun.ops.rows import copy_part
+from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
-# What the loops call the three losses.
-LINEAR, LOGISTIC, ABSOLUTE = range(3)
-_KINDS = {
-    "LinearRegressionOutput": LINEAR,
-    "LogisticRegressionOutput": LOGISTIC,
-    "MAERegressionOutput": ABSOLUTE,
-}
+# Scalar functions run on numbers, arrays and values that stand for compiled ones.
+Scalar = Any
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What tells the regression outputs apart, of one element.
+
+    output: of data; None for data as they are. loss: of (data, label). slope: data's gradient, of
+    (output, label).
+    """
+
+    output: Callable[[Scalar], Scalar] | None
+    loss: Callable[[Scalar, Scalar], Scalar]
+    slope: Callable[[Scalar, Scalar], Scalar]
 
 
 class RegressionOutputParameters(Parameters):
@@ -58,7 +71,9 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
     """
 
     parameter_type = RegressionOutputParameters
+    rule: ClassVar[Rule]
     label_arguments = ("label", "sample_weight")
+    gradient_instead = "That of loss, times grad_scale, whatever the output's gradient is."
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, label and, with use_sample_weight, sample_weight."""
@@ -81,8 +96,7 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
 
     def regression(self, data: Shape, label: Shape) -> Regression:
         """A sample is a row of the batch; of the logistic one, outputs are probabilities."""
-        probabilities = _KINDS[self.type_string] == LOGISTIC
-        return Regression(data[0], math.prod(data[1:]), probabilities)
+        return Regression(data[0], math.prod(data[1:]), self.rule.output is not None)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """output is data's shape; a label not given is too, but [N] for data [N, 1] as in MXNet."""
@@ -135,7 +149,7 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
 
     def create_operator(self) -> Operator:
         """NumPy on samples x elements."""
-        return RegressionOutput(self.parameters, _KINDS[self.type_string])
+        return RegressionOutput(self.parameters, self.rule)
 
 
 def _with_label(data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
@@ -161,6 +175,11 @@ class LinearRegressionOutputProperty(RegressionOutputProperty):
     """
 
     type_string = "LinearRegressionOutput"
+    rule = Rule(
+        output=None,
+        loss=lambda x, label: 0.5 * (x - label) * (x - label),
+        slope=lambda y, label: y - label,
+    )
 
 
 @register("LogisticRegressionOutput")
@@ -171,6 +190,12 @@ class LogisticRegressionOutputProperty(RegressionOutputProperty):
     """
 
     type_string = "LogisticRegressionOutput"
+    # Of the two logarithms as one function of data neither vanishes.
+    rule = Rule(
+        output=lambda x: scalar.sigmoid(x),
+        loss=lambda x, label: scalar.softplus(x) - label * x,
+        slope=lambda y, label: y - label,
+    )
 
 
 @register("MAERegressionOutput")
@@ -181,14 +206,18 @@ class MAERegressionOutputProperty(RegressionOutputProperty):
     """
 
     type_string = "MAERegressionOutput"
+    rule = Rule(
+        output=None,
+        loss=lambda x, label: abs(x - label),
+        slope=lambda y, label: scalar.where(y > label, 1.0, -1.0),
+    )
 
 
 class RegressionOutput(Operator):
     """Sees data and label as [samples, elements]."""
 
-    def __init__(self, parameters: RegressionOutputParameters, kind: int) -> None:
-        self.parameters = parameters
-        self.kind = kind
+    def __init__(self, parameters: RegressionOutputParameters, rule: Rule) -> None:
+        self.parameters, self.rule = parameters, rule
 
     def forward(
         self,
@@ -203,9 +232,9 @@ class RegressionOutput(Operator):
         if req[1] is not OpReqType.NULL:
             label, weight = _samples(in_data[1].array), _weight(in_data[2:], data)
             counted = weight != 0
-            losses = self._loss(data[counted], label[counted]).mean(axis=1)
+            losses = evaluate(self.rule.loss, [data[counted], label[counted]]).mean(axis=1)
             assign(out_data[1], req[1], np.sum(losses * weight[counted]))
-        output = _logistic(data) if self.kind == LOGISTIC else data
+        output = data if self.rule.output is None else evaluate(self.rule.output, [data])
         assign(out_data[0], req[0], output.reshape(out_data[0].shape))
 
     def backward(
@@ -218,29 +247,16 @@ class RegressionOutput(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """(output - label), or its sign, * weight * grad_scale / elements of a sample."""
+        """The slope, times weight * grad_scale / elements of a sample."""
         result = need(out_data[0])
         output, label = _samples(result), _samples(need(in_data[1]))
         weight = _weight(in_data[2:], output)
         counted = weight != 0
-        difference = output[counted] - label[counted]
-        if self.kind == ABSOLUTE:
-            difference = np.where(difference > 0, 1, -1)
+        slope = evaluate(self.rule.slope, [output[counted], label[counted]])
         scale = self.parameters.grad_scale / output.shape[1]
-        slope = np.zeros_like(output)
-        slope[counted] = difference * (weight[counted, None] * scale)
-        assign(in_grad[0], req[0], slope.reshape(result.shape))
-
-    def _loss(self, data: Array, label: Array) -> Array:
-        difference = data - label
-        if self.kind == LINEAR:
-            result = 0.5 * difference * difference
-        elif self.kind == ABSOLUTE:
-            result = np.abs(difference)
-        else:
-            # -label log p - (1 - label) log (1 - p), where neither p nor 1 - p may vanish.
-            result = np.maximum(data, 0) - label * data + np.log1p(np.exp(-np.abs(data)))
-        return np.asarray(result)
+        gradient = np.zeros_like(output)
+        gradient[counted] = slope * (weight[counted, None] * scale)
+        assign(in_grad[0], req[0], gradient.reshape(result.shape))
 
 
 def _samples(array: Array) -> Array:
@@ -251,153 +267,88 @@ def _weight(given: Sequence[Tensor | None], data: Array) -> Array:
     return need(given[0]) if given else np.ones(len(data), data.dtype)
 
 
-def _logistic(data: Array) -> Array:
-    # exp of a negative number cannot overflow.
-    small = np.exp(-np.abs(data))
-    return np.asarray(np.where(data >= 0, 1, small) / (1 + small))
-
-
-@native
-def sample_losses_loop(block: Block) -> None:
-    """losses[n] = weight[n] * the mean of the loss over sample n's elements."""
-    elements, kind = integer(block, 1), integer(block, 2)
-    data, label, weight = float32s(block, 3), float32s(block, 4), float32s(block, 5)
-    losses = float32s(block, 6)
-    begin, end = share(block, integer(block, 0))
-    for n in range(begin, end):
-        factor = 1.0
-        if integer(block, 5) != 0:
-            factor = float(weight[n])
-        losses[n] = 0
-        if factor == 0:
-            continue
-        total = 0.0
-        first, last = n * elements, (n + 1) * elements
-        if kind == LINEAR:
-            for k in range(first, last):
-                difference = data[k] - label[k]
-                total += 0.5 * difference * difference
-        elif kind == ABSOLUTE:
-            for k in range(first, last):
-                total += abs(data[k] - label[k])
-        else:
-            for k in range(first, last):
-                small = math.log(1 + math.exp(-abs(data[k])))
-                total += max(data[k], np.float32(0)) - label[k] * data[k] + small
-        losses[n] = total / elements * factor
-
-
-@native
-def total_loss_loop(block: Block) -> None:
-    """loss[0] = the sum of losses, in the samples' order whatever the team that made them."""
-    loss, losses = float32s(block, 1), float32s(block, 2)
-    total = 0.0
-    for n in range(integer(block, 0)):
-        total += losses[n]
-    loss[0] = total
-
-
-@native
-def regression_output_loop(block: Block) -> None:
-    """output = data, or its logistic function; both may be one."""
-    kind, data, output = integer(block, 1), float32s(block, 2), float32s(block, 3)
-    begin, end = share(block, integer(block, 0))
-    if kind == LOGISTIC:
-        for k in range(begin, end):
-            small = math.exp(-abs(data[k]))
-            output[k] = (np.float32(1) if data[k] >= 0 else small) / (1 + small)
-    elif integer(block, 2) != integer(block, 3):
-        for k in range(begin, end):
-            output[k] = data[k]
-
-
-@native
-def regression_gradient_loop(block: Block) -> None:
-    """gradient = (output - label), or its sign, * weight * scale; it may lie over the output."""
-    elements, kind, scale = integer(block, 1), integer(block, 2), real(block, 3)
-    output, label, gradient = float32s(block, 4), float32s(block, 5), float32s(block, 6)
-    weight = float32s(block, 7)
-    begin, end = share(block, integer(block, 0) * elements)
-    if begin == end:
-        return
-    for n in range(begin // elements, (end - 1) // elements + 1):
-        factor = scale
-        if integer(block, 7) != 0:
-            factor *= weight[n]
-        first, last = max(begin, n * elements), min(end, (n + 1) * elements)
-        if factor == 0:
-            for k in range(first, last):
-                gradient[k] = 0
-        elif kind == ABSOLUTE:
-            for k in range(first, last):
-                gradient[k] = factor if output[k] > label[k] else -factor
-        else:
-            for k in range(first, last):
-                gradient[k] = (output[k] - label[k]) * factor
-
-
-@implement(*_KINDS, backend="jit")
+@implement(
+    "LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput", backend="jit"
+)
 class CompiledRegressionOutput(Implementation):
-    """Loops over float32 data and labels."""
+    """Maps of float32 data and labels, and a sum."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """First the loss, which reads data, then the output, which may lie over them."""
-        data, label, *weight = request.inputs
-        if not _serves(data, label):
+        assert isinstance(prop, RegressionOutputProperty)
+        data, label, threads = request.inputs[0], request.inputs[1], request.threads
+        if not data.elements or not data.dtype == label.dtype == "float32":
             return None
-        samples = data.shape[0]
-        team = team_for_elements(data.elements, request.threads)
+        rows, operands = _rows(data, 0, prop.parameters.use_sample_weight)
         parts: list[Part] = []
         if request.requests[1] is not OpReqType.NULL:
-            shape = (samples, data.elements // samples, _KINDS[prop.type_string])
-            places = (source(0), source(1), source(2) if weight else 0)
-            # Both loops have the same scratch: what the first leaves there the second adds up.
-            losses = TensorSpec((samples,)).nbytes
-            parts = [
-                LoopPart(sample_losses_loop, (*shape, *places), team, losses),
-                LoopPart(total_loss_loop, (samples, target(1)), 1, losses),
-            ]
+            kernel = _weighted(prop.rule.loss, len(operands))
+            losses = strided_part(kernel, (between(0), rows), operands, threads, (1.0,))
+            mean, axes = float(rows.shape[1]), (0, 1)
+            total = reduce_part(Kind.SUM, target(1), (between(0), rows), axes, threads, mean)
+            parts.append(ChainPart((losses, total), (rows.nbytes,)))
         if request.requests[0] is not OpReqType.NULL:
-            arguments = (data.elements, _KINDS[prop.type_string], source(0), target(0))
-            parts.append(LoopPart(regression_output_loop, arguments, team))
+            parts.append(_output_part(prop.rule, data, threads))
         return native_kernel(
-            "jit",
+            self.name,
             parts,
             tuple(spec.laid_out(PLAIN) for spec in request.inputs),
             tuple(spec.laid_out(PLAIN) for spec in request.outputs),
             request.requests,
-            request.threads,
+            threads,
             flops=prop.flops([data.shape], []),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """One pass over the output, which the gradient may replace."""
-        output = request.out_data[0]
+        assert isinstance(prop, RegressionOutputProperty)
+        output, threads = request.out_data[0], request.threads
         assert output is not None
         outputs, arguments = len(request.out_grad), len(request.in_data)
-        elements = output.elements // output.shape[0]
-        part = LoopPart(
-            regression_gradient_loop,
-            (
-                *(output.shape[0], elements, _KINDS[prop.type_string]),
-                float(prop.parameters.grad_scale / elements),
-                *(source(outputs + arguments), source(outputs + 1), target(0)),
-                source(outputs + 2) if prop.parameters.use_sample_weight else 0,
-            ),
-            team_for_elements(output.elements, request.threads),
-        )
+        rows, operands = _rows(output, outputs, prop.parameters.use_sample_weight)
+        operands[0] = source(outputs + arguments), rows
+        kernel = _weighted(prop.rule.slope, len(operands))
+        scale = prop.parameters.grad_scale / rows.shape[1]
+        part = strided_part(kernel, (target(0), rows), operands, threads, (scale,))
         read = (None, *request.in_data[1:], output, None)
         plain = (None if spec is None else spec.laid_out(PLAIN) for spec in read)
         return native_kernel(
-            "jit",
+            self.name,
             [part],
             (*(None,) * outputs, *plain),
             (request.in_grad[0].laid_out(PLAIN), *(None,) * (arguments - 1)),
             request.requests,
-            request.threads,
+            threads,
             flops=2 * output.elements,
         )
 
 
-def _serves(data: TensorSpec, label: TensorSpec) -> bool:
-    return bool(data.elements) and data.dtype == label.dtype == "float32"
+def _output_part(rule: Rule, data: TensorSpec, threads: int) -> Part:
+    if rule.output is None:
+        return copy_part(data, source(0), target(0), threads)
+    kernel = scalar.compile(rule.output)
+    return kernel.part(target(0), [source(0)], data.elements, threads=threads)
+
+
+def _rows(
+    data: TensorSpec, first: int, weighted: bool
+) -> tuple[TensorSpec, list[tuple[Slot, TensorSpec]]]:
+    """data as [samples, elements], with data, label and weights, the kernel's inputs from `first`
+    on, in a form that meets it.
+    """
+    samples = data.shape[0]
+    rows = TensorSpec((samples, data.elements // samples))
+    specs = (rows, rows, TensorSpec((samples, 1)))[: 2 + weighted]
+    return rows, [(source(first + index), spec) for index, spec in enumerate(specs)]
+
+
+def _weighted(function: Callable[[Scalar, Scalar], Scalar], operands: int) -> scalar.MapKernel:
+    """The function of two operands, times the third, if any, and a scale; 0 where the third is."""
+
+    def weighted(x: Scalar, label: Scalar, weight: Scalar, scale: Scalar) -> Scalar:
+        return scalar.where(weight == 0, 0.0, function(x, label) * (weight * scale))
+
+    def scaled(x: Scalar, label: Scalar, scale: Scalar) -> Scalar:
+        return function(x, label) * scale
+
+    return scalar.compile(weighted if operands > 2 else scaled, parameters=("scale",))

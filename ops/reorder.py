@@ -24,6 +24,7 @@ class ReorderProperty(OperatorProperty[ReorderParameters]):
     type_string = "_reorder"
     parameter_type = ReorderParameters
     is_internal = True
+    unchecked = "A reorder has no NumPy body, which knows plain layouts alone, to check it against."
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """data and output have one shape."""

@@ -82,3 +82,9 @@ def copy_part(spec: TensorSpec, source: Slot, target: Slot, threads: int) -> Loo
     count = spec.elements
     arguments = (1, count, source, 0, count, target, 0, count)
     return LoopPart(copy_rows_loop, arguments, team_for_elements(count, threads))
+
+
+def zero_part(output: Slot, count: int, threads: int) -> LoopPart:
+    """output = 0, for so many elements in the order of memory."""
+    arguments = (1, count, output, 0, count)
+    return LoopPart(zero_rows_loop, arguments, team_for_elements(count, threads))

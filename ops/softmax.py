@@ -16,6 +16,7 @@ from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, unpacked
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     Part,
@@ -32,11 +33,12 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import ShapeContradiction, show
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.scalar import ScalarMap, scalar_part
-from mxrun.ops.strided import permuted_part
+from mxrun.ops.strided_map import permuted_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
+
+_QUOTIENT = scalar.compile(lambda data, divisor: data / divisor, parameters=("divisor",))
 
 
 class SoftmaxParameters(Parameters):
@@ -192,9 +194,7 @@ class OnednnSoftmax(Implementation):
             place = read = between(0)
             parts.append(permuted_part(place, source(0), data.shape, permutation, request.threads))
         if temperature != 1:
-            parts.append(
-                scalar_part(ScalarMap.OVER, (place, data), [read], [temperature], request.threads)
-            )
+            parts.append(_divided(place, read, data, temperature, request.threads))
             read = place
         parts.append(PrimitivePart(softmax, {Argument.SOURCE: read, Argument.OUTPUT: place}))
         if permutation:
@@ -234,9 +234,7 @@ class OnednnSoftmax(Implementation):
         }
         parts.append(PrimitivePart(softmax, slots))
         if temperature != 1:
-            parts.append(
-                scalar_part(ScalarMap.OVER, (place, output), [place], [temperature], threads)
-            )
+            parts.append(_divided(place, place, output, temperature, threads))
         if permutation:
             parts.append(_back(place, output, permutation, threads))
         return native_kernel(
@@ -266,6 +264,11 @@ def _rows(spec: TensorSpec, axis: int) -> tuple[TensorSpec, tuple[int, ...]]:
 def _matrix(spec: TensorSpec, axis: int) -> TensorSpec:
     classes = spec.shape[axis]
     return TensorSpec((spec.elements // classes, classes))
+
+
+def _divided(output: Slot, data: Slot, spec: TensorSpec, temperature: float, threads: int) -> Part:
+    """output = data / temperature, both of one layout."""
+    return _QUOTIENT.part(output, [data], spec.elements, [temperature], threads=threads)
 
 
 def _back(rows: Slot, spec: TensorSpec, permutation: tuple[int, ...], threads: int) -> Part:

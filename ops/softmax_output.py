@@ -109,6 +109,9 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     type_string = "SoftmaxOutput"
     parameter_type = SoftmaxOutputParameters
     label_arguments = ("label", "sample_weight")
+    gradient_instead = (
+        "That of loss, times grad_scale; with out_grad each element is multiplied by the output's."
+    )
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, label and, with use_sample_weight, sample_weight."""

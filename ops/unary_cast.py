@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.backend.scalar_value import MAP_DTYPES
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.params import Parameters
-from mxrun.operator.kernel import OpReqType
+from mxrun.base.tensor import TensorSpec, unpacked
+from mxrun.operator import scalar
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import (
     Inferred,
@@ -20,7 +25,8 @@ from mxrun.operator.property import (
     PartialType,
     same_shape,
 )
-from mxrun.operator.register import register
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import written
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
@@ -45,6 +51,11 @@ class CastProperty(OperatorProperty[CastParameters]):
 
     type_string = "Cast"
     parameter_type = CastParameters
+
+    @property
+    def gradient_instead(self) -> str:
+        """Nothing of whole numbers is a derivative."""
+        return "" if self.parameters.dtype.startswith("float") else "The output's, in data's type."
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """data and output have one shape."""
@@ -120,3 +131,48 @@ def _converted(value: Array, dtype: str) -> Array:
     # What does not fit is no error, as in compiled code.
     with np.errstate(invalid="ignore", over="ignore"):
         return value.astype(numpy_dtype(dtype))
+
+
+@implement("Cast", backend="jit")
+class CompiledCast(Implementation):
+    """One pass between the types that maps have, in whatever layout the tensors come."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """The output, in data's layout."""
+        (data,), (output,) = request.inputs, request.outputs
+        if not {data.dtype, output.dtype} <= set(MAP_DTYPES):
+            return None
+        return self._kernel(unpacked(data), output.dtype, 0, request.requests, request.threads)
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """data's gradient, in out_grad's layout."""
+        (gradient,), (data,) = request.out_grad, request.in_grad
+        assert gradient is not None
+        return self._kernel(unpacked(gradient), data.dtype, 2, request.requests, request.threads)
+
+    def _kernel(
+        self,
+        given: TensorSpec,
+        dtype: str,
+        unread: int,
+        requests: tuple[OpReqType, ...],
+        threads: int,
+    ) -> Kernel:
+        """The first input in another type; `unread` more inputs come after it."""
+        kernel = scalar.compile(_same, dtype=given.dtype, result_dtype=dtype)
+        part = kernel.part(
+            target(0), [source(0)], given.elements, threads=threads, request=requests[0]
+        )
+        return native_kernel(
+            self.name,
+            [part],
+            (given, *[None] * unread),
+            (replace(given, dtype=dtype),),
+            written(requests),
+            threads,
+        )
+
+
+def _same(x: Any) -> Any:
+    """x."""
+    return x

@@ -20,11 +20,12 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import written
 from mxrun.operator.shape import unify
+from mxrun.operator.simple_entry import Array
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.elementwise import Array, served
 from mxrun.ops.strided import joint_layout
-from mxrun.ops.strided_map import strided_part
+from mxrun.ops.strided_map import served, strided_part
 
 T = TypeVar("T")
 Scalar = Any
@@ -185,12 +186,14 @@ class CompiledWhere(Implementation):
         narrow = condition.laid_out(full.layout)
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
         operands = [(source(0), wide), (source(1), full), (source(2), full)]
+        (asked,) = request.requests
+        place, threads = (target(0), full), request.threads
         return native_kernel(
             self.name,
-            [strided_part(_FORWARD, (target(0), full), operands, request.threads)],
+            [strided_part(_FORWARD, place, operands, threads, request=asked)],
             (narrow, full, full),
             (full,),
-            request.requests,
+            written(request.requests),
             request.threads,
             flops=full.elements,
         )
@@ -203,16 +206,22 @@ class CompiledWhere(Implementation):
         full = _layout_of(gradient, condition)
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
         asked = [side for side in (2, 1) if request.requests[side] is not OpReqType.NULL]
-        operands = [(source(0), full), (source(1), wide)]
+        operands, threads = [(source(0), full), (source(1), wide)], request.threads
         return native_kernel(
             self.name,
             [
-                strided_part(_BACKWARD[side - 1], (target(side), full), operands, request.threads)
+                strided_part(
+                    _BACKWARD[side - 1],
+                    (target(side), full),
+                    operands,
+                    threads,
+                    request=request.requests[side],
+                )
                 for side in asked
             ],
             (full, condition.laid_out(full.layout), None, None, None),
             tuple(full if side in asked else None for side in range(3)),
-            request.requests,
+            written(request.requests),
             request.threads,
             flops=len(asked) * full.elements,
         )

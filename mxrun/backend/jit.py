@@ -90,35 +90,71 @@ def clipped(value: float, limit: float) -> float:
     raise TypeError("only inside a native function")
 
 
-def arithmetic(kind: int, left: float, right: float) -> float:
-    """left + right, left - right, left * right or left / right, for the kinds 0 to 3."""
-    raise TypeError("only inside a native function")
-
-
-def reduced_run(kind: int, total: float, data: Any, position: int, count: int) -> float:
+def reduced_run(
+    kind: int, total: float, data: Any, position: int, count: int, shift: float
+) -> float:
     """A float64 `total` and the float32 data[position:position + count] reduced to one float64.
 
     Kinds: 0 sum, 1 maximum and 2 minimum (NaN where any is), 3 product, 4 sum and 5 product without
-    NaN, 6 sum of magnitudes, 7 sum of squares. Whole groups of 32 elements go to 32 lanes, the
-    upper half of which is joined to the lower until one is left; that is joined to the total, and
-    then the remaining elements one by one. No machine and no team has a say in the order.
+    NaN, 6 sum of magnitudes, 7 sum of squares, 8 sum of squared distances from a float32 `shift`,
+    which the others do not read. The elements go in turn to 32 lanes of float64, those of kinds 1
+    and 2 to 64 of float32, the upper half of which is joined to the lower until one is left; that
+    is joined to the total. No machine and no team has a say in the order.
     """
     raise TypeError("only inside a native function")
 
 
-def join_rows(kind: int, totals: Any, at: int, data: Any, position: int, count: int) -> None:
-    """totals[at + i] and data[position + i] reduced to one float32, for each i below `count`.
+def join_rows(
+    kind: int,
+    totals: Any,
+    at: int,
+    count: int,
+    data: Any,
+    position: int,
+    step: int,
+    stride: int,
+    rows: int,
+    shifts: Any,
+    shift: int,
+) -> None:
+    """totals[at + i] and data[position + r * stride + i * step] over r below `rows` as one float32.
 
-    The kinds are those of `reduced_run`.
+    For each i below `count`, in the rows' order. The kinds are those of `reduced_run`; the shift of
+    i is shifts[shift + i].
     """
     raise TypeError("only inside a native function")
 
 
-def reduction_slope(kind: int, value: float, result: float) -> float:
-    """The derivative of a reduction's float32 result by one of its elements.
+def find_rows(
+    kind: int,
+    output: Any,
+    at: int,
+    count: int,
+    data: Any,
+    position: int,
+    step: int,
+    stride: int,
+    rows: int,
+) -> None:
+    """output[at + i] = the first r where data[position + r * stride + i * step] is extreme or NaN.
 
-    result / value for kind 3 of `reduced_run`; 1, but 0 for NaN, for kind 4; for 5 as for 3, but 0
-    for NaN; the sign, 0 for NaN, for 6; value / result for 7, whose result is the root.
+    For each i below `count`, over r below `rows`; kinds 1 and 2 of `reduced_run`.
+    """
+    raise TypeError("only inside a native function")
+
+
+def scan_columns(output: Any, data: Any, position: int, count: int, stride: int, rows: int) -> None:
+    """output[position + r * stride + i] = the sum of data[position + s * stride + i] over s <= r.
+
+    For each i below `count` and each r below `rows`, in float64.
+    """
+    raise TypeError("only inside a native function")
+
+
+def scan_line(output: Any, data: Any, position: int, count: int, step: int, total: float) -> None:
+    """output[position + i * step] = a float64 total and the sum of data up to there, step 1 or -1.
+
+    Within vectors of 8 the sums are float32; what is before them is summed in float64.
     """
     raise TypeError("only inside a native function")
 

@@ -24,7 +24,7 @@ _TYPES = {
 _SAME = (
     *("exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh"),
     *("sqrt", "rsqrt", "cbrt", "rcbrt", "pow", "erf", "erfc", "erfinv", "floor", "ceil", "trunc"),
-    *("rint", "round"),
+    *("rint", "round", "fma"),
 )
 _CALLS = {
     **{name: name for name in _SAME},
@@ -71,14 +71,14 @@ def source(
 ) -> str:
     """The kernel `name(count, output, operands..., parameters...)` and what it calls."""
     graph, result = expanded(graph, result, _runs)
-    kind = _TYPES[form.dtype]
+    kind, made = _TYPES[form.dtype], _TYPES[form.output_dtype]
     arguments = [f"{kind} {argument}" for argument in (*operands, *parameters)]
-    lines = [f"__device__ __forceinline__ {kind} {name}_of({', '.join(arguments)}) {{"]
+    lines = [f"__device__ __forceinline__ {made} {name}_of({', '.join(arguments)}) {{"]
     for index, node in enumerate(graph.nodes):
         text = _expression(node, graph, (*operands, *parameters), len(operands))
         lines.append(f"    const {_TYPES[node.dtype]} v{index} = {text};")
     lines += [f"    return v{result};", "}", ""]
-    signature = ["long long count", f"{kind} *output"]
+    signature = ["long long count", f"{made} *output"]
     signature += [f"const {kind} *{operand}" for operand in operands]
     signature += [f"{kind} {parameter}" for parameter in parameters]
     places = [f"{o}[{'i' if step else '0'}]" for o, step in zip(operands, form.steps, strict=True)]
@@ -98,7 +98,7 @@ def source(
 
 def _runs(operation: str) -> bool:
     """Whether the device has the function, or C an expression for it."""
-    return operation in _CALLS or operation in _EXPRESSIONS
+    return operation in _CALLS or operation in _EXPRESSIONS or operation == "mod"
 
 
 def _expression(node: Node, graph: Graph, names: Sequence[str], operands: int) -> str:
@@ -115,8 +115,12 @@ def _expression(node: Node, graph: Graph, names: Sequence[str], operands: int) -
         return f"fabs{'f' if source_type == 'float32' else ''}({arguments[0]})"
     if node.operation == "sign" and source_type in FLOATS:
         return "{0} == {0} ? ({0} > 0) - ({0} < 0) : {0}".format(*arguments)
+    suffix = "f" if node.dtype == "float32" else ""
+    if node.operation == "mod":
+        rest, sign = "fmod{2}({0}, {1})".format(*arguments, suffix), f"copysign{suffix}"
+        y = arguments[1]
+        return f"{sign}({rest} == {sign}({rest}, {y}) ? {rest} : {rest} + {y}, {y})"
     if node.operation in _CALLS:
-        suffix = "f" if node.dtype == "float32" else ""
         return f"{_CALLS[node.operation]}{suffix}({', '.join(arguments)})"
     return _EXPRESSIONS[node.operation].format(*arguments)
 

@@ -20,9 +20,11 @@ from mxrun.backend.scalar_machine import (
     magnitude,
     nearest_even,
     polynomial,
+    rarely,
     select,
     square_root,
     table,
+    truncate,
 )
 from mxrun.backend.scalar_value import Value
 
@@ -35,33 +37,34 @@ HALF_PI_HIGH, HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
 TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE51
 TWO_OVER_PI_BITS = 208
 
-# e^r on |r| <= log(2) / 2.
+# e^r on |r| <= log(2) / 2, to 2^-32.
 EXP = (
     1.0,
     1.0,
-    0.5000000000000019,
-    0.1666666666666668,
-    0.04166666666648795,
-    0.008333333333319589,
-    0.0013888888952352863,
-    0.00019841269890076403,
-    2.4801485441561313e-05,
-    2.755724088722987e-06,
-    2.763265472252779e-07,
-    2.5110049204818658e-08,
+    0.5000000013457727,
+    0.16666666681614256,
+    0.04166646500604005,
+    0.008333310934448869,
+    0.0013933641031986701,
+    0.00019890980869750327,
 )
-# (log((1 + s) / (1 - s)) / s - 2) / s^2 by s^2, to f / (2 + f) of sqrt(2) - 1.
+# (log((1 + s) / (1 - s)) / s - 2) / s^2 by s^2, to f / (2 + f) of sqrt(2) - 1, to 2^-43.
 LOG = (
-    0.6666666666666666,
-    0.4000000000000089,
-    0.2857142857079543,
-    0.2222222239356661,
-    0.18181795442371984,
-    0.1538625044794019,
-    0.13268485680654427,
-    0.13089629160674623,
+    0.6666666666737617,
+    0.39999998796845354,
+    0.28571754596190235,
+    0.2219139809761344,
+    0.19362695001646021,
 )
-# (sin(x) / x - 1) / x^2 by x^2, to pi / 4.
+# (sin(x) / x - 1) / x^2 by x^2, to pi / 2, to 2^-33.
+HALF_WAVE = (
+    -0.16666666663881186,
+    0.008333332768750838,
+    -0.00019841086561079153,
+    2.753646354098803e-06,
+    -2.4080190044261897e-08,
+)
+# (sin(x) / x - 1) / x^2 by x^2, to pi / 4, as exact as float64.
 SIN = (
     -0.16666666666666666,
     0.008333333333333331,
@@ -71,7 +74,7 @@ SIN = (
     1.6058530596645953e-10,
     -7.586636882825159e-13,
 )
-# (cos(x) - 1 + x^2 / 2) / x^4 by x^2, to pi / 4.
+# (cos(x) - 1 + x^2 / 2) / x^4 by x^2, to pi / 4, as exact as float64.
 COS = (
     0.041666666666666664,
     -0.0013888888888888887,
@@ -196,18 +199,18 @@ def _split(x: Value) -> tuple[Value, Value]:
     return k, (above & 0xFFFFFFFFFFFFF) + ROOT_HALF_BITS
 
 
-def _log_of(k: Value, f: Value) -> Value:
+def _log_of(k: Value, f: Value, coefficients: Sequence[float] = LOG) -> Value:
     """log(2^k * (1 + f))."""
     s = f / (f + 2.0)
     square = s * s
-    total = fma(k, LN2_LOW, s * square * polynomial(square, LOG))
+    total = fma(k, LN2_LOW, s * square * polynomial(square, coefficients))
     return fma(k, LN2_HIGH, fma(s, 2.0, total))
 
 
-def positive_log(x: Value) -> Value:
-    """The natural logarithm of a positive normal number."""
+def positive_log(x: Value, coefficients: Sequence[float] = LOG) -> Value:
+    """The natural logarithm of a positive normal number, by LOG or a longer series."""
     k, m = _split(x)
-    return _log_of(k, bits(m) - 1.0)
+    return _log_of(k, bits(m) - 1.0, coefficients)
 
 
 def _limited_log(x: Value) -> Value:
@@ -240,7 +243,13 @@ def pow(x: Value, y: Value) -> Value:
     """x^y, by C's rules at the limits."""
     a = magnitude(x)
     power = exp(y * positive_log(a))
-    down = y < 0.0
+    usual = (x > 0.0) & (x < math.inf) & (magnitude(y) < math.inf)
+    return rarely(~usual, _limited_power(x, y, power), power)
+
+
+def _limited_power(x: Value, y: Value, power: Value) -> Value:
+    """x^y with the sign of x and at the limits, of what it is for |x| between them."""
+    a, down = magnitude(x), y < 0.0
     zero, infinite = x.constant(0.0), x.constant(math.inf)
     power = select(a == 0.0, select(down, infinite, zero), power)
     power = select(a == infinite, select(down, zero, infinite), power)
@@ -251,6 +260,23 @@ def pow(x: Value, y: Value) -> Value:
     power = select(odd, copy_sign(power, x), power)
     undefined = ((x < 0.0) & (a < infinite) & ~whole) | (y != y) | (x != x)
     return select(undefined & (x != 1.0) & (y != 0.0), math.nan, power)
+
+
+def mod(x: Value, y: Value) -> Value:
+    """x - floor(x / y) * y of float32 numbers, however large the quotient is."""
+    rest = x
+    # A quotient of less than 2^29 is right to the last whole number, and its product with a
+    # float32 exact. Ten such steps serve the largest quotient that there is, near 2^277.
+    for step in reversed(range(10)):
+        part = y * 2.0 ** (29 * step)
+        whole = truncate(rest / part)
+        rest = rest - select(whole == 0.0, 0.0, whole * part)
+    return towards(rest, y)
+
+
+def towards(rest: Value, y: Value) -> Value:
+    """A remainder with the sign of y, of one that may have the other: |rest| <= |y|."""
+    return copy_sign(select(copy_sign(rest, y) != rest, rest + y, rest), y)
 
 
 def cbrt(x: Value) -> Value:
@@ -271,14 +297,18 @@ def rcbrt(x: Value) -> Value:
     return 1.0 / cbrt(x)
 
 
-def _quadrant(x: Value) -> tuple[Value, Value]:
-    """q and r with x = q * pi / 2 + r up to whole turns, |r| <= pi / 4; q an int64 value."""
+def _is_far(x: Value) -> Value:
+    """Whether a multiple of pi is not exact enough to be taken from x."""
+    return ~(magnitude(x) < 2.0**23)
+
+
+def _far_turn(x: Value) -> tuple[Value, Value]:
+    """q and r with x = q * pi / 2 + r up to whole turns, |r| <= pi / 4; q an int64 value.
+
+    From 2^23 on, x is m * 2^e with whole m and e >= 0: of 2 / pi only the bits that make up
+    (2^e * 2 / pi) mod 4 count, and 96 of those leave enough of the closest calls.
+    """
     a = magnitude(x)
-    shifted = fma(a, 2.0 / math.pi, WHOLE)
-    k = shifted - WHOLE
-    near = fma(k, -HALF_PI_LOW, fma(k, -HALF_PI_HIGH, a))
-    # Beyond 2^23, x is m * 2^e with whole m and e >= 0: of 2 / pi only the bits that make up
-    # (2^e * 2 / pi) mod 4 count, and 96 of those leave enough of the closest calls.
     raw = bits(a)
     exponent = (raw >> 52) - (1023 + 23)
     exponent = at_most(at_least(exponent, 0), 104)
@@ -286,10 +316,8 @@ def _quadrant(x: Value) -> tuple[Value, Value]:
     upper, lower = (table(exponent, words) for words in _turn_windows())
     turns = whole * upper + ((whole * lower) >> 32)
     part = (turns << 2) >> 2
-    far = part.convert("float64") * (math.pi / 2 * 2.0**-62)
-    is_near = a < 2.0**23
-    quadrant = select(is_near, bits(shifted) - WHOLE_BITS, (turns - part) >> 62)
-    r = select(is_near, near, select(a < math.inf, far, math.nan))
+    r = select(a < math.inf, part.convert("float64") * (math.pi / 2 * 2.0**-62), math.nan)
+    quadrant = (turns - part) >> 62
     negative = bits(x) < 0
     return select(negative, -quadrant, quadrant), select(negative, -r, r)
 
@@ -311,25 +339,48 @@ def sin_cos(r: Value) -> tuple[Value, Value]:
     return sine, cosine
 
 
+def _without_half_pi(x: Value, multiple: Value) -> Value:
+    """x less a multiple of pi / 2."""
+    return fma(multiple, -HALF_PI_LOW, fma(multiple, -HALF_PI_HIGH, x))
+
+
+def _wave(r: Value, shifted: Value) -> Value:
+    """sin(r) for |r| <= pi / 2, the other sign for an odd number in the lowest bits."""
+    square = r * r
+    value = r * fma(square, polynomial(square, HALF_WAVE), 1.0)
+    return bits(bits(value) ^ (bits(shifted) << 63))
+
+
 def sin(x: Value) -> Value:
     """The sine."""
-    quadrant, r = _quadrant(x)
+    shifted = fma(x, 1.0 / math.pi, WHOLE)
+    near = _wave(_without_half_pi(x, (shifted - WHOLE) * 2.0), shifted)
+    quadrant, r = _far_turn(x)
     sine, cosine = sin_cos(r)
     value = select((quadrant & 1) == 1, cosine, sine)
-    return select((quadrant & 2) == 2, -value, value)
+    return rarely(_is_far(x), select((quadrant & 2) == 2, -value, value), near)
 
 
 def cos(x: Value) -> Value:
-    """The cosine."""
-    quadrant, r = _quadrant(x)
+    """The cosine, which is the sine of half a turn's half more."""
+    a = magnitude(x)
+    shifted = fma(a, 1.0 / math.pi, 0.5) + WHOLE
+    near = _wave(_without_half_pi(a, fma(shifted - WHOLE, 2.0, -1.0)), shifted)
+    quadrant, r = _far_turn(a)
     sine, cosine = sin_cos(r)
     value = select((quadrant & 1) == 1, sine, cosine)
-    return select(((quadrant + 1) & 2) == 2, -value, value)
+    return rarely(_is_far(x), select(((quadrant + 1) & 2) == 2, -value, value), near)
 
 
 def tan(x: Value) -> Value:
     """The tangent."""
-    quadrant, r = _quadrant(x)
+    shifted = fma(x, 2.0 / math.pi, WHOLE)
+    near = _slope_of(bits(shifted), _without_half_pi(x, shifted - WHOLE))
+    return rarely(_is_far(x), _slope_of(*_far_turn(x)), near)
+
+
+def _slope_of(quadrant: Value, r: Value) -> Value:
+    """tan(quadrant * pi / 2 + r)."""
     sine, cosine = sin_cos(r)
     odd = (quadrant & 1) == 1
     return select(odd, -cosine, sine) / select(odd, sine, cosine)

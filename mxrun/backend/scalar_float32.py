@@ -8,11 +8,15 @@ how it gets it. Largest errors over all float32 numbers stand in tests/backend/t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
-from numpy.polynomial import chebyshev
+import numpy.typing as npt
+from numpy.polynomial import Chebyshev, Polynomial
 
+from mxrun.backend.scalar_double import mod as wide_mod
+from mxrun.backend.scalar_double import towards, widened
 from mxrun.backend.scalar_machine import (
     at_least,
     at_most,
@@ -24,6 +28,8 @@ from mxrun.backend.scalar_machine import (
     lookup,
     magnitude,
     polynomial,
+    rarely,
+    round_down,
     scale,
     select,
     square_root,
@@ -119,6 +125,23 @@ NORMAL_TAIL = (
     -0.00018882532060868852,
     -2.2585249949919247e-05,
 )
+# x * P(a normal variable < x) * e^(x^2 / 2) + 51 / 128 by 1 / x^2, from -14.7 to -5.
+NORMAL_FAR = (
+    -0.0005047441579406065,
+    0.398925910698579,
+    -1.194087372754908,
+    5.759403674240219,
+    -31.83888660621296,
+    118.44820690428763,
+)
+# gelu's tables reach from 0 to -5.355 in 31 steps and a half.
+GELU_STEP, GELU_END = 0.17, 5.355
+TANH_SHIFT, ERF_SHIFT = 0.6875, 0.28125
+# What erf's slope at 0 is above 9/8.
+ERF_REST = 2 / math.sqrt(math.pi) - 1.125
+
+Array = npt.NDArray[np.float64]
+Pieces = list[tuple[float, ...]]
 
 
 def exp(x: Value) -> Value:
@@ -148,8 +171,16 @@ def log(x: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """The hyperbolic tangent: of h = (e^2|x| - 1) / 2 it is h / (h + 1), and 1 from 9.25 on."""
-    a = at_most(magnitude(x), 9.25)
+    """The hyperbolic tangent, 1 from 9.5 on."""
+    a = at_most(magnitude(x), 9.5)
+    if not looks_up(x):
+        return copy_sign(_tanh_by_division(a), x)
+    number = _octave_piece(a, TANH_SHIFT)
+    return copy_sign(_piecewise(a, number, _tanh_pieces()), x)
+
+
+def _tanh_by_division(a: Value) -> Value:
+    """tanh of a >= 0: of h = (e^2a - 1) / 2 it is h / (h + 1)."""
     # As in _reduced and _expm1, of 2 a and of half of everything.
     biased = fma(a, 2.0 * LOG2_E, BIASED)
     k = biased - BIASED
@@ -159,7 +190,7 @@ def tanh(x: Value) -> Value:
     h = fma(whole, power, fma(whole, 0.5, -0.5))
     result = h / (h + 1.0)
     # h / (h + 1) = h - h * h / (h + 1), where rounding counts less as long as h is small.
-    return copy_sign(select(h < 0.5, fma(-h, result, h), result), x)
+    return select(h < 0.5, fma(-h, result, h), result)
 
 
 def sigmoid(x: Value) -> Value:
@@ -178,94 +209,158 @@ def softplus(x: Value) -> Value:
 
 
 def erf(x: Value) -> Value:
-    """The error function."""
-    square = x * x
-    near = fma(x, polynomial(square, ERF), x)
-    exponent = polynomial(at_most(magnitude(x), 4.0), ERFC_LOG)
+    """The error function, 1 from 4 on."""
+    a = at_most(magnitude(x), 4.0)
+    if not looks_up(x):
+        return copy_sign(_erf_by_exponent(a), x)
+    number = _octave_piece(a, ERF_SHIFT)
+    return copy_sign(fma(a, ERF_REST, _piecewise(a, number, _erf_pieces())), x)
+
+
+def _erf_by_exponent(a: Value) -> Value:
+    """erf of a from 0 to 4."""
+    square = a * a
+    near = fma(a, polynomial(square, ERF), a)
+    exponent = polynomial(a, ERFC_LOG)
     biased = fma(exponent, LOG2_E, BIASED)
     k = biased - BIASED
     r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, exponent))
     far = 1.0 - polynomial(r, EXP) * bits(bits(biased) << 23)
-    return copy_sign(select(magnitude(x) < 0.92, near, far), x)
+    return select(a < 0.92, near, far)
 
 
 def gelu(x: Value) -> Value:
     """x * P(a normal variable < x) = max(x, 0) - a * P(a normal variable < -a), where a = |x|."""
+    if not looks_up(x):
+        return _gelu_by_division(x)
+    minus_a = at_least(-magnitude(x), -GELU_END)
+    number = bits(fma(minus_a, -1.0 / GELU_STEP, WHOLE))
+    share = _piecewise(minus_a, number, _normal_pieces())
+    usual = select(x < 0.0, minus_a * share, fma(minus_a, share, x))
+    return rarely(x < -GELU_END, _gelu_far_below(x), usual)
+
+
+def _gelu_far_below(x: Value) -> Value:
+    """gelu of x below -5, where x * P(a normal variable < x) * e^(x^2 / 2) depends on 1 / x^2."""
+    z = at_least(x, -14.7)
+    k, r = _minus_half_square(z)
+    scaled = polynomial(1.0 / (z * z), NORMAL_FAR) - 51 / 128
+    power = fma(r * r, polynomial(r, EXPM1), r)
+    return scale(fma(scaled, power, scaled), k)
+
+
+def _gelu_by_division(x: Value) -> Value:
+    """gelu on machines without tables in registers."""
     minus_a = at_least(-magnitude(x), -14.7)
-    half = minus_a * -0.5
-    k = _rounded_exponent(half * minus_a)
-    # a * a takes part without being rounded.
-    r = fma(k, -LN2_LOW, fma(half, minus_a, k * -LN2_HIGH))
-    scaled, rest = _scaled_tail(minus_a)
+    k, r = _minus_half_square(minus_a)
+    total = 2.5 - minus_a
+    inverted = 1.0 / total
+    scaled = minus_a * inverted * polynomial(fma(inverted, -5.0, 1.0), NORMAL_TAIL)
+    # How far inverted * (a + 2.5) is from 1; the tail moves by about 1.8 times as much.
+    error = fma(2.5 - total - minus_a, -inverted, fma(-total, inverted, 1.0))
+    rest = scaled * error * 1.8
     # (scaled + rest) * e^r.
     power = fma(r * r, polynomial(r, EXPM1), r)
     tail = scale(scaled + fma(scaled + rest, power, rest), k)
     return copy_sign(select(x < 0.0, tail, x + tail), x)
 
 
-def _scaled_tail(minus_a: Value) -> tuple[Value, Value]:
-    """-a * P(a normal variable < -a) * e^(a^2 / 2) as a large and a small part."""
-    if looks_up(minus_a):
-        # Leaves multiples of 1/2, and their number in the lowest bits.
-        number = bits(1.5 * 2.0**22 - minus_a)
-        centre, first, *others = (lookup(number, entries) for entries in _tail_tables())
-        d = -minus_a - centre
-        scaled = minus_a * first
-        rest = fma(minus_a, first, -scaled)
-        return scaled, fma(minus_a * d, polynomial(d, others), rest)
-    total = 2.5 - minus_a
-    inverted = 1.0 / total
-    scaled = minus_a * inverted * polynomial(fma(inverted, -5.0, 1.0), NORMAL_TAIL)
-    # How far inverted * (a + 2.5) is from 1; the tail moves by about 1.8 times as much.
-    error = fma(2.5 - total - minus_a, -inverted, fma(-total, inverted, 1.0))
-    return scaled, scaled * error * 1.8
+def _minus_half_square(x: Value) -> tuple[Value, Value]:
+    """k and r with -x^2 / 2 = k * log(2) + r, as in `_reduced`; the square is not rounded."""
+    half = x * -0.5
+    k = _rounded_exponent(half * x)
+    return k, fma(k, -LN2_LOW, fma(half, x, k * -LN2_HIGH))
 
 
-@cache
-def _tail_tables() -> list[tuple[float, ...]]:
-    """Numbers a, then the coefficients, by powers of d, of `_tail_series` at a + d, |d| <= 1/4.
+def _piecewise(x: Value, number: Value, pieces: Pieces) -> Value:
+    """The function that the tables stand for, of x in the piece of a number."""
+    centre, *coefficients = (lookup(number, entries) for entries in pieces)
+    return polynomial(x - centre, coefficients)
 
-    a is about 0, 1/2, 1, ... 31/2: there where the first coefficient is almost a float32 number,
-    so that it loses nothing (Gal's accurate tables).
+
+def _pieces(
+    function: Callable[[float], float], ends: Sequence[tuple[float, float]], degree: int
+) -> Pieces:
+    """Centres of the intervals between the ends, then the coefficients of a function there, by
+    powers of the distance from the centre.
+
+    The centre lies where the function is almost a float32 number, so that the first coefficient
+    loses nothing (Gal's accurate tables); it is 0 of an interval that ends there. The others
+    interpolate in Chebyshev's nodes.
     """
     rows = []
-    for number in range(32):
-        near = np.float32(number / 2)
-        steps = range(128 if number else 1)
-        centre = min((float(near - k * np.spacing(near)) for k in steps), key=_rounding)
-        rows.append([centre, *_tail_series(centre)])
+    for low, high in ends:
+        middle = np.float32((low + high) / 2 if low * high else 0.0)
+        near = [float(middle + k * np.spacing(middle)) for k in range(128 if middle else 1)]
+        centre = min(near, key=lambda x: _rounding(function(x)))
+        domain = (low - centre, high - centre)
+        line = Chebyshev.interpolate(_slope(function, centre), degree - 1, domain)
+        others = line.convert(kind=Polynomial).coef
+        rows.append([centre, function(centre), *others, *[0.0] * (degree - others.size)])
     return [tuple(np.float32(column).tolist()) for column in np.array(rows).T]
 
 
-def _tail(a: float) -> float:
-    """P(a normal variable < -a) * e^(a^2 / 2)."""
-    return math.exp(a * a / 2) * math.erfc(a * math.sqrt(0.5)) / 2
+def _slope(function: Callable[[float], float], centre: float) -> Callable[[Array], Array]:
+    """The function's mean slope from the centre to the centre + d, by d."""
+    value = function(centre)
+    return lambda d: np.array([(function(centre + step) - value) / step for step in d.tolist()])
 
 
-def _rounding(a: float) -> float:
-    """What rounding to float32 does to `_tail`, relative to it."""
-    return abs(float(np.float32(_tail(a))) / _tail(a) - 1.0)
+def _rounding(number: float) -> float:
+    """What rounding to float32 does to a number, relative to it."""
+    return abs(float(np.float32(number)) / number - 1.0) if number else 0.0
 
 
-def _tail_series(a: float) -> list[float]:
-    """The first six powers of `_tail` at a.
+@cache
+def _normal_pieces() -> Pieces:
+    """P(a normal variable < x) about 0, -1, ... -31 steps."""
+    ends = [(-(n + 0.5) * GELU_STEP, -max(n - 0.5, 0) * GELU_STEP) for n in range(32)]
+    return _pieces(lambda x: math.erfc(-x * math.sqrt(0.5)) / 2, ends, 6)
 
-    Taylor's series, of f' = a f - 1 / sqrt(2 pi), to the ninth power, cut short by Chebyshev's.
-    """
-    powers = 0.25 ** np.arange(10)
-    series = [_tail(a)]
-    series.append(a * series[0] - 1 / math.sqrt(2 * math.pi))
-    for n in range(1, 9):
-        series.append((a * series[n] + series[n - 1]) / (n + 1))
-    kept = chebyshev.poly2cheb(np.array(series) * powers)[:7]
-    shortened: list[float] = (chebyshev.cheb2poly(kept) / powers[:7]).tolist()
-    # The first as it is: what it would change is far below float32's last place.
-    return [series[0], *shortened[1:]]
+
+@cache
+def _tanh_pieces() -> Pieces:
+    """tanh of what `_octave_piece` gets."""
+    return _pieces(math.tanh, _octave_ends(TANH_SHIFT), 4)
+
+
+@cache
+def _erf_pieces() -> Pieces:
+    """erf(a) - ERF_REST * a of what `_octave_piece` gets."""
+    return _pieces(lambda a: math.erf(a) - ERF_REST * a, _octave_ends(ERF_SHIFT), 4)
+
+
+def _octave_piece(a: Value, shift: float) -> Value:
+    """The number of a's piece, of 8 in an octave of a + shift: four octaves from the shift on."""
+    return bits(a + shift) >> 20
+
+
+def _octave_ends(shift: float) -> list[tuple[float, float]]:
+    """The pieces' ends by the lowest bits of the exponent and the highest of the fraction."""
+    ends = []
+    for number in range(32):
+        octave, part = divmod(number, 8)
+        # An exponent's bits are 127 more than it is.
+        exponent = math.floor(math.log2(shift))
+        exponent += (octave - exponent - 127) % 4
+        if (8 + part) * 2.0 ** (exponent - 3) < shift:
+            exponent += 4
+        width = 2.0 ** (exponent - 3)
+        ends.append(((8 + part) * width - shift, (9 + part) * width - shift))
+    return ends
 
 
 def rsqrt(x: Value) -> Value:
     """1 / sqrt(x)."""
     return 1.0 / square_root(x)
+
+
+def mod(x: Value, y: Value) -> Value:
+    """x - floor(x / y) * y."""
+    # A quotient that is a whole number after rounding, and was not, is one too large.
+    whole = round_down(x / y)
+    usual = (magnitude(whole) < 2.0**24) & (magnitude(y) < math.inf)
+    return rarely(~usual, widened(wide_mod)(x, y), towards(fma(-whole, y, x), y))
 
 
 def _rounded_exponent(x: Value) -> Value:

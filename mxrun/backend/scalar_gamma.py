@@ -15,11 +15,22 @@ from mxrun.backend.scalar_machine import (
     magnitude,
     nearest_even,
     polynomial,
-    round_down,
+    rarely,
     select,
 )
 from mxrun.backend.scalar_value import Value
 
+# As in scalar_double, as exact as float64.
+LOG = (
+    0.6666666666666666,
+    0.4000000000000089,
+    0.2857142857079543,
+    0.2222222239356661,
+    0.18181795442371984,
+    0.1538625044794019,
+    0.13268485680654427,
+    0.13089629160674623,
+)
 # log(gamma(x)) / (x - 2) by x - 2.25, from 1.5 to 3.
 LGAMMA = (
     0.4994868595695864,
@@ -67,6 +78,17 @@ DIGAMMA = (
     0.06362150587634356,
 )
 
+# (sin(x) / x - 1) / x^2 by x^2, to pi / 2.
+HALF_WAVE = (
+    -0.1666666666666665,
+    0.008333333333325933,
+    -0.00019841269836469,
+    2.7557318055682276e-06,
+    -2.5051972921308604e-08,
+    1.6050972236454424e-10,
+    -7.40805479376894e-13,
+)
+
 
 def _of_half_turns(x: Value) -> tuple[Value, Value, Value]:
     """Whether the nearest multiple of pi / 2 to pi * x is no multiple of pi; the sine and the
@@ -78,11 +100,28 @@ def _of_half_turns(x: Value) -> tuple[Value, Value, Value]:
     return quarter != 0.0, sine, cosine
 
 
+def _sine_of_turns(x: Value) -> Value:
+    """sin(pi * x)."""
+    part = x - nearest_even(x * 0.5) * 2.0
+    mirrored = copy_sign(x.constant(1.0), part) - part
+    angle = select(magnitude(part) > 0.5, mirrored, part) * math.pi
+    square = angle * angle
+    return angle * fma(square, polynomial(square, HALF_WAVE), 1.0)
+
+
 def gammaln(x: Value) -> Value:
-    """log |gamma(x)|."""
+    """log |gamma(x)|, below 1/2 by gamma(x) gamma(1 - x) = pi / sin(pi x)."""
     mirrored = x < 0.5
-    y = select(mirrored, 1.0 - x, x)
-    logarithm = positive_log(y)
+    value = _gammaln_from_half(select(mirrored, 1.0 - x, x))
+    wave = magnitude(_sine_of_turns(x))
+    reflected = math.log(math.pi) - positive_log(wave, LOG) - value
+    value = rarely(mirrored, select(wave == 0.0, math.inf, reflected), value)
+    return select(x == x, select(magnitude(x) == math.inf, math.inf, value), x)
+
+
+def _gammaln_from_half(y: Value) -> Value:
+    """log(gamma(y)) of finite y from 1/2 on."""
+    logarithm = positive_log(y, LOG)
     early = y < 1.5
     shifted = select(early, y + 1.0, y)
     low = (shifted - 2.0) * polynomial(shifted - 2.25, LGAMMA)
@@ -90,24 +129,16 @@ def gammaln(x: Value) -> Value:
     inverse = 1.0 / y
     high = fma(y - 0.5, logarithm, 0.5 * math.log(2.0 * math.pi) - y)
     high = fma(inverse, polynomial(inverse * inverse, STIRLING), high)
-    value = select(y < 3.0, low, high)
-    # gamma(x) gamma(1 - x) = pi / sin(pi x).
-    odd, sine, cosine = _of_half_turns(x)
-    wave = magnitude(select(odd, cosine, sine))
-    value = select(mirrored, positive_log(math.pi / wave) - value, value)
-    pole = (x <= 0.0) & (wave == 0.0)
-    endless = (magnitude(x) == math.inf) | pole
-    return select(x == x, select(endless, math.inf, value), x)
+    return rarely(y >= 3.0, high, low)
 
 
 def gamma(x: Value) -> Value:
-    """The gamma function; NaN at the whole numbers below zero."""
-    below = round_down(x) * 0.5
-    odd = (x < 0.0) & (round_down(below) != below)
-    value = exp(gammaln(x))
-    value = select(odd, -value, value)
-    pole = (x < 0.0) & (nearest_even(x) == x)
-    value = select(pole, math.nan, value)
+    """The gamma function, below 1/2 as gammaln; NaN at the whole numbers below zero."""
+    mirrored = x < 0.5
+    value = exp(_gammaln_from_half(select(mirrored, 1.0 - x, x)))
+    wave = _sine_of_turns(x)
+    reflected = select((wave == 0.0) & (x < 0.0), math.nan, math.pi / (wave * value))
+    value = select(x < math.inf, rarely(mirrored, reflected, value), x)
     return select(x == 0.0, copy_sign(x.constant(math.inf), x), value)
 
 
@@ -116,18 +147,18 @@ def digamma(x: Value) -> Value:
     mirrored = x < 0.0
     y = select(mirrored, 1.0 - x, x)
     early = y < 8.0
-    # The sum of 1 / (y + k) for k from 0 to 7, two and two.
-    steps = [(y + y + 7.0) / ((y + k) * (y + (7.0 - k))) for k in (1.0, 2.0, 3.0)]
-    sum_of_steps = steps[0] + steps[1] + steps[2] + 1.0 / (y + 7.0) + 1.0 / y
+    # The sum of 1 / (y + k) for k from 0 to 7: two and two are (2 y + 7) / q.
+    a, b, c, d = ((y + k) * (y + (7.0 - k)) for k in (0.0, 1.0, 2.0, 3.0))
+    numerator = fma((a + b) * c, d, (c + d) * (a * b))
+    sum_of_steps = (y + y + 7.0) * numerator / ((a * b) * (c * d))
     far = select(early, y + 8.0, y)
     inverse = 1.0 / far
     square = inverse * inverse
-    value = positive_log(far) - inverse * 0.5 - square * polynomial(square, DIGAMMA)
+    value = positive_log(far, LOG) - inverse * 0.5 - square * polynomial(square, DIGAMMA)
     value = value - select(early, sum_of_steps, 0.0)
     value = select(y < math.inf, value, y)
     odd, sine, cosine = _of_half_turns(x)
     wave = select(odd, -sine, cosine) / select(odd, cosine, sine)
-    value = select(mirrored, value - wave * math.pi, value)
-    pole = mirrored & (nearest_even(x) == x)
-    value = select(pole, math.nan, value)
+    reflected = select(nearest_even(x) == x, math.nan, value - wave * math.pi)
+    value = rarely(mirrored, reflected, value)
     return select(x == 0.0, copy_sign(x.constant(math.inf), -x), value)

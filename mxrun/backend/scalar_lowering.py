@@ -12,6 +12,7 @@ from mxrun.backend.scalar_functions import VOCABULARY, expanded
 from mxrun.backend.scalar_machine import (
     call,
     copy_sign,
+    fma,
     magnitude,
     nearest_even,
     round_down,
@@ -69,6 +70,10 @@ def _minimum(x: Value, y: Value) -> Value:
     return select((x < y) | (x != x), x, y)
 
 
+def _library_mod(x: Value, y: Value) -> Value:
+    return scalar_double.towards(call("fmod", x, y), y)
+
+
 def _false(x: Value) -> Value:
     return x.graph.constant(False, BOOL)
 
@@ -103,6 +108,7 @@ _FLOATING: dict[str, Callable[..., Value]] = {
     "rint": nearest_even,
     "round": _round,
     "sqrt": square_root,
+    "fma": fma,
     "isnan": lambda x: x != x,
     "isinf": lambda x: magnitude(x) == math.inf,
     "isfinite": lambda x: magnitude(x) < math.inf,
@@ -124,6 +130,7 @@ _LOWERINGS: dict[str, dict[str, Callable[..., Value]]] = {
     "float64": {
         **_FLOATING,
         **{name: partial(call, function) for name, function in LIBRARY.items()},
+        "mod": _library_mod,
     },
     **dict.fromkeys(("int32", "int64", "uint8"), _WHOLE_NUMBERS),
 }

@@ -33,6 +33,13 @@ def select(condition: Value, x: Value | Number, y: Value | Number) -> Value:
     return condition.graph.add("select", left.dtype, (condition, left, right))
 
 
+def rarely(condition: Value, x: Value, y: Value) -> Value:
+    """As `select`, where x is dear and seldom needed: what only x reads is computed for a vector
+    in which the condition holds somewhere.
+    """
+    return condition.graph.add("rarely", x.dtype, (condition, x, y))
+
+
 def at_most(x: Value, limit: Value | Number) -> Value:
     """limit where x is greater; NaN stays."""
     return select(_like(x, limit) < x, limit, x)

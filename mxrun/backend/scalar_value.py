@@ -34,13 +34,20 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class LoopForm:
-    """A map's loop: the steps of its operands (1, or 0 for one element that all share), and
-    whether the result is added to the output instead of replacing it.
+    """A map's loop: the type and the steps of its operands (1, or 0 for one element that all
+    share), whether the result is added to the output instead of replacing it, and the output's
+    type (None: the operands').
     """
 
     dtype: str
     steps: tuple[int, ...]
     adds: bool
+    result_dtype: str | None = None
+
+    @property
+    def output_dtype(self) -> str:
+        """The type of the output."""
+        return self.result_dtype or self.dtype
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,27 @@ class Graph:
         return "\n".join(
             f"{node.operation} {node.dtype} {node.arguments} {node.detail!r}" for node in self.nodes
         )
+
+
+def contexts(graph: Graph, result: int) -> dict[int, tuple[int, ...]]:
+    """Every node that the result needs, with the choices that it is needed under.
+
+    They are the `rarely` nodes, outermost first, whose rare value all ways to the result pass.
+    """
+    found: dict[int, tuple[int, ...]] = {result: ()}
+    for index in range(result, -1, -1):
+        if index not in found:
+            continue
+        node = graph.nodes[index]
+        for position, argument in enumerate(node.arguments):
+            rare = node.operation == "rarely" and position == 1
+            choices = (*found[index], index) if rare else found[index]
+            known = found.get(argument, choices)
+            pairs = enumerate(zip(choices, known, strict=False))
+            length = min(len(choices), len(known))
+            apart = next((place for place, (one, other) in pairs if one != other), length)
+            found[argument] = choices[:apart]
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from numba.extending import intrinsic, models, register_model
 from mxrun.backend.vectors import LANES
 
 _INDEX = ir.IntType(32)
+_WORD = ir.IntType(64)
 _MASK = ir.VectorType(ir.IntType(1), LANES)
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
 _ALIGNED = _INDEX(1)
@@ -106,6 +107,27 @@ def load_lanes(typing_context: Any, pointer: Any, position: Any, count: Any) -> 
 
 
 @intrinsic
+def gather_lanes(typing_context: Any, pointer: Any, position: Any, step: Any, count: Any) -> Any:
+    """One masked gather."""
+    numbers = ir.Constant(ir.VectorType(_WORD, LANES), list(range(LANES)))
+    places = ir.VectorType(FLOATS.code.element.as_pointer(), LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        base, start, apart, number = arguments
+        first = builder.ptrtoint(builder.gep(base, [start]), _WORD)
+        distances = builder.mul(numbers, _broadcast(builder, builder.mul(apart, _WORD(4))))
+        addresses = builder.add(_broadcast(builder, first), distances)
+        given = [builder.inttoptr(addresses, places), _INDEX(4), _first(builder, number)]
+        kind = FLOATS.code
+        declared = ir.FunctionType(kind, [*(each.type for each in given), kind])
+        name = f"llvm.masked.gather.v{LANES}f32.v{LANES}p0"
+        function = cgutils.get_or_insert_function(builder.module, declared, name)
+        return builder.call(function, [*given, ir.Constant(kind, None)])
+
+    return FLOATS(pointer, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
 def store_lanes(typing_context: Any, pointer: Any, position: Any, vector: Any, count: Any) -> Any:
     """One masked store."""
     kind = _in_memory(pointer.dtype)
@@ -182,6 +204,7 @@ VECTORS = {
     "choose": choose,
     "equals": equals,
     "exceeds": exceeds,
+    "gather_lanes": gather_lanes,
     "lanes": lanes,
     "load_lanes": load_lanes,
     "multiply_lanes": multiply_lanes,

@@ -23,6 +23,11 @@ def load_lanes(pointer: Any, position: int, count: int) -> Any:
     raise TypeError("only inside a native function")
 
 
+def gather_lanes(pointer: Any, position: int, step: int, count: int) -> Any:
+    """Lanes from every `step`-th element of float32 memory; the rest is 0."""
+    raise TypeError("only inside a native function")
+
+
 def store_lanes(pointer: Any, position: int, vector: Any, count: int) -> None:
     """Lanes to float32 or int32 memory, or the lowest bytes of int32 lanes to bytes."""
     raise TypeError("only inside a native function")

@@ -14,6 +14,8 @@ from numba.extending import intrinsic
 
 from mxrun.backend import philox
 from mxrun.backend.call import HEADER_SLOTS
+from mxrun.backend.reduction_vocabulary import REDUCTIONS
+from mxrun.backend.scan_vocabulary import SCANS
 from mxrun.backend.vector_vocabulary import VECTORS
 
 _WORD = ir.IntType(64)
@@ -162,201 +164,7 @@ def random_words(typing_context: Any, key: Any, step: Any, number: Any) -> Any:
     return result(types.int64, types.int64, types.int64), generate
 
 
-@njit
-def arithmetic(kind: Any, left: Any, right: Any) -> Any:
-    """The sum, difference, product or quotient, which loops take as selections of vector code."""
-    if kind == 0:
-        return left + right
-    if kind == 1:
-        return left - right
-    if kind == 2:
-        return left * right
-    return left / right
-
-
-# Lanes of a run's vectors, whatever the processor's are: the code generator splits or pads them.
-_LANES = 32
-
-
-def _lanes_of(value: Any, number: float) -> Any:
-    """A constant of the value's type: one number, or that in every lane."""
-    kind = value.type
-    return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
-
-
-def _greater(builder: Any, total: Any, value: Any) -> Any:
-    above = builder.fcmp_ordered(">", value, total)
-    return builder.select(
-        builder.or_(above, builder.fcmp_unordered("uno", value, value)), value, total
-    )
-
-
-def _less(builder: Any, total: Any, value: Any) -> Any:
-    below = builder.fcmp_ordered("<", value, total)
-    return builder.select(
-        builder.or_(below, builder.fcmp_unordered("uno", value, value)), value, total
-    )
-
-
-def _plus(builder: Any, total: Any, value: Any) -> Any:
-    return builder.fadd(total, value)
-
-
-def _times(builder: Any, total: Any, value: Any) -> Any:
-    return builder.fmul(total, value)
-
-
-def _itself(builder: Any, value: Any) -> Any:
-    return value
-
-
-def _unless_nan(number: float) -> Any:
-    def taken(builder: Any, value: Any) -> Any:
-        missing = builder.fcmp_unordered("uno", value, value)
-        return builder.select(missing, _lanes_of(value, number), value)
-
-    return taken
-
-
-def _magnitude(builder: Any, value: Any) -> Any:
-    negative = builder.fcmp_ordered("<", value, _lanes_of(value, 0.0))
-    return builder.select(negative, builder.fneg(value), value)
-
-
-def _square(builder: Any, value: Any) -> Any:
-    return builder.fmul(value, value)
-
-
-# (start, what is taken of an element, how two totals become one) of `jit.reduced_run`'s kinds.
-_REDUCTIONS = (
-    (0.0, _itself, _plus),
-    (float("-inf"), _itself, _greater),
-    (float("inf"), _itself, _less),
-    (1.0, _itself, _times),
-    (0.0, _unless_nan(0.0), _plus),
-    (1.0, _unless_nan(1.0), _times),
-    (0.0, _magnitude, _plus),
-    (0.0, _square, _plus),
-)
-
-
-def _joined(builder: Any, join: Any, lanes: Any) -> Any:
-    """All lanes as one: the upper half to the lower, until one is left."""
-    count = lanes.type.count
-    while count > 1:
-        count //= 2
-        halves = []
-        for first in (0, count):
-            chosen = [ir.Constant(ir.IntType(32), first + lane) for lane in range(count)]
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), count), chosen)
-            halves.append(builder.shuffle_vector(lanes, lanes, mask))
-        lanes = join(builder, *halves)
-    return builder.extract_element(lanes, ir.Constant(ir.IntType(32), 0))
-
-
-def _elements(builder: Any, data: Any, position: Any, count: int) -> Any:
-    """The address of `count` elements as one vector."""
-    kind = ir.VectorType(data.type.pointee, count)
-    return builder.bitcast(builder.gep(data, [position]), kind.as_pointer())
-
-
-def _reduce_run(builder: Any, reduction: Any, total: Any, data: Any, count: Any) -> None:
-    """Code that joins `count` elements to the float64 that `total` points to."""
-    start, take, join = reduction
-    wide = ir.VectorType(ir.DoubleType(), _LANES)
-    width = ir.Constant(_WORD, _LANES)
-    turns = builder.sdiv(count, width)
-    with builder.if_then(builder.icmp_signed(">", turns, ir.Constant(_WORD, 0))):
-        lanes = cgutils.alloca_once(builder, wide)
-        builder.store(ir.Constant(wide, [start] * _LANES), lanes)
-        with cgutils.for_range(builder, turns) as loop:
-            place = _elements(builder, data, builder.mul(loop.index, width), _LANES)
-            value = builder.fpext(builder.load(place, align=4), wide)
-            builder.store(join(builder, builder.load(lanes), take(builder, value)), lanes)
-        whole = _joined(builder, join, builder.load(lanes))
-        builder.store(join(builder, builder.load(total), whole), total)
-    first = builder.mul(turns, width)
-    with cgutils.for_range(builder, builder.sub(count, first)) as loop:
-        place = builder.gep(data, [builder.add(first, loop.index)])
-        value = builder.fpext(builder.load(place), ir.DoubleType())
-        builder.store(join(builder, builder.load(total), take(builder, value)), total)
-
-
-@intrinsic
-def reduced_run(
-    typing_context: Any, kind: Any, total: Any, data: Any, position: Any, count: Any
-) -> Any:
-    """`total` and `count` elements as one, in vectors of a fixed number of lanes."""
-    pointer = types.CPointer(types.float32)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, before, elements, first, size = arguments
-        place = cgutils.alloca_once_value(builder, before)
-        run = builder.gep(elements, [first])
-        for index, reduction in enumerate(_REDUCTIONS):
-            with builder.if_then(builder.icmp_signed("==", number, ir.Constant(_WORD, index))):
-                _reduce_run(builder, reduction, place, run, size)
-        return builder.load(place)
-
-    word = types.int64
-    return types.float64(word, types.float64, pointer, word, word), generate
-
-
-def _join_rows(builder: Any, reduction: Any, totals: Any, data: Any, count: Any) -> None:
-    """Code that joins element i of data to total i, in float32."""
-    _, take, join = reduction
-    width = ir.Constant(_WORD, _LANES)
-    turns = builder.sdiv(count, width)
-    first = builder.mul(turns, width)
-    with cgutils.for_range(builder, turns) as loop:
-        position = builder.mul(loop.index, width)
-        place = _elements(builder, totals, position, _LANES)
-        value = builder.load(_elements(builder, data, position, _LANES), align=4)
-        total = builder.load(place, align=4)
-        builder.store(join(builder, total, take(builder, value)), place, align=4)
-    with cgutils.for_range(builder, builder.sub(count, first)) as loop:
-        position = builder.add(first, loop.index)
-        place = builder.gep(totals, [position])
-        value = take(builder, builder.load(builder.gep(data, [position])))
-        builder.store(join(builder, builder.load(place), value), place)
-
-
-@intrinsic
-def join_rows(
-    typing_context: Any, kind: Any, totals: Any, at: Any, data: Any, position: Any, count: Any
-) -> Any:
-    """Each total and the element beside it as one, for a run of both."""
-    pointer = types.CPointer(types.float32)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, results, target, elements, first, size = arguments
-        left, right = builder.gep(results, [target]), builder.gep(elements, [first])
-        for index, reduction in enumerate(_REDUCTIONS):
-            with builder.if_then(builder.icmp_signed("==", number, ir.Constant(_WORD, index))):
-                _join_rows(builder, reduction, left, right, size)
-        return context.get_dummy_value()
-
-    word = types.int64
-    return types.void(word, pointer, word, pointer, word, word), generate
-
-
-@njit
-def reduction_slope(kind: Any, value: Any, result: Any) -> Any:
-    """The derivative of a reduction, which loops take as selections of vector code."""
-    zero, one = types.float32(0), types.float32(1)
-    if kind == 3:
-        return result / value
-    if kind == 4:
-        return zero if value != value else one
-    if kind == 5:
-        return zero if value != value else result / value
-    if kind == 6:
-        return (one if value > zero else zero) - (one if value < zero else zero)
-    return value / result
-
-
 VOCABULARY = {
-    "arithmetic": arithmetic,
     "call_address": call_address,
     "clipped": clipped,
     "float32s": float32s,
@@ -364,12 +172,11 @@ VOCABULARY = {
     "int32s": int32s,
     "int64s": int64s,
     "integer": integer,
-    "join_rows": join_rows,
     "random_words": random_words,
     "real": real,
-    "reduced_run": reduced_run,
-    "reduction_slope": reduction_slope,
     "share": share,
     "uint8s": uint8s,
+    **REDUCTIONS,
+    **SCANS,
     **VECTORS,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import TracebackType
 
 
 @dataclass(frozen=True, order=True)
@@ -74,6 +75,39 @@ class Stopped(MxrunError):
 
 class InternalError(MxrunError):
     """A promise of mxrun's own code is broken; never the user's fault."""
+
+
+class OperatorRaised(Exception):
+    """An operator's own code raised what this error is raised from, at work for a network's node.
+
+    node: the node's operator and name; place: where the config has it.
+    """
+
+    def __init__(self, node: str, place: Place | None) -> None:
+        self.node = node
+        self.place = place
+        super().__init__(f"{node} at {place}" if place else node)
+
+
+class AtWorkFor:
+    """Within its block, what operators raise says for which node; mxrun's errors pass as they are.
+
+    Raises OperatorRaised from what was raised.
+    """
+
+    def __init__(self, node: str, place: Place | None) -> None:
+        self._said = node, place
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, (MxrunError, OperatorRaised)):
+            raise OperatorRaised(*self._said) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from contextlib import contextmanager
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError, nearest
 
@@ -13,7 +14,10 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Maps names and aliases to registered things of one kind (`kind` is used in messages)."""
 
+    _all: ClassVar[list[Registry[Any]]] = []
+
     def __init__(self, kind: str) -> None:
+        self._all.append(self)
         self.kind = kind
         self._entries: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
@@ -25,6 +29,22 @@ class Registry(Generic[T]):
                 raise InternalError(f"{self.kind} {key!r} is registered twice")
         self._entries[name] = entry
         self._aliases.update(dict.fromkeys(aliases, name))
+
+    def put(self, name: str, entry: T) -> None:
+        """Register `entry`, in place of one that has the name already."""
+        self._entries[name] = entry
+
+    @classmethod
+    @contextmanager
+    def all_or_nothing(cls) -> Iterator[None]:
+        """Take back what is registered within the block, of every kind, where the block raises."""
+        before = [(each, dict(each._entries), dict(each._aliases)) for each in cls._all]
+        try:
+            yield
+        except BaseException:
+            for each, entries, aliases in before:
+                each._entries, each._aliases = entries, aliases
+            raise
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries or name in self._aliases

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mxrun.backend.team import openmp, set_threads_call
+from mxrun.base.errors import AtWorkFor
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.graph import Step, ValueId
 from mxrun.graph.plan import PhasePlan
-from mxrun.operator.kernel import Buffers
+from mxrun.operator.kernel import Buffers, Call, PythonCall
 
 
 def bind(phase: PhasePlan, base: int, threads: int) -> Tape:
@@ -20,11 +21,27 @@ def bind(phase: PhasePlan, base: int, threads: int) -> Tape:
     entries: list[TapeEntry] = []
     for step in phase.steps:
         assert step.kernel is not None
-        calls = step.kernel.bind(_buffers(phase, step, base))
+        with AtWorkFor(step.title, step.place):
+            calls = tuple(
+                _watched(step, call) for call in step.kernel.bind(_buffers(phase, step, base))
+            )
         if not entries and openmp() is not None:
             calls = (set_threads_call(threads), *calls)
         entries.extend(TapeEntry(step.name, call) for call in calls)
     return Tape(entries)
+
+
+def _watched(step: Step, call: Call) -> Call:
+    """The call, which says for which node it was at work when the operator's own code raises."""
+    if not isinstance(call, PythonCall):
+        return call
+    function, watched = call.function, AtWorkFor(step.title, step.place)
+
+    def run() -> None:
+        with watched:
+            function()
+
+    return PythonCall(run)
 
 
 def _buffers(phase: PhasePlan, step: Step, base: int) -> Buffers:

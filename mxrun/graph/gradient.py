@@ -72,6 +72,18 @@ class Contributions:
         self._parts: dict[ValueId, list[tuple[int, int, ValueId]]] = {}
         self._totals: dict[ValueId, ValueId] = {}
 
+    def give(self, value: ValueId, reader: Step, argument: int, part: ValueId) -> bool:
+        """Let a tensor that is there be one reader's contribution.
+
+        Not to a parameter, whose gradient is a tensor of another class, nor where the value was
+        repeated along an axis.
+        """
+        shape = self._builder.values[part].spec.shape
+        if value in self._parameters or self._values[value].spec.shape != shape:
+            return False
+        self._parts.setdefault(value, []).append((self._order[reader.name], argument, part))
+        return True
+
     def new(self, value: ValueId, reader: Step, argument: int) -> ValueId:
         """A value for the contribution of one reader (its argument-th input)."""
         source = self._values[value]
@@ -174,6 +186,19 @@ def _depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
     return reaching
 
 
+def _way_to_loss(builder: GraphBuilder, step: Step) -> tuple[str, ...]:
+    """Names of the forward steps from this one to a loss that depends on it."""
+    ways: dict[ValueId, tuple[str, ...]] = dict.fromkeys(step.writes(), (step.name,))
+    for later in builder.steps:
+        way = next((ways[value] for value in later.reads() if value in ways), None)
+        if way is None or later.forward is not None:
+            continue
+        if later.prop is not None and later.prop.loss_output is not None:
+            return (*way, later.name)
+        ways.update(dict.fromkeys(later.writes(), (*way, later.name)))
+    return (step.name,)
+
+
 def _differentiate(
     builder: GraphBuilder, step: Step, reaching: set[ValueId], contributions: Contributions
 ) -> None:
@@ -197,16 +222,20 @@ def _differentiate(
                 f"{step.prop.type_string} {step.name!r} has no gradient for {argument!r}, "
                 "which lies between a trained parameter and the loss",
                 place=step.place,
+                chain=(f"the loss depends on it: {' -> '.join(_way_to_loss(builder, step))}",),
                 hint="freeze the parameters before it, or use another operator",
             )
         )
-    wanted = [index for index in needed if kinds[index] is GradientKind.COMPUTES]
-    if not wanted:
-        return
-    inputs = backward_inputs(step, out_grad)
+    passed = step.prop.list_passed_gradients()
     in_grad: list[ValueId | None] = [None] * len(kinds)
-    for index in wanted:
+    for index in needed:
         value = arguments[index]
         assert value is not None
-        in_grad[index] = contributions.new(value, step, index)
-    builder.step(backward_step(step, inputs, tuple(in_grad)))
+        given = out_grad[passed[index]] if index in passed else None
+        if kinds[index] is GradientKind.COMPUTES and not (
+            given is not None and contributions.give(value, step, index, given)
+        ):
+            in_grad[index] = contributions.new(value, step, index)
+    if any(value is not None for value in in_grad):
+        inputs = backward_inputs(step, out_grad)
+        builder.step(backward_step(step, inputs, tuple(in_grad)))

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mxrun.base.errors import Diagnostic
+from mxrun.base.errors import AtWorkFor, Diagnostic
 from mxrun.base.tensor import PartialShape, TensorSpec
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.property import Inferred, PartialType
+from mxrun.operator.register import AnyProperty
 from mxrun.operator.shape import ShapeContradiction, is_known, known, show, unify
 
 
@@ -95,11 +96,15 @@ class _ShapeInference:
     def _visit(self, node: Node) -> bool:
         if node in self.failed or node.prop is None:
             return False
+        with AtWorkFor(f"{node.operator} {node.name!r}", node.place):
+            return self._inferred(node, node.prop)
+
+    def _inferred(self, node: Node, prop: AnyProperty) -> bool:
         outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
         arguments = list(node.argument_entries())
         auxiliary = list(node.inputs[len(arguments) :])
         try:
-            inferred = node.prop.infer_shape(
+            inferred = prop.infer_shape(
                 [self.shapes[entry] for entry in arguments],
                 [self.shapes[entry] for entry in outputs],
             )
@@ -183,9 +188,10 @@ def _infer_types(nodes: list[Node], given: Mapping[str, str]) -> dict[NodeEntry,
                 continue
             entries = list(node.argument_entries())
             outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
-            completed = node.prop.infer_type(
-                [types[e] for e in entries], [types[o] for o in outputs]
-            )
+            with AtWorkFor(f"{node.operator} {node.name!r}", node.place):
+                completed = node.prop.infer_type(
+                    [types[e] for e in entries], [types[o] for o in outputs]
+                )
             for entry, dtype in zip(
                 [*entries, *outputs], [*completed[0], *completed[1]], strict=True
             ):

@@ -64,7 +64,8 @@ class Kernel:
     extra_outputs: tensors a forward kernel hands to its own backward kernel.
     is_view: output 0 is input 0's memory under another shape; there is nothing to call.
     workspace_bytes: scratch that lives for this call only.
-    flops: floating-point operations; bytes_moved: least bytes read and written.
+    flops: floating-point operations; bytes_moved: least bytes read and written, without what an
+        add-to request finds there.
     """
 
     implementation: str

@@ -27,7 +27,7 @@ class MapImplementation(Implementation):
         """output = forward(inputs), in the first input's layout."""
         assert isinstance(prop, SimpleProperty)
         entry, spec = prop.entry, unpacked(request.inputs[0])
-        formulas = [entry.forward, *(g for g in entry.gradients if isinstance(g, Formula))]
+        formulas = (entry.forward, *entry.computed)
         alike = all(tensor.dtype == spec.dtype for tensor in request.inputs)
         if not alike or not all(_serves(formula, spec.dtype) for formula in formulas):
             return None

@@ -168,8 +168,11 @@ def native_kernel(
     *,
     extra_outputs: tuple[TensorSpec, ...] = (),
     flops: int = 0,
+    bytes_moved: int | None = None,
 ) -> Kernel:
     """A kernel that makes the parts' calls in order.
+
+    bytes_moved: where it is not all of the tensors.
 
     An output under the add-to request is computed in scratch and then added to what was there;
     its spec must be a float32 tensor. Where no output is asked for, nothing is called.
@@ -195,7 +198,11 @@ def native_kernel(
         extra_outputs=extra_outputs,
         workspace_bytes=workspace_bytes,
         flops=flops,
-        bytes_moved=sum(spec.nbytes for spec in specs if spec is not None),
+        bytes_moved=(
+            sum(spec.nbytes for spec in specs if spec is not None)
+            if bytes_moved is None
+            else bytes_moved
+        ),
     )
 
 

@@ -63,7 +63,7 @@ class NumpyImplementation(Implementation):
             bind=bind,
             workspace_bytes=_workspace(resources),
             flops=prop.flops(_shapes(request.inputs), _shapes(request.outputs)),
-            bytes_moved=_bytes((*request.inputs, *request.outputs)),
+            bytes_moved=_bytes((*inputs, *outputs)),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel:

@@ -86,6 +86,8 @@ class OperatorProperty(ABC, Generic[P]):
     is_view: ClassVar[bool] = False
     # Only passes make it: no network names it, and no list of operators shows it.
     is_internal: ClassVar[bool] = False
+    # Why the contract's checker can make up no cases for it: a sentence.
+    unchecked: ClassVar[str] = ""
 
     def __init__(self, parameters: P) -> None:
         self.parameters = parameters
@@ -113,6 +115,11 @@ class OperatorProperty(ABC, Generic[P]):
     def loss_output(self) -> int | None:
         """Index of the output that holds the summed loss, for an operator that ends a network."""
         return None
+
+    @property
+    def gradient_instead(self) -> str:
+        """What the gradient deliberately is instead of the outputs' derivative; empty where not."""
+        return ""
 
     def classification(self, data: Shape, label: Shape) -> Classification | None:
         """How a loss tells classes apart under these shapes; None for what tells none apart."""
@@ -160,6 +167,14 @@ class OperatorProperty(ABC, Generic[P]):
             GradientKind.ZERO if name in self.label_arguments else GradientKind.COMPUTES
             for name in self.list_arguments()
         )
+
+    def list_passed_gradients(self) -> dict[int, int]:
+        """Inputs whose gradient is an output's as it is, as {input index: output index}.
+
+        Nothing computes it where input and output have one shape and may share the gradient's
+        tensor; backward can all the same.
+        """
+        return {}
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -34,7 +34,7 @@ class Implementation:
 
 
 OPERATORS: Registry[type[AnyProperty]] = Registry("operator")
-_IMPLEMENTATIONS: dict[str, dict[str, Implementation]] = {}
+_IMPLEMENTATIONS: Registry[Mapping[str, Implementation]] = Registry("implementations")
 
 
 def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClass]:
@@ -63,11 +63,12 @@ def implement(*names: str, backend: str) -> Callable[[ImplementationClass], Impl
 
     def add(implementation_class: ImplementationClass) -> ImplementationClass:
         for name in names:
-            table = _IMPLEMENTATIONS.setdefault(name, {})
+            table = implementations(name)
             if backend in table:
                 raise InternalError(f"{name} has two implementations named {backend!r}")
-            table[backend] = implementation_class()
-            table[backend].name = backend
+            implementation = implementation_class()
+            implementation.name = backend
+            _IMPLEMENTATIONS.put(name, {**table, backend: implementation})
         return implementation_class
 
     return add
@@ -75,7 +76,7 @@ def implement(*names: str, backend: str) -> Callable[[ImplementationClass], Impl
 
 def implementations(name: str) -> Mapping[str, Implementation]:
     """The registered implementations of an operator, best first; the NumPy body is not listed."""
-    return _IMPLEMENTATIONS.get(name, {})
+    return _IMPLEMENTATIONS.get(name) if name in _IMPLEMENTATIONS else {}
 
 
 def create(name: str, parameters: Mapping[str, object]) -> AnyProperty:

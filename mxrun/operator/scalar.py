@@ -53,6 +53,7 @@ from mxrun.backend.scalar_functions import (
     expm1,
     fix,
     floor,
+    fma,
     gamma,
     gammaln,
     gelu,
@@ -69,6 +70,7 @@ from mxrun.backend.scalar_functions import (
     logical_xor,
     maximum,
     minimum,
+    mod,
     pow,
     rcbrt,
     rint,
@@ -114,6 +116,7 @@ __all__ = [
     "expm1",
     "fix",
     "floor",
+    "fma",
     "gamma",
     "gammaln",
     "gelu",
@@ -130,6 +133,7 @@ __all__ = [
     "logical_xor",
     "maximum",
     "minimum",
+    "mod",
     "pow",
     "rcbrt",
     "rint",
@@ -189,7 +193,10 @@ class MapLoop:
 
 @dataclass(frozen=True, eq=False)
 class MapKernel:
-    """A map of one dtype: what its function computes of operands (tensors) and parameters."""
+    """What a map's function computes of operands (tensors) and parameters of one dtype.
+
+    result_dtype: the output's.
+    """
 
     name: str
     operands: tuple[str, ...]
@@ -197,6 +204,7 @@ class MapKernel:
     dtype: str
     graph: Graph
     result: int
+    result_dtype: str
 
     def part(
         self,
@@ -212,14 +220,16 @@ class MapKernel:
         """The map over `count` elements that lie one behind the other, in one pass.
 
         steps: 1 for an operand with an element for each of the output's, 0 for one whose first
-        element serves them all. The output may lie exactly over an operand of step 1. Under the
-        add-to request the loop adds to the output itself: `native_kernel` gets `written(requests)`.
+        element serves them all. The output may lie exactly over an operand of step 1 whose
+        elements are of its size. Under the add-to request the loop adds to the output itself:
+        `native_kernel` gets `written(requests)`.
         """
         taken = tuple(steps or (1,) * len(self.operands))
         assert len(operands) == len(taken) == len(self.operands)
         assert len(parameters) == len(self.parameters)
         adds = request is OpReqType.ADD
-        loop = MapLoop(self.graph, self.result, LoopForm(self.dtype, taken, adds))
+        form = LoopForm(self.dtype, taken, adds, self.result_dtype)
+        loop = MapLoop(self.graph, self.result, form)
         words = (_word(number, self.dtype) for number in parameters)
         team = team_for_elements(count, threads)
         return LoopPart(loop, (count, output, *operands, *words), team)
@@ -231,15 +241,23 @@ def written(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]:
 
 
 def compile(
-    function: Function, *, parameters: Sequence[str] = (), dtype: str = "float32"
+    function: Function,
+    *,
+    parameters: Sequence[str] = (),
+    dtype: str = "float32",
+    result_dtype: str | None = None,
 ) -> MapKernel:
     """The map of a function whose arguments are tensors, but for the scalars in `parameters`.
 
+    The function computes in `dtype`; its result becomes a number of `result_dtype`, if that is
+    another, as C converts it: a fraction is cut off, and of an integer too large the lowest bits
+    stay. What a floating-point number beyond an integer type becomes is the processor's choice.
     Nothing is translated before a part of it is bound to addresses. Raises UserError, naming the
     line of the function, for what has no place in a map.
     """
-    operands, graph, result = _traced(function, tuple(parameters), dtype)
-    return MapKernel(function.__name__, operands, tuple(parameters), dtype, graph, result)
+    made = result_dtype or dtype
+    operands, graph, result = _traced(function, tuple(parameters), dtype, made)
+    return MapKernel(function.__name__, operands, tuple(parameters), dtype, graph, result, made)
 
 
 def evaluate(
@@ -258,6 +276,7 @@ def cuda_source(
     *,
     parameters: Sequence[str] = (),
     dtype: str = "float32",
+    result_dtype: str | None = None,
     steps: Sequence[int] | None = None,
     adds: bool = False,
 ) -> str:
@@ -265,8 +284,9 @@ def cuda_source(
 
     Compiles as it is, without a header; any grid serves any count.
     """
-    operands, graph, result = _traced(function, tuple(parameters), dtype)
-    form = LoopForm(dtype, tuple(steps or (1,) * len(operands)), adds)
+    made = result_dtype or dtype
+    operands, graph, result = _traced(function, tuple(parameters), dtype, made)
+    form = LoopForm(dtype, tuple(steps or (1,) * len(operands)), adds, made)
     return scalar_cuda.source(function.__name__, graph, result, form, operands, tuple(parameters))
 
 
@@ -279,13 +299,14 @@ def _word(number: float, dtype: str) -> int:
 
 
 def _traced(
-    function: Function, parameters: tuple[str, ...], dtype: str
+    function: Function, parameters: tuple[str, ...], dtype: str, result_dtype: str
 ) -> tuple[tuple[str, ...], Graph, int]:
     """The function's operands, and what it computes."""
-    if dtype not in MAP_DTYPES:
-        raise UserError(
-            Diagnostic(f"a map of {dtype}", expected=" or ".join(MAP_DTYPES), got=dtype)
-        )
+    for name in (dtype, result_dtype):
+        if name not in MAP_DTYPES:
+            raise UserError(
+                Diagnostic(f"a map of {name}", expected=" or ".join(MAP_DTYPES), got=name)
+            )
     arguments = inspect.signature(function).parameters.values()
     names = tuple(a.name for a in arguments if a.default is inspect.Parameter.empty)
     operands = names[: len(names) - len(parameters)]
@@ -309,7 +330,7 @@ def _traced(
                 "a map makes one tensor; an operator of several is an OperatorProperty",
             )
         result = made if isinstance(made, Value) else graph.constant(made, dtype)
-        return operands, graph, result.convert(dtype).index
+        return operands, graph, result.convert(result_dtype).index
     except Refused as refused:
         hint = nearest(refused.name, _NAMES) if refused.name else ""
         problem, place = refused.problem, _place_in(function, refused.__traceback__)

@@ -32,7 +32,7 @@ from mxrun.base.errors import InternalError
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator.map_kernel import MapImplementation
 from mxrun.operator.property import GradientKind, ResourceRequest
-from mxrun.operator.register import OPERATORS, implement, register
+from mxrun.operator.register import OPERATORS, Implementation, implement, register
 from mxrun.operator.simple_entry import (
     FULL,
     EnvArguments,
@@ -63,6 +63,7 @@ __all__ = [
     "reads_inputs",
     "reads_out_grad",
     "reads_output",
+    "register_entry",
     "simple_entry",
     "simple_operator",
 ]
@@ -89,6 +90,7 @@ def simple_operator(
     parameters: type[Parameters] | None = None,
     resource: AnyResource = (),
     description: str = "",
+    gradient_instead: str = "",
 ) -> Callable[[F], F]:
     """Decorator: register a function as the operator `name`; the function stays as it is.
 
@@ -102,6 +104,8 @@ def simple_operator(
     resource: what both functions find in `env.context`, in order: one request, several, or what
         makes them from the inputs' specs.
     description: the operator's documentation; by default the function's.
+    gradient_instead: what the gradient is, in a sentence, where it deliberately is not the
+        derivative.
 
     Raises UserError, at the function's line, for what is no simple operator, and InternalError
     where the name is taken.
@@ -121,22 +125,48 @@ def simple_operator(
         if not document:
             hint = "begin the function with a docstring: the formula, what backward reads"
             raise refused(function, f"{name} has no description", hint=hint)
-        for key in (name, *aliases):
-            if key in OPERATORS:
-                raise InternalError(str(refused(function, f"operator {key!r} is registered twice")))
-        members: dict[str, Any] = {
-            "__doc__": document,
-            "__module__": function.__module__,
-            "type_string": name,
-            "parameter_type": kind,
-            "entry": entry,
-        }
-        register(name, *aliases)(type(name, (SimpleProperty,), members))
-        if entry.forward.is_map:
-            implement(name, backend="jit")(MapImplementation)
+        register_entry(
+            name,
+            *aliases,
+            entry=entry,
+            parameters=kind,
+            description=document,
+            gradient_instead=gradient_instead,
+        )
         return function
 
     return add
+
+
+def register_entry(
+    name: str,
+    *aliases: str,
+    entry: SimpleEntry,
+    parameters: type[Parameters] = NoParameters,
+    description: str,
+    gradient_instead: str = "",
+    base: type[SimpleProperty[Any]] = SimpleProperty,
+    loops: type[Implementation] = MapImplementation,
+) -> None:
+    """Register the operator `name` of an entry: a `base`, which `loops` compute where it is a map.
+
+    Raises InternalError where the name is taken.
+    """
+    function = entry.forward.function
+    for key in (name, *aliases):
+        if key in OPERATORS:
+            raise InternalError(str(refused(function, f"operator {key!r} is registered twice")))
+    members: dict[str, Any] = {
+        "__doc__": description,
+        "__module__": function.__module__,
+        "type_string": name,
+        "parameter_type": parameters,
+        "entry": entry,
+        "gradient_instead": gradient_instead,
+    }
+    register(name, *aliases)(type(name, (base,), members))
+    if entry.forward.is_map:
+        implement(name, backend="jit")(loops)
 
 
 def simple_entry(

@@ -139,7 +139,9 @@ class Formula:
 
     @cached_property
     def reads(self) -> tuple[bool, ...]:
-        """For each tensor, whether the map's value depends on it."""
+        """For each tensor, whether the value depends on it; it may on all that is no map's."""
+        if not self.is_map:
+            return (True,) * len(self.tensors)
         kernel = self.traced
         reached, open_nodes = set[int](), [kernel.result]
         while open_nodes:
@@ -182,6 +184,11 @@ class SimpleEntry:
     inplace: tuple[Inplace, ...] | None
     shape: ShapeFunction | None
     resource: tuple[ResourceRequest, ...] | ResourceFunction
+
+    @property
+    def computed(self) -> tuple[Formula, ...]:
+        """The gradients that there are functions for."""
+        return tuple(each for each in self.gradients if isinstance(each, Formula))
 
     def cuda_sources(self, name: str, dtype: str = "float32") -> dict[str, str]:
         """CUDA C of the operator's maps by the names of their kernels; empty of what is no map.

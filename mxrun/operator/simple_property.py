@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import (
@@ -19,7 +21,7 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.shape import is_known, known, unify
-from mxrun.operator.simple_entry import Formula, Inplace, Reads, SimpleEntry
+from mxrun.operator.simple_entry import Array, Formula, Inplace, Reads, SimpleEntry
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
@@ -62,13 +64,24 @@ class SimpleProperty(OperatorProperty[P]):
             for gradient in self.entry.gradients
         )
 
+    def list_passed_gradients(self) -> dict[int, int]:
+        """Those whose formula is out_grad."""
+        return {
+            index: 0
+            for index, gradient in enumerate(self.entry.gradients)
+            if isinstance(gradient, Formula) and gradient.is_map and gradient.passes_first
+        }
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """What the gradients' kind names; nothing where there is none to compute."""
-        if GradientKind.COMPUTES not in self.list_gradients():
+        """out_grad, and what else the gradients depend on; nothing where none is computed."""
+        formulas = self.entry.computed
+        if not formulas:
             return []
-        return list(read_by(self.entry.reads, out_grad[0], in_data, out_data[0]))
+        gradient, *tensors = read_by(self.entry.reads, out_grad[0], in_data, out_data[0])
+        reads = zip(*(formula.reads[1:] for formula in formulas), strict=True)
+        return [gradient, *(each for each, read in zip(tensors, reads, strict=True) if any(read))]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
@@ -157,9 +170,20 @@ class SimpleOperator(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """Each gradient; the first input's comes last, because it may lie over out_grad."""
-        read = read_by(self.entry.reads, out_grad[0], in_data, out_data[0])
+        tensors = read_by(self.entry.reads, out_grad[0], in_data, out_data[0])
         for side in reversed(range(len(in_grad))):
-            gradient = self.entry.gradients[side]
-            if isinstance(gradient, Formula) and req[side] is not OpReqType.NULL:
-                arrays = [need(tensor) for tensor in read]
-                assign(in_grad[side], req[side], gradient.array(arrays, self.parameters, context))
+            formula, gradient = self.entry.gradients[side], in_grad[side]
+            if req[side] is OpReqType.NULL or gradient is None:
+                continue
+            if isinstance(formula, Formula):
+                # What the function does not depend on may be absent: out_grad stands in for it.
+                arrays = [
+                    need(tensor if reads else out_grad[0])
+                    for tensor, reads in zip(tensors, formula.reads, strict=True)
+                ]
+                value = formula.array(arrays, self.parameters, context)
+                assign(gradient, req[side], self.shaped(value, gradient.shape))
+
+    def shaped(self, gradient: Array | np.generic, shape: Shape) -> Array | np.generic:
+        """A gradient of elements as one of an input with that shape: it is that already."""
+        return gradient

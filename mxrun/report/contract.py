@@ -26,7 +26,7 @@ def contract_parts(report: Description) -> list[Part]:
     for column in ("check", "result", "promise"):
         table.add_column(column)
     for check in report["checks"]:
-        table.add_row(Text(check["name"]), _result(check), Text(check["promise"]))
+        table.add_row(Text(check["name"]), _result(check, report), Text(check["promise"]))
     parts: list[Part] = [table]
     broken = [check for check in report["checks"] if not check["passed"]]
     for check in broken:
@@ -36,10 +36,14 @@ def contract_parts(report: Description) -> list[Part]:
         for check in report["checks"]
         if check["not_checked"]
     ]
+    if report["gradient_instead"]:
+        parts.append(Text(f"deliberate gradient: {report['gradient_instead']}", "italic"))
     return [*parts, _verdict(report, broken)]
 
 
-def _result(check: Description) -> Text:
+def _result(check: Description, report: Description) -> Text:
+    if not report["cases"] and check["not_checked"]:
+        return Text("not checked", "yellow")
     if check["passed"]:
         return Text("passed", "green")
     return Text(f"{len(check['problems'])} broken", "bold red")
@@ -60,6 +64,8 @@ def _problems(check: Description) -> list[Part]:
 
 
 def _verdict(report: Description, broken: Sequence[Description]) -> Text:
+    if not report["cases"] and report["passed"]:
+        return Text(f"{report['operator']} was not checked", "bold yellow")
     if report["passed"]:
         return Text(f"{report['operator']} keeps the contract", "bold green")
     names = ", ".join(check["name"] for check in broken)

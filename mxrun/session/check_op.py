@@ -25,6 +25,7 @@ def check_operator(target: str, settings: Sequence[str] = ()) -> Description:
     report = check_property(prop, [text.partition("=")[0] for text in settings])
     return {
         "operator": report.operator,
+        "gradient_instead": prop.gradient_instead,
         "passed": report.passed,
         "cases": list(report.cases),
         "checks": [_outcome(outcome) for outcome in report.outcomes],

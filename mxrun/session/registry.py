@@ -88,6 +88,7 @@ def operator(name: str, settings: Sequence[str] = ()) -> Description:
         "parameters": _parameters(prop),
         "inplace": _inplace(prop),
         "backward_reads": _backward_reads(prop),
+        "gradient_instead": prop.gradient_instead,
         "resources": {} if shapes is None else _resources(prop, shapes),
         "yaml": _yaml(prop, shapes),
     }

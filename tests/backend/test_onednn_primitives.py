@@ -12,7 +12,6 @@ from mxrun.backend.onednn.operations import PoolType, Window
 from mxrun.backend.onednn.primitive import (
     FORWARD_TRAINING,
     Argument,
-    EltwiseFunction,
     Unsupported,
 )
 from mxrun.backend.team import set_threads
@@ -298,26 +297,6 @@ def test_pooling_and_its_gradient(shape, kernel, window, pool_type):
     close(found, source_grad)
     inference = operations.pooling_forward(x, y, pool_type, kernel, window, THREADS, False)
     assert Argument.WORKSPACE not in inference.specs
-
-
-ELTWISE = [
-    (EltwiseFunction.RELU, lambda x: np.maximum(x, 0), lambda y: y > 0),
-    (EltwiseFunction.TANH, np.tanh, lambda y: 1 - y**2),
-    (EltwiseFunction.LOGISTIC, lambda x: 1 / (1 + np.exp(-x)), lambda y: y * (1 - y)),
-]
-
-
-@pytest.mark.parametrize(("function", "value", "slope"), ELTWISE)
-def test_eltwise_and_its_gradient(function, value, slope):
-    source, grad = normal(3, 5, 4, 7), normal(7, 4, 5, 3).reshape(3, 5, 4, 7)
-    expected = value(source.astype(np.float64))
-    tensor = TensorSpec(source.shape, layout=CHANNELS_LAST)
-    forward = operations.eltwise_forward(tensor, function, THREADS)
-    (output,) = compute(forward, [Argument.OUTPUT], SOURCE=source)
-    np.testing.assert_allclose(output, expected, atol=1e-6)
-    backward = operations.eltwise_backward(tensor, function, THREADS)
-    (found,) = compute(backward, [Argument.SOURCE_GRAD], OUTPUT_GRAD=grad, OUTPUT=output)
-    np.testing.assert_allclose(found, grad * slope(expected), atol=2e-6)
 
 
 def test_softmax():

@@ -8,6 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import llvmlite.binding
+import pytest
+
+from mxrun.backend import object_cache
+
 PLUGIN = """\
 from mxrun.operator import scalar
 
@@ -86,3 +91,21 @@ def test_a_number_from_outside_the_function_belongs_to_the_key(tmp_path: Path) -
 def test_without_a_cache_every_process_compiles(tmp_path: Path) -> None:
     assert run(tmp_path, cache="") == ([-1.0, 8.0], True)
     assert run(tmp_path, cache="") == ([-1.0, 8.0], True)
+
+
+def test_the_key_of_an_object_names_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = object_cache.key_of("a function")
+    keys = {here}
+    features = dict(llvmlite.binding.get_host_cpu_features())
+    first = sorted(features)[0]
+    features[first] = not features[first]
+    monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", lambda: features)
+    object_cache._machine.cache_clear()
+    keys.add(object_cache.key_of("a function"))
+    monkeypatch.setattr(llvmlite.binding, "get_host_cpu_name", lambda: "another")
+    object_cache._machine.cache_clear()
+    keys.add(object_cache.key_of("a function"))
+    monkeypatch.undo()
+    object_cache._machine.cache_clear()
+    assert len(keys) == 3
+    assert object_cache.key_of("a function") == here

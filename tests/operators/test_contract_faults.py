@@ -118,6 +118,19 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         ("gradient of lhs is not the derivative",),
         (("lhs_grad = grad * self.scale", "lhs_grad = np.ones_like(grad) * self.scale"),),
     ),
+    "zero_that_is_none": (
+        "gradients",
+        ("gradient of rhs is not the derivative", "got 0.0"),
+        (
+            (
+                MORE,
+                "    def list_gradients(self) -> tuple[Any, ...]:\n"
+                "        from mxrun.operator.property import GradientKind\n"
+                "        return (GradientKind.COMPUTES, GradientKind.ZERO)\n",
+            ),
+            ("return [(out_grad[0], in_grad[1])]", "return []"),
+        ),
+    ),
     "unsafe_in_place": (
         "forward in place",
         ("output over rhs", "forward_inplace_option"),

@@ -105,7 +105,7 @@ needs_onednn = pytest.mark.skipif(onednn.load() is None, reason=onednn.reason())
     ("operator", "backend"),
     [
         *((operator, "jit") for operator in UPDATES),
-        ("elemwise_add", "jit"),
+        ("broadcast_add", "jit"),
         pytest.param("SoftmaxOutput", "onednn", marks=needs_onednn),
     ],
 )

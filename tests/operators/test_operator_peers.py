@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from operator_harness import BackwardData, ForwardRun, backward, forward
-from operator_row import Array, Row
+from operator_row import Array, Row, agree
 from operator_rows import ROWS
 
 from mxrun.operator.numpy_kernel import NUMPY
@@ -57,11 +57,11 @@ def test_O1_outputs_and_gradients_equal_the_peers(kind: type[Peer], row: Row) ->
         gradients=row.is_train and prop.list_mutated_inputs() == {},
     )
     for ours, other in zip(run.outputs, theirs.outputs, strict=False):
-        np.testing.assert_allclose(ours, other, rtol=2e-5, atol=2e-6)
+        agree(ours, other, row.agreement)
     for source, target in prop.list_mutated_inputs().items():
         if source:
             moved = theirs.auxiliary[row.names[source]]
-            np.testing.assert_allclose(run.outputs[target], moved, rtol=1e-6, atol=1e-7)
+            agree(run.outputs[target], moved, row.agreement, row.names[source])
     if row.has_gradient and row.is_train:
         compare_gradients(row, inputs, run, out_grad, theirs)
 
@@ -76,6 +76,4 @@ def compare_gradients(
     gradients = backward(NUMPY, prop, data, blank, run)
     for name, kind, gradient in zip(row.names, prop.list_gradients(), gradients, strict=False):
         if kind is GradientKind.COMPUTES:
-            np.testing.assert_allclose(
-                gradient, theirs.gradients[name], rtol=1e-4, atol=1e-5, err_msg=name
-            )
+            agree(gradient, theirs.gradients[name], row.agreement, name)

@@ -24,8 +24,8 @@ def everything(dtype: str) -> Callable[[Any, Any], Any]:
         total = scalar.where(scalar.logical_not(x), x, -y) + 1 - x * 2
         for word in VOCABULARY.values():
             if dtype.startswith("float") or not word.floating:
-                two = word.name in ("maximum", "minimum", "pow")
-                total = total + (word(x, y) if two else word(x))
+                count = {"maximum": 2, "minimum": 2, "pow": 2, "mod": 2, "fma": 3}
+                total = total + word(*(x, y, x)[: count.get(word.name, 1)])
         small, same = scalar.logical_and(x < y, x <= 1), scalar.logical_or(x == y, x != y)
         return total + scalar.where(scalar.logical_xor(small, ~same), x, float("3"))
 
@@ -48,6 +48,9 @@ def test_Q16_limits_and_forms_compile_for_cuda(dtype: str) -> None:
     assert ".entry limits" in compile_cuda(scalar.cuda_source(limits, dtype=dtype, steps=(1, 0)))
     source = scalar.cuda_source(swish_gradient, parameters=("beta",), dtype=dtype, adds=True)
     assert ".entry swish_gradient" in compile_cuda(source)
+    whole = scalar.cuda_source(limits, dtype=dtype, result_dtype="int32")
+    assert "int *output" in whole
+    assert ".entry limits" in compile_cuda(whole)
     if dtype == "float32":
         # Nothing must slip into float64, which a card does at a fraction of the speed.
         assert ".f64" not in compile_cuda(source)

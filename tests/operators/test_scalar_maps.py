@@ -98,6 +98,51 @@ def test_Q11_whole_numbers(dtype: str) -> None:
     assert found.tobytes() == scalar.evaluate(whole, tensors).tobytes()
 
 
+DTYPES = ["float32", "float64", "int32", "int64", "uint8"]
+
+
+@pytest.mark.parametrize("request_type", [OpReqType.WRITE, OpReqType.ADD])
+@pytest.mark.parametrize("made", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_result_of_another_type_is_converted_as_numpy_does(
+    dtype: str, made: str, request_type: OpReqType
+) -> None:
+    # What fits everywhere, fractions too; among whole numbers those of which bits are lost.
+    x = np.array([0, 1.5, 2.75, 100, 127, 255.9], dtype)
+    if dtype in ("int32", "int64"):
+        x = np.append(x, np.array([-1, 256, 65_537, np.iinfo(dtype).max], dtype))
+    x = np.resize(x, 77)
+    before = np.arange(77).astype(made)
+    found = run_map(lambda x: x, [x], output=before.copy(), request=request_type)
+    wanted = x.astype(made)
+    assert found.dtype == made
+    added = before + wanted if request_type is OpReqType.ADD else wanted
+    assert found.tobytes() == added.tobytes()
+
+
+def test_a_result_of_another_type_is_that_of_the_whole_function() -> None:
+    x, y = (side[:3] for side in ([2.9, -2.9, 70.0], [1.0, 1.0, 0.5]))
+    sides = [np.array(side, np.float32) for side in (x, y)]
+    found = run_map(lambda x, y: x * y + 1, sides, output=np.zeros(3, np.int32))
+    assert found.tolist() == [3, -1, 36]
+    assert run_map(lambda x, y: x > y, sides, output=np.zeros(3, np.uint8)).tolist() == [1, 0, 1]
+    with pytest.raises(UserError, match="a map of float16"):
+        scalar.compile(lambda x: x, result_dtype="float16")
+
+
+def test_elements_do_not_depend_on_what_the_stack_holds() -> None:
+    """An incomplete vector is computed in room on the stack, filled by whoever was there before."""
+    x = np.linspace(-3, 3, 45).astype(np.float32)
+
+    def wave(x: Any) -> Any:
+        return scalar.gelu(x) + scalar.sin(x) + scalar.pow(x, x)
+
+    wanted = run_map(wave, [x])
+    for number in (np.nan, -np.inf, 1e-45, 3e38):
+        run_map(wave, [np.full(63, number, np.float32)])
+        assert run_map(wave, [x]).tobytes() == wanted.tobytes()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_truth_values_count_as_numbers(dtype: str) -> None:
     def truth(x: Any, y: Any, z: Any) -> Any:

@@ -26,10 +26,14 @@ def test_Q16_every_map_is_cuda_source(name: str) -> None:
         assert f'extern "C" __global__ void {kernel}(long long count, float *output' in source
 
 
+# A remainder is exact at any quotient, and a square within its range, in float64 alone.
+WIDE = ("mod", "hypot")
+
+
 @pytest.mark.parametrize("name", ENTRIES)
 @needs_nvrtc
 def test_Q16_every_map_compiles_for_cuda(name: str) -> None:
     for kernel, source in ENTRIES[name].cuda_sources(name).items():
         assert f".entry {kernel}" in compile_cuda(source)
-        # Nothing must slip into float64, which a card does at a fraction of the speed.
-        assert "double" not in source
+        # Nothing else must slip into float64, which a card does at a fraction of the speed.
+        assert "double" not in source or any(word in name for word in WIDE)

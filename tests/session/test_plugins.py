@@ -14,6 +14,7 @@ from planted import SOUND, keep_apart
 
 from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.operator.register import OPERATORS, implementations
 from mxrun.session.plugins import plugin_hashes
 
 SWISH = '''"""The activation of the article."""
@@ -229,6 +230,51 @@ def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
     said = refused("train", str(config), cwd=tmp_path)
     number = line_of(broken, "        1 / 0")
     assert f"{plugin_of(config)}:{number}:1: the plugin's {name} raised ZeroDivisionError" in said
+    # And the layer that it was at work for.
+    layer = line_of(CONFIG, "    - my_swish")
+    assert f", at work for my_swish 'my_swish0{':backward' * (name == 'backward')}'" in said
+    assert f" at {config}:{layer}:7" in said
+
+
+def test_what_mxrun_refuses_within_a_plugin_is_said_as_it_is(config: Path, tmp_path: Path) -> None:
+    lines = (
+        "from mxrun.operator.simple import simple_operator",
+        "def three(x, y, z):",
+        '    """Too many."""',
+        "    return x",
+        'simple_operator("three")(three)',
+    )
+    plugin_of(config).write_text("\n".join(lines))
+    said = refused("check", str(config), cwd=tmp_path)
+    assert said.splitlines()[0] == f"{plugin_of(config)}:2:1: three has 3 inputs"
+    assert "OperatorProperty" in said
+    # What has no place of its own is at the line that led there.
+    nowhere = "from mxrun.operator.register import create\n\ncreate('Flattern', {})\n"
+    plugin_of(config).write_text(nowhere)
+    said = refused("check", str(config), cwd=tmp_path)
+    assert said.splitlines()[0] == f"{plugin_of(config)}:3:1: unknown operator 'Flattern'"
+    assert "did you mean 'flatten'?" in said
+
+
+def test_a_plugin_that_fails_halfway_leaves_nothing_registered(config: Path) -> None:
+    before = {name: OPERATORS.get(name) for name in OPERATORS}
+    whole = plugin_of(config).read_text()
+    implemented = whole.replace("import register\n", "import Implementation, implement, register\n")
+    implemented += (
+        '\n\n@implement("my_swish", "Flatten", backend="mine")\n'
+        "class Mine(Implementation):\n    pass\n"
+    )
+    assert implemented != whole
+    plugin_of(config).write_text(f"{implemented}\n1 / 0\n")
+    with pytest.raises(UserError, match="ZeroDivisionError"):
+        session.load(config)
+    assert {name: OPERATORS.get(name) for name in OPERATORS} == before
+    assert implementations("my_swish") == {}
+    assert "mine" not in implementations("Flatten")
+    # So the file can be put right in the same process.
+    plugin_of(config).write_text(whole)
+    session.load(config)
+    assert "my_swish" in OPERATORS
 
 
 def test_a_missing_plugin_is_said_where_it_is_named(config: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.operator.contract.case import blank
+from mxrun.operator.contract.case import blank, exact
 from mxrun.operator.property import GradientKind, Inferred, PartialShapes
 from mxrun.operator.register import AnyProperty, create
 from mxrun.operator.shape import known
@@ -20,6 +20,8 @@ Array = npt.NDArray[Any]
 Reference = Callable[[Any, list[Array]], list[Array]]
 # (row, inputs, outputs, out_grad) -> the scalar whose gradient backward gives.
 Objective = Callable[["Row", list[Array], list[Array], list[Array]], float]
+# How near, relative to each number, what two libraries compute in float32 has to be.
+AGREEMENT = 1e-5
 # (random, shape, dtype) -> the values of one argument.
 Values = Callable[[np.random.Generator, tuple[int, ...], str], Array]
 
@@ -32,7 +34,10 @@ class Row:
     not normally distributed. labels: class ids are drawn from [low, high); "probabilities" for
     labels of data's shape. is_train: whether forward runs in training mode. differentiable: whether
     backward gives the derivative of the objective. peers: who can be asked: nobody about parameters
-    that only mxrun has. any_rank: whether the outputs have one shape whatever data's rank is.
+    that only mxrun has. no_peer: why MXNet, PyTorch or both can be asked about no case of the
+    operator. agreement: how near the peers' float32 numbers are, see `agree`; any other than the
+    default is an exception, whose reason stands beside it. any_rank: whether the outputs have one
+    shape whatever data's rank is.
     """
 
     operator: str
@@ -45,6 +50,8 @@ class Row:
     is_train: bool = True
     differentiable: bool = True
     peers: tuple[str, ...] = ("MXNet", "PyTorch")
+    no_peer: str = ""
+    agreement: float = AGREEMENT
     any_rank: bool = False
 
     def __str__(self) -> str:
@@ -79,12 +86,12 @@ class Row:
         return prop.infer_shape(inputs, [None] * len(prop.list_outputs()))
 
     def inputs(self, dtype: str, seed: int = 0) -> list[Array]:
-        """Values for every argument and auxiliary state, the same for every dtype."""
+        """Values for every argument and auxiliary state: numbers that every dtype has."""
         random = np.random.default_rng([zlib.crc32(str(self).encode()), seed])
         inferred = self.infer()
         shapes = map(known, [*inferred.inputs, *inferred.auxiliary])
         return [
-            self._value(random, name, shape, dtype)
+            exact(self._value(random, name, shape, dtype))
             for name, shape in zip(self.names, shapes, strict=True)
         ]
 
@@ -114,6 +121,17 @@ class Row:
             blank(known(shape), found or dtype, value)
             for shape, found in zip(self.infer().outputs, types, strict=True)
         ]
+
+
+def agree(got: Array, want: Array, agreement: float, name: str = "") -> None:
+    """Assert that float32 numbers are as near as `agreement` says, relative to each.
+
+    Numbers near 0 that are left of much larger ones may be off by a tenth of it, relative to the
+    root mean square of all: float32 has no more digits of them.
+    """
+    finite = want[np.isfinite(want)].astype(np.float64)
+    scale = float(np.sqrt((finite * finite).mean())) if finite.size else 0.0
+    np.testing.assert_allclose(got, want, agreement, 0.1 * agreement * scale, err_msg=name)
 
 
 def rows(

@@ -117,9 +117,9 @@ MORE = "    # more of the property\n"
 def keep_apart(patch: pytest.MonkeyPatch) -> None:
     """Let operators registered from now on be gone when the patch is undone."""
     library.load()
-    for name in ("_entries", "_aliases"):
-        patch.setattr(register.OPERATORS, name, dict(getattr(register.OPERATORS, name)))
-    patch.setattr(register, "_IMPLEMENTATIONS", dict(register._IMPLEMENTATIONS))
+    for registry in (register.OPERATORS, register._IMPLEMENTATIONS):
+        for name in ("_entries", "_aliases"):
+            patch.setattr(registry, name, dict(getattr(registry, name)))
     patch.setattr(library, "_PLUGINS", {})
 
 

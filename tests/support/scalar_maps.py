@@ -26,13 +26,18 @@ def run_map(
     request: OpReqType = OpReqType.WRITE,
     steps: Sequence[int] | None = None,
 ) -> Array:
-    """The compiled map of the operands, in `output` or a new array of NaN or ones."""
+    """The compiled map of the operands, in `output` and its type or a new array of NaN or ones."""
     numbers = parameters or {}
     dtype = operands[0].dtype
     if output is None:
         count = max(operand.size for operand in operands)
         output = np.full(count, np.nan if dtype.kind == "f" else 1, dtype)
-    kernel = scalar.compile(function, parameters=tuple(numbers), dtype=str(dtype))
+    kernel = scalar.compile(
+        function,
+        parameters=tuple(numbers),
+        dtype=str(dtype),
+        result_dtype=str(output.dtype),
+    )
     part = kernel.part(
         target(0),
         [source(index) for index in range(len(operands))],

@@ -13,10 +13,15 @@ from mxrun.operator.contract.memory import Array
 from mxrun.operator.contract.problem import Problem, differing, number
 from mxrun.operator.contract.reading import ABSOLUTE, RELATIVE
 from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.property import GradientKind
 
 # Central differences in float64: the steps, and how near the derivative must be.
 STEPS = (1e-6, 1e-7)
 GRADIENT_RELATIVE, GRADIENT_ABSOLUTE = 1e-5, 1e-8
+# Slopes at the two steps are nearer to each other than this, unless the function jumps in between.
+_SMOOTH = 1e-3
+# Directions that are tried, each along half of the elements, until none of them jumps.
+_HALVINGS = 8
 # Elements up to which the one with the wrong derivative is looked for.
 _SEARCHED = 2048
 
@@ -76,22 +81,43 @@ def gradients(bench: Bench) -> Iterator[Problem]:
     Of <out_grad, outputs>, over the visible outputs whose gradient backward declares to read: no
     other is a path of the gradient. Where there is a loss, of that, but for one factor and under an
     out_grad of ones.
+
+    Left out is what no difference of outputs shows: a gradient that deliberately is no derivative
+    (`gradient_instead`), and outputs of a type with fewer digits, or none, behind the point.
     """
     case = bench.case
-    asked = [i for i in case.asked if case.inputs[DOUBLE][i].dtype == DOUBLE]
-    if not case.differentiable or not asked:
+    subjects = [i for i in _with_gradient(bench) if case.inputs[DOUBLE][i].dtype == DOUBLE]
+    deliberate = bench.prop.gradient_instead and bench.prop.loss_output is None
+    if not case.differentiable or deliberate or not subjects:
         return
     slope = _Slope(bench)
-    for index in asked:
-        direction = np.random.default_rng(index).standard_normal(case.input_shapes[index])
-        analytic = float((slope.gradients[index] * direction).sum())
-        # A smaller step where the function bends much between the ends.
-        for step in STEPS:
-            numeric, noise = slope.along(index, direction, step)
-            if abs(analytic - numeric) <= noise + GRADIENT_RELATIVE * abs(numeric):
+    if any(case.output_types(DOUBLE)[i] != DOUBLE for i in slope.paths):
+        return
+    for index in subjects:
+        random = np.random.default_rng(index)
+        for halving in range(_HALVINGS):
+            direction = random.standard_normal(case.input_shapes[index])
+            direction *= random.random(direction.shape) < 0.5**halving
+            analytic, numeric, agree = slope.compared(index, direction)
+            # Where the function jumps on the way, fewer elements may meet no jump.
+            smooth = agree or slope.is_smooth(index, direction)
+            if smooth:
                 break
-        else:
+        # A gradient of zero belongs to steps as well, and they may be everywhere.
+        if not agree and (smooth or index in case.asked):
             yield slope.problem(index, analytic, numeric)
+
+
+def _with_gradient(bench: Bench) -> list[int]:
+    """The arguments whose gradient is computed or, but for those of losses and labels, zero."""
+    case = bench.case
+    if not case.is_train or bench.prop.loss_output is not None:
+        return list(case.asked)
+    return [
+        index
+        for index, kind in enumerate(bench.prop.list_gradients())
+        if kind is not GradientKind.NONE and case.arguments[index] not in bench.prop.label_arguments
+    ]
 
 
 class _Slope:
@@ -104,11 +130,13 @@ class _Slope:
         self.out_grad = bench.out_grad(DOUBLE)
         if bench.case.objective is None and self.loss is not None:
             self.out_grad = [np.ones_like(array) for array in self.out_grad]
-        run = bench.accepted(NUMPY, DOUBLE)
-        arguments = self.inputs[: len(bench.case.arguments)]
-        data = call.BackwardData(self.out_grad, arguments, run.outputs)
-        blank = bench.case.blank_gradients(DOUBLE)
-        self.gradients = call.backward(NUMPY, bench.prop, data, blank, run).gradients
+        # What backward is not asked for is zero.
+        self.gradients = bench.case.blank_gradients(DOUBLE, 0.0)
+        if bench.case.asked:
+            run = bench.accepted(NUMPY, DOUBLE)
+            arguments = self.inputs[: len(bench.case.arguments)]
+            data = call.BackwardData(self.out_grad, arguments, run.outputs)
+            self.gradients = call.backward(NUMPY, bench.prop, data, self.gradients, run).gradients
         visible = range(bench.prop.num_visible_outputs)
         self.paths = [i for i in visible if i in call.declared(bench.prop)] or visible
         # A loss's gradient is scaled as its parameters say: one factor for all of it.
@@ -136,6 +164,21 @@ class _Slope:
             ends.append(self.objective(moved))
         noise = GRADIENT_ABSOLUTE * (STEPS[0] / step) * max(1.0, *map(abs, ends))
         return (ends[0] - ends[1]) / (2 * step), noise
+
+    def compared(self, index: int, direction: Array) -> tuple[float, float, bool]:
+        """Backward's derivative along a direction, the numeric one, and whether they agree."""
+        analytic = float((self.gradients[index] * direction).sum())
+        # A smaller step where the function bends much between the ends.
+        for step in STEPS:
+            numeric, noise = self.along(index, direction, step)
+            if abs(analytic - numeric) <= noise + GRADIENT_RELATIVE * abs(numeric):
+                return analytic, numeric, True
+        return analytic, numeric, False
+
+    def is_smooth(self, index: int, direction: Array) -> bool:
+        """Whether the steps tell one slope: across a jump it would grow as they shrink."""
+        (one, _), (other, noise) = (self.along(index, direction, step) for step in STEPS)
+        return abs(one - other) <= noise + _SMOOTH * abs(other)
 
     def problem(self, index: int, analytic: float, numeric: float) -> Problem:
         """What is wrong, at the element where it is most wrong if that can be found in time."""

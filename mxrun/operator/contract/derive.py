@@ -12,7 +12,7 @@ import numpy as np
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape
 from mxrun.operator.contract import call
-from mxrun.operator.contract.case import DOUBLE, SINGLE, Case
+from mxrun.operator.contract.case import DOUBLE, SINGLE, Case, exact
 from mxrun.operator.contract.interface import describe
 from mxrun.operator.contract.loss import WEIGHT
 from mxrun.operator.contract.memory import Array
@@ -127,10 +127,13 @@ def _times(shape: Shape) -> str:
 
 
 def shapes_from(prop: AnyProperty, sample: Shape) -> Inferred | None:
-    """All shapes where the first argument has one, or all that are not learned have it."""
+    """All shapes where the first argument that is not learned has one, or all of those have it.
+
+    Else where the very first has it.
+    """
     names = prop.list_arguments()
     wired = [name for name in names if name not in _LEARNED and name not in prop.label_arguments]
-    for chosen in (wired[:1], wired):
+    for chosen in (wired[:1], wired, names[:1]):
         given: PartialShapes = [sample if name in chosen else None for name in names]
         found = complete(prop, given)
         if found is not None:
@@ -154,14 +157,14 @@ def complete(prop: AnyProperty, inputs: PartialShapes) -> Inferred | None:
 def _values(
     prop: AnyProperty, shapes: Sequence[Shape], draw: Draw, name: str
 ) -> Mapping[str, tuple[Array, ...]]:
-    """Arguments and auxiliary states in both types."""
+    """Arguments and auxiliary states in both types: numbers that both can hold."""
     names = (*prop.list_arguments(), *prop.list_auxiliary_states())
     found = {}
     for dtype in (SINGLE, DOUBLE):
         random = np.random.default_rng(zlib.crc32(name.encode()))
         types = _types(prop, dtype)
         found[dtype] = tuple(
-            _value(prop, argument, index, shapes, types, draw, random)
+            exact(_value(prop, argument, index, shapes, types, draw, random))
             for index, argument in enumerate(names)
         )
     return found

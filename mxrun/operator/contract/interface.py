@@ -21,11 +21,14 @@ def documentation(benches: Sequence[Bench]) -> Iterator[Problem]:
     if not (kind.__doc__ or "").strip():
         hint = "begin the class with a docstring: the formula, shapes, what backward reads"
         yield Problem(f"the property {kind.__name__} has no docstring", hint=hint)
+    if prop.gradient_instead and not prop.gradient_instead.endswith("."):
+        problem = "gradient_instead is no sentence"
+        yield Problem(problem, hint="say what backward gives where the derivative is not wanted")
     for name, field in prop.parameter_type.model_fields.items():
         if not (field.description or "").endswith("."):
             hint = f'{name}: ... = Field(..., description="A sentence.")'
             yield Problem(f"the parameter {name} is not documented by a sentence", hint=hint)
-        if field.is_required() and not field.examples and not prop.is_internal:
+        if field.is_required() and not field.examples:
             hint = f"{name}: ... = Field(..., examples=[value]), under which it is shown"
             yield Problem(f"the required parameter {name} has no example", hint=hint)
 

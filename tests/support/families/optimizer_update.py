@@ -237,7 +237,6 @@ ROWS: list[Row] = [
         {"lr": 0.01, "beta1": 0.0, "lazy_update": False},
         values=MOMENTS,
     ),
-    # MXNet's contrib.adamw_update takes rescale_grad as a tensor.
     *update_rows(
         "adamw_update",
         {"lr": 0.1, "eta": 0.7},
@@ -247,8 +246,8 @@ ROWS: list[Row] = [
         {"lr": 0.01, "eta": 0.1, "beta1": 0.0},
         values=MOMENTS,
         peers=("PyTorch",),
+        no_peer="MXNet's contrib.adamw_update takes rescale_grad as a tensor.",
     ),
-    # MXNet has it in two operators.
     *update_rows(
         "lamb_update",
         {"lr": 0.1},
@@ -258,8 +257,8 @@ ROWS: list[Row] = [
         {"lr": 0.01, "beta1": 0.0, "lower_bound": 0.0},
         values=MOMENTS,
         peers=("PyTorch",),
+        no_peer="MXNet has it in two operators.",
     ),
-    # MXNet's _sparse_adagrad_update wants a sparse gradient.
     *update_rows(
         "adagrad_update",
         {"lr": 0.1},
@@ -269,6 +268,7 @@ ROWS: list[Row] = [
         {"lr": 0.01, "clip_gradient": 0.0, "wd": 0.1},
         values={"history": squares},
         peers=("PyTorch",),
+        no_peer="MXNet's _sparse_adagrad_update wants a sparse gradient.",
     ),
     *update_rows(
         "rmsprop_update",
@@ -298,7 +298,14 @@ ROWS: list[Row] = [
         values={"n": squares},
     ),
     *(
-        Row("_global_norm_scale", {"num_args": 1 + len(more), **own}, shape, more, peers=())
+        Row(
+            "_global_norm_scale",
+            {"num_args": 1 + len(more), **own},
+            shape,
+            more,
+            peers=(),
+            no_peer="Elsewhere it is a function of the trainer, no operator.",
+        )
         for own, shape, more in (
             ({"max_norm": 1.0}, (3, 4), {}),
             ({"max_norm": 100.0}, (3, 4), {"grad1": (5,)}),
@@ -315,6 +322,7 @@ ROWS: list[Row] = [
         ({"momentum": 0.999}, (2, 3, 2, 2)),
         ({"momentum": 0.5}, (40001,)),
         peers=(),
+        no_peer="Elsewhere it is a part of batch norm, which is compared.",
     ),
 ]
 

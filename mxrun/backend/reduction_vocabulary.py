@@ -1,0 +1,290 @@
+"""numba's versions of the names that reductions are made of (declared in `jit`).
+
+Imported only when a function must be compiled, like `vocabulary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from mxrun.backend.column_code import (
+    DOUBLE,
+    FLOAT,
+    INDEX,
+    ROW_LANES,
+    WORD,
+    Columns,
+    Rows,
+    broadcast,
+    by_columns,
+    constant,
+    first_lanes,
+    joined,
+    load_vector,
+    variables,
+    vector_place,
+)
+
+# Lanes of a run's vectors, whatever the processor's are: the code generator splits or pads them.
+_LANES = {DOUBLE: 16, FLOAT: 32}
+
+
+def _extreme(sign: str) -> Callable[[Any, Any, Any], Any]:
+    def join(builder: Any, total: Any, value: Any) -> Any:
+        beyond = builder.fcmp_ordered(sign, value, total)
+        missing = builder.fcmp_unordered("uno", value, value)
+        return builder.select(builder.or_(beyond, missing), value, total)
+
+    return join
+
+
+def _plus(builder: Any, total: Any, value: Any) -> Any:
+    return builder.fadd(total, value)
+
+
+def _times(builder: Any, total: Any, value: Any) -> Any:
+    return builder.fmul(total, value)
+
+
+def _itself(builder: Any, value: Any, shift: Any) -> Any:
+    return value
+
+
+def _unless_nan(number: float) -> Callable[[Any, Any, Any], Any]:
+    def taken(builder: Any, value: Any, shift: Any) -> Any:
+        missing = builder.fcmp_unordered("uno", value, value)
+        return builder.select(missing, constant(value.type, number), value)
+
+    return taken
+
+
+def _magnitude(builder: Any, value: Any, shift: Any) -> Any:
+    negative = builder.fcmp_ordered("<", value, constant(value.type, 0.0))
+    return builder.select(negative, builder.fneg(value), value)
+
+
+def _square(builder: Any, value: Any, shift: Any) -> Any:
+    return builder.fmul(value, value)
+
+
+def _squared_deviation(builder: Any, value: Any, shift: Any) -> Any:
+    deviation = builder.fsub(value, shift)
+    return builder.fmul(deviation, deviation)
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """start: of a total. take: of an element and its shift. join: of a total and what is taken.
+
+    run: the type of a run's totals. exact: whether a float32 element gives no more than a float32.
+    """
+
+    start: float
+    take: Callable[[Any, Any, Any], Any]
+    join: Callable[[Any, Any, Any], Any]
+    run: Any = DOUBLE
+    exact: bool = True
+
+
+# By `jit.reduced_run`'s kinds.
+_REDUCTIONS = (
+    _Reduction(0.0, _itself, _plus),
+    _Reduction(float("-inf"), _itself, _extreme(">"), FLOAT),
+    _Reduction(float("inf"), _itself, _extreme("<"), FLOAT),
+    _Reduction(1.0, _itself, _times),
+    _Reduction(0.0, _unless_nan(0.0), _plus),
+    _Reduction(1.0, _unless_nan(1.0), _times),
+    _Reduction(0.0, _magnitude, _plus),
+    _Reduction(0.0, _square, _plus, exact=False),
+    _Reduction(0.0, _squared_deviation, _plus, exact=False),
+)
+
+
+def _cases(builder: Any, kind: Any) -> Iterator[_Reduction]:
+    """Each reduction, for its caller to write the code of that kind."""
+    after = builder.append_basic_block("after")
+    switch = builder.switch(kind, after)
+    for index, reduction in enumerate(_REDUCTIONS):
+        case = builder.append_basic_block("kind")
+        switch.add_case(WORD(index), case)
+        builder.position_at_end(case)
+        yield reduction
+        builder.branch(after)
+    builder.position_at_end(after)
+
+
+def _widened(builder: Any, value: Any, kind: Any) -> Any:
+    return value if value.type == kind else builder.fpext(value, kind)
+
+
+def _reduce_run(
+    builder: Any, reduction: _Reduction, total: Any, data: Any, count: Any, shift: Any
+) -> None:
+    """Code that joins `count` elements to the float64 that `total` points to."""
+    width = _LANES[reduction.run]
+    kind = ir.VectorType(reduction.run, width)
+    start, pair = constant(kind, reduction.start), WORD(2 * width)
+    shifts = broadcast(builder, _widened(builder, shift, reduction.run), width)
+    # Two vectors in turn: an addition to one need not wait for that to the other.
+    lanes = variables(builder, [start, start])
+
+    def join(which: int, position: Any, mask: Any) -> None:
+        loaded = load_vector(builder, vector_place(builder, data, position, width), mask, width)
+        if reduction.exact:
+            value = _widened(builder, reduction.take(builder, loaded, None), kind)
+        else:
+            value = reduction.take(builder, _widened(builder, loaded, kind), shifts)
+        if mask is not None:
+            value = builder.select(mask, value, start)
+        after = reduction.join(builder, builder.load(lanes[which]), value)
+        builder.store(after, lanes[which])
+
+    pairs = builder.sdiv(count, pair)
+    with cgutils.for_range(builder, pairs) as loop:
+        position = builder.mul(loop.index, pair)
+        join(0, position, None)
+        join(1, builder.add(position, WORD(width)), None)
+    first = builder.mul(pairs, pair)
+    rest = builder.sub(count, first)
+    for which in (0, 1):
+        left = builder.sub(rest, WORD(which * width))
+        with builder.if_then(builder.icmp_signed(">", left, WORD(0))):
+            mask = first_lanes(builder, left, width)
+            join(which, builder.add(first, WORD(which * width)), mask)
+    both = reduction.join(builder, *map(builder.load, lanes))
+    whole = _widened(builder, joined(builder, reduction.join, both), DOUBLE)
+    builder.store(reduction.join(builder, builder.load(total), whole), total)
+
+
+@intrinsic
+def reduced_run(
+    typing_context: Any, kind: Any, total: Any, data: Any, position: Any, count: Any, shift: Any
+) -> Any:
+    """`total` and `count` elements as one, in vectors of a fixed number of lanes."""
+    pointer = types.CPointer(types.float32)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number, before, elements, first, size, moved = arguments
+        place = cgutils.alloca_once_value(builder, before)
+        run = builder.gep(elements, [first])
+        for reduction in _cases(builder, number):
+            _reduce_run(builder, reduction, place, run, size, moved)
+        return builder.load(place)
+
+    word = types.int64
+    return types.float64(word, types.float64, pointer, word, word, types.float32), generate
+
+
+def _join_rows(
+    builder: Any, reduction: _Reduction, rows: Rows, totals: Any, shift: Any, count: Any
+) -> None:
+    """Code that joins the elements of all rows to `count` neighbouring totals."""
+
+    def work(builder: Any, columns: Columns) -> None:
+        before = [columns.read(builder, totals, start) for start in columns.starts]
+        shifts = [None] * len(before)
+        if reduction.take is _squared_deviation:
+            shifts = [columns.read(builder, shift, start) for start in columns.starts]
+        lanes = variables(builder, before)
+        with cgutils.for_range(builder, rows.count) as loop:
+            values = columns.load(builder, loop.index)
+            for total, value, own in zip(lanes, values, shifts, strict=True):
+                taken = reduction.take(builder, value, own)
+                builder.store(reduction.join(builder, builder.load(total), taken), total)
+        columns.store(builder, totals, [builder.load(total) for total in lanes])
+
+    by_columns(builder, rows, count, work)
+
+
+def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> None:
+    """Code that writes for `count` columns the first row where the extreme, or NaN, is."""
+
+    def work(builder: Any, columns: Columns) -> None:
+        extremes = variables(builder, columns.load(builder, WORD(0)))
+        zero = ir.Constant(ir.VectorType(INDEX, ROW_LANES), [0] * ROW_LANES)
+        places = variables(builder, [zero] * len(extremes))
+        with cgutils.for_range(builder, rows.count) as loop:
+            row = broadcast(builder, builder.trunc(loop.index, INDEX), ROW_LANES)
+            values = columns.load(builder, loop.index)
+            for extreme, place, value in zip(extremes, places, values, strict=True):
+                held = builder.load(extreme)
+                number = builder.fcmp_ordered("ord", held, held)
+                beyond = builder.and_(builder.fcmp_unordered(sign, value, held), number)
+                builder.store(builder.select(beyond, value, held), extreme)
+                builder.store(builder.select(beyond, row, builder.load(place)), place)
+        kind = ir.VectorType(FLOAT, ROW_LANES)
+        found = [builder.sitofp(builder.load(place), kind) for place in places]
+        columns.store(builder, output, found)
+
+    by_columns(builder, rows, count, work)
+
+
+@intrinsic
+def join_rows(
+    typing_context: Any,
+    kind: Any,
+    totals: Any,
+    at: Any,
+    count: Any,
+    data: Any,
+    position: Any,
+    step: Any,
+    stride: Any,
+    rows: Any,
+    shifts: Any,
+    shift: Any,
+) -> Any:
+    """Each total and what lies below it in some rows as one."""
+    pointer, word = types.CPointer(types.float32), types.int64
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number, results, target, size, elements, first, between, down, lines, means, mean = (
+            arguments
+        )
+        block = Rows(builder.gep(elements, [first]), between, down, lines)
+        left, moved = builder.gep(results, [target]), builder.gep(means, [mean])
+        for reduction in _cases(builder, number):
+            _join_rows(builder, reduction, block, left, moved, size)
+        return context.get_dummy_value()
+
+    return types.void(
+        word, pointer, word, word, pointer, word, word, word, word, pointer, word
+    ), generate
+
+
+@intrinsic
+def find_rows(
+    typing_context: Any,
+    kind: Any,
+    output: Any,
+    at: Any,
+    count: Any,
+    data: Any,
+    position: Any,
+    step: Any,
+    stride: Any,
+    rows: Any,
+) -> Any:
+    """The first row of each column's extreme."""
+    pointer, word = types.CPointer(types.float32), types.int64
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number, results, target, size, elements, first, between, down, lines = arguments
+        block = Rows(builder.gep(elements, [first]), between, down, lines)
+        places = builder.gep(results, [target])
+        for index, sign in ((1, ">"), (2, "<")):
+            with builder.if_then(builder.icmp_signed("==", number, WORD(index))):
+                _find_rows(builder, sign, block, places, size)
+        return context.get_dummy_value()
+
+    return types.void(word, pointer, word, word, pointer, word, word, word, word), generate
+
+
+REDUCTIONS = {"find_rows": find_rows, "join_rows": join_rows, "reduced_run": reduced_run}

@@ -1,0 +1,195 @@
+"""Calls of mxrun and of PyTorch taking turns in one process, and the table of their times.
+
+Both write into tensors that exist, on the same number of threads; mxrun runs what an executor would
+run: prepared kernels, bound to addresses, on the tape. Needs torch beside mxrun; to be imported
+before it, because the runtimes of the teams read their settings once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+# Both sides bring a team, and a team that waits must not keep the cores from the other.
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+# Nor may the system wake a thread on the core of the one that waits for it, which halves the speed.
+os.environ.setdefault("GOMP_CPU_AFFINITY", " ".join(map(str, sorted(os.sched_getaffinity(0)))))
+
+import numpy as np
+import torch
+
+from mxrun import library
+from mxrun.base.tensor import TensorSpec
+from mxrun.executor.tape import Tape, TapeEntry
+from mxrun.operator.kernel import (
+    BackwardRequest,
+    Buffers,
+    Call,
+    ForwardRequest,
+    Kernel,
+    OpReqType,
+)
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.register import create, implementations
+
+THREADS = 2
+_PAUSE_SECONDS = 0.001
+_LEAST_SECONDS = 0.001
+
+
+@dataclass(frozen=True)
+class Match:
+    """What both sides are to do; `error` compares what they wrote, once both have run."""
+
+    own: Callable[[], object]
+    peer: Callable[[], object]
+    error: Callable[[], float]
+
+
+def tape(calls: Iterable[Call]) -> Tape:
+    """The calls as a bound step runs them."""
+    return Tape([TapeEntry("call", call) for call in calls])
+
+
+def difference(own: Any, peer: Any) -> float:
+    """The largest error of one number, as a part of the peer's where that is beyond 1."""
+    return float(((own - peer).abs() / peer.abs().clamp(min=1)).max())
+
+
+class Bound:
+    """One operator on tensors of PyTorch's: `forward` and `backward` make calls.
+
+    Every output and every gradient in `wanted` is written; what a forward kernel hands to its
+    backward kernel is kept between them. `out_grad` None: nobody supplies the outputs' gradients.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        parameters: dict[str, object],
+        inputs: Sequence[Any],
+        out_grad: Sequence[Any] | None = (),
+        wanted: Sequence[int] = (0,),
+    ) -> None:
+        library.load()
+        self.prop = create(operator, parameters)
+        self.candidates = [*implementations(operator).values(), NUMPY]
+        self.inputs, self.out_grad = list(inputs), out_grad
+        shapes = [tuple(tensor.shape) for tensor in inputs]
+        names = self.prop.list_outputs()
+        inferred = self.prop.infer_shape(shapes, [None] * len(names))
+        self.outputs = [torch.empty(shape) for shape in inferred.outputs]
+        self.gradients = [
+            torch.empty(shape) if index in wanted else None for index, shape in enumerate(shapes)
+        ]
+        self._workspaces: list[Any] = []
+
+    def forward(self) -> Callable[[], None]:
+        """The outputs from the inputs."""
+        request = ForwardRequest(
+            tuple(map(_spec, self.inputs)),
+            tuple(map(_spec, self.outputs)),
+            (OpReqType.WRITE,) * len(self.outputs),
+            True,
+            THREADS,
+        )
+        kernels = (candidate.prepare_forward(self.prop, request) for candidate in self.candidates)
+        self.kernel = next(kernel for kernel in kernels if kernel is not None)
+        self._extra = [torch.empty(spec.shape) for spec in self.kernel.extra_outputs]
+        return self._tape(self.kernel, self.inputs, self.outputs, self._extra)
+
+    def backward(self) -> Callable[[], None]:
+        """The gradients, from what the property declares; forward has been made before."""
+        out_grad = self.out_grad or [None] * len(self.outputs)
+        groups = [*out_grad, *self.inputs, *self.outputs]
+        first, second = len(out_grad), len(out_grad) + len(self.inputs)
+        places = range(len(groups))
+        declared = self.prop.declare_backward_dependency(
+            places[:first], places[first:second], places[second:]
+        )
+        groups = [tensor if place in declared else None for place, tensor in enumerate(groups)]
+        specs = tuple(None if tensor is None else _spec(tensor) for tensor in groups)
+        request = BackwardRequest(
+            specs[:first],
+            specs[first:second],
+            specs[second:],
+            tuple(map(_spec, self.inputs)),
+            tuple(OpReqType.NULL if g is None else OpReqType.WRITE for g in self.gradients),
+            self.kernel,
+            THREADS,
+        )
+        kernels = (candidate.prepare_backward(self.prop, request) for candidate in self.candidates)
+        kernel = next(kernel for kernel in kernels if kernel is not None)
+        return self._tape(kernel, [*groups, *self._extra], self.gradients, [])
+
+    def _tape(
+        self, kernel: Kernel, inputs: Sequence[Any], outputs: Sequence[Any], extra: Sequence[Any]
+    ) -> Callable[[], None]:
+        workspace = np.zeros(kernel.workspace_bytes + 64, np.uint8)
+        self._workspaces.append(workspace)
+        groups = (tuple(map(_address, tensors)) for tensors in (inputs, outputs, extra))
+        made = tape(kernel.bind(Buffers(*groups, -(-workspace.ctypes.data // 64) * 64)))
+        return partial(self._run, made)
+
+    def _run(self, made: Tape) -> None:
+        """Run a tape; what is bound to it knows of the memory, which lives as long as this does."""
+        made.run()
+
+
+def _spec(tensor: Any) -> TensorSpec:
+    return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def _address(tensor: Any) -> int:
+    return 0 if tensor is None else int(tensor.data_ptr())
+
+
+def _seconds(run: Callable[[], object], repeat: int) -> float:
+    """Time of one call, the best of three after each other, when the other side's team sleeps."""
+    times = []
+    time.sleep(_PAUSE_SECONDS)
+    for _ in range(3):
+        begin = time.perf_counter()
+        for _ in range(repeat):
+            run()
+        times.append((time.perf_counter() - begin) / repeat)
+    return min(times)
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """A parser of what all tables take."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    return parser
+
+
+# A name, and what makes its match: tensors of one case at a time.
+Case = tuple[str, Callable[[], Match]]
+
+
+def table(cases: Iterable[Case], rounds: int, only: str) -> None:
+    """Print a line for each case: medians, their ratio, that of the best, and the error."""
+    torch.set_num_threads(THREADS)
+    print(f"{'':42}{'mxrun us':>10}{'PyTorch us':>12}{'ratio':>8}{'best':>8}{'error':>10}")
+    for name, make in cases:
+        if only not in name:
+            continue
+        match = make()
+        for run in (match.own, match.peer):
+            run()
+        repeat = max(1, int(_LEAST_SECONDS / _seconds(match.own, 1)))
+        pairs = [(_seconds(match.own, repeat), _seconds(match.peer, repeat)) for _ in range(rounds)]
+        own, peer = (statistics.median(column) * 1e6 for column in zip(*pairs, strict=True))
+        fastest = [min(column) for column in zip(*pairs, strict=True)]
+        print(
+            f"{name:42}{own:10.1f}{peer:12.1f}{peer / own:8.2f}"
+            f"{fastest[1] / fastest[0]:8.2f}{match.error():10.1e}",
+            flush=True,
+        )
