@@ -119,7 +119,7 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
             if not -len(data) <= axis < len(data):
                 raise ShapeContradiction("data", show(data), f"an axis {axis}", "axis")
             channels = data[axis]
-        names = (*self.list_arguments()[GAMMA:], *self.list_outputs()[MEAN:])
+        names = ("gamma", "beta", "mean", "var")
         for name, shape in zip(names, [*inputs[GAMMA:], *outputs[MEAN:]], strict=True):
             (channels,) = unify(name, shape, (channels,), "data's channels")
         if data is not None:
@@ -181,6 +181,14 @@ class BatchNorm(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """The statistics, then the normalized data."""
+        found = self.outputs(context, in_data, aux_states)
+        for place, request, value in zip(out_data, req, found, strict=True):
+            assign(place, request, value)
+
+    def outputs(
+        self, context: OpContext, in_data: Sequence[Tensor], aux_states: Sequence[Tensor]
+    ) -> tuple[Array, Array, Array]:
+        """The output, mean and var."""
         data = in_data[DATA].array
         mean, var = (state.array for state in aux_states)
         if context.is_train and not self.parameters.use_global_stats:
@@ -189,9 +197,7 @@ class BatchNorm(Operator):
         normalized, _ = self._normalized(data, mean, var)
         if not self.parameters.fix_gamma:
             normalized *= self._along(data, in_data[GAMMA].array)
-        assign(out_data[OUTPUT], req[OUTPUT], normalized + self._along(data, in_data[BETA].array))
-        assign(out_data[MEAN], req[MEAN], mean)
-        assign(out_data[VAR], req[VAR], var)
+        return normalized + self._along(data, in_data[BETA].array), mean, var
 
     def backward(
         self,
@@ -204,7 +210,15 @@ class BatchNorm(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """The two sums, then data's gradient."""
-        gradient, data = need(out_grad[OUTPUT]), need(in_data[DATA])
+        found = self.gradients(need(out_grad[OUTPUT]), in_data, out_data)
+        for place, request, value in zip(in_grad, req, found, strict=True):
+            assign(place, request, value)
+
+    def gradients(
+        self, gradient: Array, in_data: Sequence[Tensor | None], out_data: Sequence[Tensor | None]
+    ) -> tuple[Array, Array, Array]:
+        """Those of data, gamma and beta, from the output's."""
+        data = need(in_data[DATA])
         normalized, scale = self._normalized(data, need(out_data[MEAN]), need(out_data[VAR]))
         others = self._other_axes(data)
         beta_grad = gradient.sum(axis=others)
@@ -216,9 +230,7 @@ class BatchNorm(Operator):
             data_grad = data_grad - normalized * self._along(data, gamma_grad / count)
         if not self.parameters.fix_gamma:
             scale = scale * self._along(data, need(in_data[GAMMA]))
-        assign(in_grad[DATA], req[DATA], data_grad * scale)
-        assign(in_grad[GAMMA], req[GAMMA], gamma_grad)
-        assign(in_grad[BETA], req[BETA], beta_grad)
+        return data_grad * scale, gamma_grad, beta_grad
 
     def _normalized(self, data: Array, mean: Array, var: Array) -> tuple[Array, Array]:
         """(data - mean) * scale, and scale = 1 / sqrt(var + eps)."""

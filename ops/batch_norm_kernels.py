@@ -12,7 +12,7 @@ from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import Part, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
-from mxrun.ops.batch_norm import BETA, DATA, GAMMA, MEAN, MOVING_MEAN, MOVING_VAR, OUTPUT, VAR
+from mxrun.ops.batch_norm import BETA, DATA, GAMMA, MEAN, OUTPUT, VAR
 from mxrun.ops.batch_norm_loops import (
     BLOCK_BYTES,
     SAMPLES,
@@ -25,6 +25,7 @@ from mxrun.ops.batch_norm_loops import (
     shift_loop,
     statistics_loop,
 )
+from mxrun.ops.batch_norm_rectified import RESIDUAL, BatchNormRectifiedProperty
 from mxrun.ops.gradient_norm import Scratch, ScratchLoopPart
 
 
@@ -84,7 +85,7 @@ class _Loops:
         return self.blocks.offset + self.team * BLOCK_BYTES
 
 
-@implement("BatchNorm", backend="jit")
+@implement("BatchNorm", "_batch_norm_rectified", backend="jit")
 class CompiledBatchNorm(Implementation):
     """Data in whatever layout they come, plain or channels-last.
 
@@ -106,7 +107,8 @@ class CompiledBatchNorm(Implementation):
         parts: list[Part] = []
         found: tuple[Slot | Scratch | int, ...]
         if given:
-            found = (source(MOVING_MEAN), source(MOVING_VAR))
+            states = len(prop.list_arguments())
+            found = (source(states), source(states + 1))
         else:
             parts = [
                 loops.alone(shift_loop, *loops.samples, source(DATA), shift),
@@ -118,13 +120,15 @@ class CompiledBatchNorm(Implementation):
         parts.append(loops.alone(scale_loop, *loops.summed(given, p.eps), *found, *places))
         if output:
             read = (source(DATA), mean, scale, source(BETA))
-            parts.append(loops.together(normalize_loop, *read, output, loops.blocks, 0, 0))
+            further = (source(RESIDUAL) if _adds(prop) else 0, int(_rectifies(prop)))
+            parts.append(loops.together(normalize_loop, *read, output, loops.blocks, *further))
         channels = request.inputs[BETA].laid_out(PLAIN)
         moving = channels if given else None
+        residual = [data] if _adds(prop) else []
         return native_kernel(
             self.name,
             parts,
-            (data, None if p.fix_gamma else channels, channels, moving, moving),
+            (data, None if p.fix_gamma else channels, channels, *residual, moving, moving),
             (data, channels, channels),
             request.requests,
             request.threads,
@@ -137,7 +141,7 @@ class CompiledBatchNorm(Implementation):
         data, channels = request.forward.inputs[DATA], request.in_grad[BETA].laid_out(PLAIN)
         assert data is not None
         loops = _loops(data, p.axis, request.threads)
-        data_grad, gamma_grad, beta_grad = _wanted(request.requests)
+        data_grad, gamma_grad, beta_grad, *residual_grad = _wanted(request.requests)
         scale, center, slope = map(loops.channels, range(3))
         first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
         grad, values = source(OUTPUT), source(first + DATA)
@@ -145,23 +149,44 @@ class CompiledBatchNorm(Implementation):
         gamma = 0 if p.fix_gamma else source(first + GAMMA)
         summed = loops.summed(False, p.eps)
         places = (var, gamma, scale, center, slope, gamma_grad, beta_grad)
+        output: Slot | int = 0
+        passed: Slot | int = grad
+        if _rectifies(prop):
+            # What passes the rectifier is residual's gradient, else it waits where data's will be.
+            output = source(second + OUTPUT)
+            passed = next((place for place in (*residual_grad, data_grad) if place), 0)
         parts = [
-            loops.together(gradient_sums_loop, values, mean, loops.sums, loops.blocks, grad, 0, 0),
+            loops.together(
+                gradient_sums_loop,
+                *(values, mean, loops.sums, loops.blocks, grad, output, passed),
+            ),
             loops.alone(gradient_scale_loop, *summed, *places, int(p.use_global_stats)),
         ]
         if data_grad:
-            read = (values, mean, scale, center, slope, grad)
+            read = (values, mean, scale, center, slope, passed)
             parts.append(loops.together(data_gradient_loop, *read, data_grad, loops.blocks))
         scales = None if p.fix_gamma else channels
+        rectified = data if _rectifies(prop) else None
+        residual = [None] if _adds(prop) else []
         return native_kernel(
             self.name,
             parts,
-            (*(data, None, None), *(data, scales, None), *(None, channels, channels)),
-            (data, scales, channels),
+            (data, None, None, data, scales, None, *residual, rectified, channels, channels),
+            (data, scales, channels, *([data] if _adds(prop) else [])),
             request.requests,
             request.threads,
             flops=prop.flops([data.shape], []),
         )
+
+
+def _rectifies(prop: AnyProperty) -> bool:
+    """Whether negative outputs become 0."""
+    return isinstance(prop, BatchNormRectifiedProperty)
+
+
+def _adds(prop: AnyProperty) -> bool:
+    """Whether something is added to the output before."""
+    return _rectifies(prop) and bool(prop.parameters.residual)
 
 
 def _wanted(requests: Sequence[OpReqType]) -> list[Slot | int]:

@@ -310,11 +310,11 @@ def normalize_loop(block: Block) -> None:
 def gradient_sums_loop(block: Block) -> None:
     """sums[k, 0, c] and sums[k, 1, c] = a task's sums of grad and of grad * (data - mean).
 
-    Where an output is given, grad is 0 where that is not above 0, and kept in `passed`, which may
-    lie over grad.
+    Where an output is given, grad is 0 where that is not above 0, and kept in `passed` if that is
+    there, which may lie over grad.
 
     Slots from 14 on: data, mean [C], sums [partial sums, 2, C], the threads' own blocks, grad,
-    output (may be absent), passed.
+    output and passed (may be absent).
     """
     data, mean, sums = float32s(block, 14), float32s(block, 15), float32s(block, 16)
     mine, grad = float32s(block, 17), float32s(block, 18)
@@ -344,10 +344,11 @@ def gradient_sums_loop(block: Block) -> None:
                     q = choose(exceeds(load_lanes(output, b, after_b), zero), q, zero)
                     r = choose(exceeds(load_lanes(output, c, after_c), zero), r, zero)
                     s = choose(exceeds(load_lanes(output, d, after_d), zero), s, zero)
-                    store_lanes(passed, a, p, left)
-                    store_lanes(passed, b, q, after_b)
-                    store_lanes(passed, c, r, after_c)
-                    store_lanes(passed, d, s, after_d)
+                    if integer(block, 20) != 0:
+                        store_lanes(passed, a, p, left)
+                        store_lanes(passed, b, q, after_b)
+                        store_lanes(passed, c, r, after_c)
+                        store_lanes(passed, d, s, after_d)
                 accumulate(mine, place + _FIRST, left, p, q, r, s)
                 k = load_lanes(mine, place, left)
                 p = multiply_lanes(p, subtract_lanes(load_lanes(data, a, left), k))

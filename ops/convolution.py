@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from mxrun.backend.onednn import backward_convolution, operations
 from mxrun.backend.onednn.descriptor import ANY
-from mxrun.backend.onednn.primitive import Argument, Unsupported
-from mxrun.backend.team import team_for_flops
+from mxrun.backend.onednn.primitive import Argument, PostOperation, Sum, Unsupported
+from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     GradientParts,
+    Part,
     PrimitivePart,
     native_kernel,
     onednn_serves,
@@ -34,9 +36,11 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.optimizer_update import CopyPart
 from mxrun.ops.window import NonNegative, Positive, Window, WindowProducts, columns_space
 
 T = TypeVar("T")
+Array = npt.NDArray[Any]
 
 MEBIBYTE = 1 << 20
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -217,12 +221,15 @@ class Convolution(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """output = weight x columns(data) + bias."""
+        assign(out_data[0], req[0], self.output(context, in_data, out_data[0].shape[2:]))
+
+    def output(self, context: OpContext, in_data: Sequence[Tensor], spatial: Shape) -> Array:
+        """weight x columns(data) + bias."""
         data, weight, *bias = (tensor.array for tensor in in_data)
-        spatial = out_data[0].shape[2:]
         result = self._products(context).windows(data, weight, spatial)
         if bias:
             result += bias[0].reshape(-1, *(1,) * len(spatial))
-        assign(out_data[0], req[0], result)
+        return result
 
     def backward(
         self,
@@ -254,9 +261,20 @@ class OnednnConvolution(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """float32 over any number of spatial axes."""
-        data, weight, *bias = request.inputs
+        return self.prepare_with(prop, request)
+
+    def prepare_with(
+        self,
+        prop: AnyProperty,
+        request: ForwardRequest,
+        residual: int | None = None,
+        after: tuple[PostOperation, ...] = (),
+    ) -> Kernel | None:
+        """The forward, to which input `residual` is added, then `after`."""
+        data, weight, *bias = request.inputs[:residual]
         if not onednn_serves(*request.inputs):
             return None
+        adds = residual is not None
         flops = prop.flops([data.shape, weight.shape], [request.outputs[0].shape])
         try:
             primitive = operations.convolution_forward(
@@ -267,6 +285,7 @@ class OnednnConvolution(Implementation):
                 team_for_flops(flops, request.threads),
                 bias=bool(bias),
                 is_train=request.is_train,
+                after=(*((Sum(),) if adds else ()), *after),
             )
         except Unsupported:
             return None
@@ -280,11 +299,17 @@ class OnednnConvolution(Implementation):
         if bias:
             slots[Argument.BIAS] = source(2)
         specs = primitive.specs
+        output = specs[Argument.OUTPUT]
+        parts: list[Part] = [PrimitivePart(primitive, slots)]
+        if residual is not None:
+            # The primitive adds to what lies in the output's memory.
+            team = team_for_elements(output.elements, request.threads)
+            parts.insert(0, CopyPart(output.elements, source(residual), target(0), team))
         return native_kernel(
             f"onednn:{primitive.implementation}",
-            [PrimitivePart(primitive, slots)],
-            (specs[Argument.SOURCE], specs[Argument.WEIGHTS], *bias),
-            (specs[Argument.OUTPUT],),
+            parts,
+            (specs[Argument.SOURCE], specs[Argument.WEIGHTS], *bias, *((output,) if adds else ())),
+            (output,),
             request.requests,
             request.threads,
             flops=flops,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from mxrun.base.errors import Diagnostic, nearest
 from mxrun.base.params import LARGEST_INT32
@@ -46,13 +47,13 @@ class Model:
             if name != SAMPLE_WEIGHT
         }
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, TensorSpec]:
         """What training changes by gradients, with its spec, in the network's order."""
         states = set(self.symbol.list_auxiliary_states())
         return {name: spec for name, spec in self.learned.items() if name not in states}
 
-    @property
+    @cached_property
     def learned(self) -> dict[str, TensorSpec]:
         """Every variable that is no input: parameters and auxiliary states."""
         return {
@@ -61,7 +62,7 @@ class Model:
             if node.is_variable and node.name not in self.inputs
         }
 
-    @property
+    @cached_property
     def trainable(self) -> frozenset[str]:
         """The parameters that some operator has a gradient for.
 

@@ -208,6 +208,7 @@ class _Wiring:
             tuple(entries),
             place=layer.place,
             implementation=implementation,
+            fused=layer.fused,
         )
 
     def _argument(

@@ -32,6 +32,11 @@ _OWN_LAYER_KEYS: Mapping[str, Schema] = {
         "enum": list(IMPLEMENTATIONS),
         "description": "The kernels to use; auto takes the fastest.",
     },
+    "fused": {
+        "type": "boolean",
+        "description": "Whether the layer and its neighbours may become one operator; default: "
+        "true.",
+    },
 }
 
 _PARTS_BUILT_ELSEWHERE = (

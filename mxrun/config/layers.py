@@ -11,7 +11,7 @@ from mxrun.config.names import is_reference, scope_of
 
 IMPLEMENTATIONS = ("auto", "numpy", "onednn")
 RESERVED_KEYS = ("name", "inputs", "outputs", "precision", "implementation", "fused")
-_NOT_YET = ("outputs", "precision", "fused")
+_NOT_YET = ("outputs", "precision")
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class LayerConfig:
     """One layer: an operator's name, its own full name, and its parameters as written.
 
     `parameters` holds both operator parameters and tensor arguments given by name; `inputs` the
-    tensor arguments given by position, none: the layer before. `chain` says through which blocks
+    tensor arguments given by position, none: the layer before. `fused`: whether it may become part
+    of one operator with its neighbours. `chain` says through which blocks
     the layer came, outermost first; every diagnostic about the layer carries it.
     """
 
@@ -28,6 +29,7 @@ class LayerConfig:
     parameters: Mapping[str, Marked]
     inputs: tuple[Marked, ...]
     implementation: str
+    fused: bool
     place: Place = field(compare=False)
     name_place: Place = field(compare=False)
     chain: tuple[str, ...] = field(default=(), compare=False)
@@ -70,6 +72,7 @@ def _read_layer(item: Marked, chain: tuple[str, ...], problems: list[Diagnostic]
         parameters={key: part for key, part in entries.items() if key not in RESERVED_KEYS},
         inputs=_inputs(entries.get("inputs"), chain, problems),
         implementation=_implementation(entries.get("implementation"), chain, problems),
+        fused=_fused(entries.get("fused"), chain, problems),
         place=body.start,
         name_place=entries["name"].place,
         chain=chain,
@@ -108,3 +111,11 @@ def _implementation(
     expected, got = ", ".join(IMPLEMENTATIONS), describe(given.value)
     problems.append(Diagnostic(problem, given.place, expected, got, hint, chain))
     return "auto"
+
+
+def _fused(given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]) -> bool:
+    if given is None or isinstance(given.value, bool):
+        return given is None or bool(given.value)
+    got = describe(given.value)
+    problems.append(Diagnostic("fused is a choice", given.place, "true or false", got, chain=chain))
+    return True

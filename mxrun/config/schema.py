@@ -146,6 +146,9 @@ class Settings(Section):
         default="explicit_graph",
         description="Gradients as nodes of the graph, or by walking the forward pass backwards.",
     )
+    fuse: bool = Field(
+        default=True, description="Whether chains of operators become one where there is one."
+    )
     network: Network = Field(description="The network.")
     data: Data = Field(description="The data.")
     train: Train = Field(description="The training.")

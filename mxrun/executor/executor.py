@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mxrun.executor.bind import bind
 from mxrun.executor.profile import Profile
 from mxrun.executor.tape import Tape, TapeEntry
+from mxrun.graph.compile import PREPARE
 from mxrun.graph.plan import Plan
 from mxrun.runtime.storage import Arena
 
@@ -44,6 +45,11 @@ class Executor:
     def run(self, phase: str) -> None:
         """Run one phase's tape once."""
         self.tapes[phase].run()
+
+    def prepare(self) -> None:
+        """Compute what the parameters decide alone, once they are there; nothing where none is."""
+        if PREPARE in self.tapes:
+            self.tapes[PREPARE].run()
 
     def profile(self, phase: str, kept_steps: int = 0) -> Profile:
         """One phase with a clock beside every call; a trace can show the first `kept_steps`."""

@@ -11,6 +11,9 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.infer import Inference, infer
+from mxrun.graph.passes.constants import constants
+from mxrun.graph.passes.fold import fold
+from mxrun.graph.passes.fuse import fuse
 from mxrun.graph.passes.inplace import inplace
 from mxrun.graph.passes.lower import lower
 from mxrun.graph.passes.place import place, place_pinned
@@ -27,6 +30,8 @@ TRAIN = "train"
 # A batch whose gradients are only added to the running sums; TRAIN is the last of several.
 ACCUMULATE = "accumulate"
 EVALUATE = "evaluate"
+# What the parameters decide alone, once for a plan whose phases change none of them.
+PREPARE = "prepare"
 
 BACKWARDS = {"explicit_graph": gradient, "reverse": reverse}
 
@@ -42,6 +47,9 @@ class CompileRequest:
         trained parameter, which evaluation then reads in its place.
     staged: batches made ahead, which lie beside the io slots.
     phases: those wanted; with ACCUMULATE, TRAIN adds to the running sums as well.
+    fixed: whether no phase (EVALUATE alone) changes parameters or states, so that a phase PREPARE
+        of its own computes what they decide alone.
+    fuse: whether chains of operators may become one.
     in_place, reuse: sharing that can be turned off to show that it changes no bit.
     """
 
@@ -56,6 +64,8 @@ class CompileRequest:
     threads: int = 1
     backward: str = "explicit_graph"
     implementation: str = AUTO
+    fixed: bool = False
+    fuse: bool = True
     in_place: bool = True
     reuse: bool = True
 
@@ -70,6 +80,9 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         )
         for phase in request.phases
     }
+    if request.fixed:
+        prepare, evaluate = constants(graphs[EVALUATE])
+        graphs = ({PREPARE: prepare} if prepare.steps else {}) | {EVALUATE: evaluate}
     pinned = place_pinned(list(graphs.values()), request.staged)
     phases = {
         phase: place(phase, graph, inplace(graph, request.in_place), pinned, request.reuse)
@@ -84,7 +97,7 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     plan = Plan(phases, pinned, specs, request.threads, planning_ms)
     if flags.debug():
         for graph in graphs.values():
-            verify_graph(graph, "select")
+            verify_graph(graph, "placing")
         verify_plan(plan)
     return plan
 
@@ -103,8 +116,8 @@ def _phase_graph(
         averages = {name: averaged(name) for name in request.rules}
         stand_ins = {} if request.average is None else averages
         graph = lower(symbol, inference, request.inputs.keys(), False, stand_ins)
-        return _verify(prune(_verify(graph, "lower")), "prune")
-    graph = _verify(lower(symbol, inference, request.inputs.keys(), is_train=True), "lower")
+        return _verify(prune(_fused(graph, request)), "prune")
+    graph = _fused(lower(symbol, inference, request.inputs.keys(), is_train=True), request)
     wanted = dict.fromkeys((*request.rules, *request.gradients))
     gradients: Mapping[str, ValueId] = {}
     if wanted:
@@ -120,6 +133,13 @@ def _phase_graph(
     if phase == TRAIN:
         graph = updates(graph, trained, request.rules, request.clipping, request.average)
     return _verify(prune(_verify(eager(graph), "updates")), "prune")
+
+
+def _fused(graph: Graph, request: CompileRequest) -> Graph:
+    graph = _verify(graph, "lower")
+    if request.fuse and request.fixed:
+        graph = _verify(fold(graph), "fold")
+    return _verify(fuse(graph), "fuse") if request.fuse else graph
 
 
 def _verify(graph: Graph, after: str) -> Graph:

@@ -13,6 +13,7 @@ _PINNED_REASONS = {
     MemoryClass.GRADIENTS: "gradient summed over batches",
     MemoryClass.OPTIMIZER: "optimizer state",
     MemoryClass.AUXILIARY: "auxiliary state",
+    MemoryClass.CONSTANTS: "made of parameters before the first step",
     MemoryClass.IO: "written by the loop before each step",
 }
 

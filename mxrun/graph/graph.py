@@ -26,6 +26,8 @@ class MemoryClass(Enum):
     GRADIENTS = "gradients"
     OPTIMIZER = "optimizer"
     AUXILIARY = "auxiliary"
+    # Made once of parameters and states that no longer change.
+    CONSTANTS = "constants"
     ACTIVATIONS = "activations"
     ACTIVATION_GRADIENTS = "activation_gradients"
     WORKSPACE = "workspace"
@@ -69,8 +71,15 @@ class Step:
     # The forward step a backward step belongs to.
     forward: StepName | None = None
     implementation: str | None = None
+    # Whether the step may become part of a fused one.
+    fused: bool = True
     place: Place | None = None
     kernel: Kernel | None = None
+
+    @property
+    def title(self) -> str:
+        """What a message calls this step: its operator and its name."""
+        return f"{self.prop.type_string} {self.name!r}" if self.prop else repr(self.name)
 
     def reads(self) -> list[ValueId]:
         """The values this step reads."""

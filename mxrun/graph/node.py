@@ -15,6 +15,7 @@ class Node:
 
     `inputs` holds the arguments and then the auxiliary states, in the property's order.
     `attributes` are MXNet's node attributes (`__shape__`, `__lr_mult__`, ...), as strings.
+    `fused`: whether the operator may become one with its neighbours.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Node:
     attributes: Mapping[str, str] = field(default_factory=dict)
     place: Place | None = None
     implementation: str | None = None
+    fused: bool = True
 
     @property
     def is_variable(self) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
 from mxrun.graph.json import dump, load
@@ -61,10 +62,10 @@ class Symbol:
             raise UserError(Diagnostic(f"the symbol has no output {key!r}", hint=hint))
         return Symbol([by_name[key]])
 
-    @property
-    def nodes(self) -> list[Node]:
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
         """Every node, inputs before users."""
-        return topological(self.heads)
+        return tuple(topological(self.heads))
 
     def list_outputs(self) -> list[str]:
         """Names of the heads."""

@@ -50,6 +50,8 @@ def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:
         phases=tuple(phases),
         threads=team_size(built, threads),
         backward=built.config.backward,
+        fixed=not training,
+        fuse=built.config.fuse,
     )
     return compile_plan(built.model.symbol, request)
 

@@ -195,7 +195,9 @@ def infer(path: str | Path, request: InferRequest) -> Inference:
             shapes=known_shapes(built),
             staged=source.staged(batch_size),
             phases=(EVALUATE,),
+            fixed=True,
             threads=team_size(built, request.threads),
+            fuse=built.config.fuse,
         ),
     )
     check_fits(plan)
@@ -205,6 +207,7 @@ def infer(path: str | Path, request: InferRequest) -> Inference:
     trained.copy_into(executor)
     if RANDOM_STATE in plan.specs:
         executor.array(RANDOM_STATE)[0] = key_of(f"{built.config.seed}")
+    executor.prepare()
     return Inference(trained, source, executor, outputs, batch_size)
 
 

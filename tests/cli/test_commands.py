@@ -166,6 +166,7 @@ def test_inspect_memory_needs_no_data(tmp_path: Path) -> None:
         "gradients",
         "optimizer",
         "auxiliary",
+        "constants",
         "activations",
         "activation_gradients",
         "workspace",

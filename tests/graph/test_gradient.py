@@ -18,7 +18,8 @@ from networks import (
 )
 
 from mxrun.base.errors import UserError
-from mxrun.graph.compile import TRAIN
+from mxrun.base.tensor import TensorSpec
+from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
 from mxrun.graph.graph import MemoryClass, StepKind
 from mxrun.graph.symbol import apply, variable
 from mxrun.operator.kernel import OpReqType
@@ -157,3 +158,19 @@ def test_losses_fall() -> None:
     losses, _ = trained(plan_of(convolutional()), steps=20)
     assert losses[-1] < losses[0] / 2
     assert losses[0] / BATCH < 10
+
+
+def test_a_gradient_that_only_passes_is_nobodys_step() -> None:
+    """Both sides of a sum read its output's gradient itself; a parameter has one of its own."""
+    symbol = residual()
+    steps = {step.name: step for step in plan_of(symbol).phases[TRAIN].graph.steps}
+    assert "join" in steps
+    assert "join:backward" not in steps
+    bias = apply("elemwise_add", {"lhs": variable("data"), "rhs": variable("bias")}, {}, "shifted")
+    loss = apply("LinearRegressionOutput", {"data": bias, "label": variable("label")}, {}, "loss")
+    inputs = {name: TensorSpec((BATCH, 3)) for name in ("data", "label", "sample_weight")}
+    request = CompileRequest(inputs, gradients=("bias",), phases=(TRAIN,))
+    graph = compile_plan(loss, request).phases[TRAIN].graph
+    value = graph.values[graph.results["bias_grad"]]
+    assert value.memory_class is MemoryClass.GRADIENTS
+    assert "shifted:backward" in {step.name for step in graph.steps}

@@ -63,7 +63,8 @@ def _stopped_afterwards() -> Iterator[None]:
 
 def values(symbol: Symbol, inputs: Mapping[str, TensorSpec], batches: int) -> tuple[Arrays, Arrays]:
     """Parameters of a size that keeps activations near 1, and stacked batches."""
-    random = np.random.default_rng(11)
+    # A seed with which float32 and float64 choose the same maxima in all pools.
+    random = np.random.default_rng(15)
     inference = infer(symbol.heads, {name: spec.shape for name, spec in inputs.items()})
     shapes = {
         node.name: inference.spec(NodeEntry(node)).shape

@@ -56,7 +56,8 @@ def test_every_command_that_needs_no_data_works(name: str) -> None:
     memory = session.inspect_memory(path, threads=2).plan
     assert memory.planned_bytes == memory.lower_bound_bytes
     for phase in ("train", "infer"):
-        request = session.BenchRequest(phase, batch=8, threads=1, steps=2, warmup=1)
+        batch = 1 if name.endswith("_imagenet") else 8
+        request = session.BenchRequest(phase, batch=batch, threads=1, steps=2, warmup=1)
         report = session.bench(path, [], request, lambda _: None, time.monotonic())
         assert len(report.step_ms) == 2
         assert report.operators

@@ -13,7 +13,7 @@ from mxrun import session
 from mxrun.base.tensor import TensorSpec
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.compile import EVALUATE, PREPARE, TRAIN
 from mxrun.graph.explain import live_tensors
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.plan import Plan
@@ -83,8 +83,9 @@ def test_F1_phase_batch_and_threads_act() -> None:
     for kind in ("gradients", "optimizer", "activation_gradients"):
         assert figures_of(train, kind) > 0
         assert figures_of(infer, kind) == 0
+    assert figures_of(infer, "constants") > figures_of(train, "constants") == 0
     assert set(train.phases) == {TRAIN, EVALUATE}
-    assert set(infer.phases) == {EVALUATE}
+    assert set(infer.phases) == {PREPARE, EVALUATE}
     small, large = (session.inspect_memory(path, batch=size).plan for size in (16, 128))
     assert small.specs["data"].shape == (16, 1, 28, 28)
     assert large.specs["data"].shape == (128, 1, 28, 28)

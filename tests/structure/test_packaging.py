@@ -128,7 +128,8 @@ def test_the_readme_shows_real_errors(tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_a_config_that_works(tmp_path: Path) -> None:
-    (config,) = blocks("yaml")
+    # The second one needs an operator of the reader's own, and has a test of its own.
+    config, _ = blocks("yaml")
     (tmp_path / "readme.yaml").write_text(config)
     done = mxrun("check", "readme.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

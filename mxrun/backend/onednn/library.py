@@ -45,6 +45,11 @@ _SIGNATURES: dict[str, list[type]] = {
     "dnnl_primitive_attr_create": [_RESULT],
     "dnnl_primitive_attr_destroy": [_HANDLE],
     "dnnl_primitive_attr_set_scratchpad_mode": [_HANDLE, c_int],
+    "dnnl_primitive_attr_set_post_ops": [_HANDLE, _HANDLE],
+    "dnnl_post_ops_create": [_RESULT],
+    "dnnl_post_ops_destroy": [_HANDLE],
+    "dnnl_post_ops_append_eltwise": [_HANDLE, c_int, c_float, c_float],
+    "dnnl_post_ops_append_sum": [_HANDLE, c_float, ctypes.c_int32, c_int],
     "dnnl_primitive_desc_next_impl": [_HANDLE],
     "dnnl_primitive_desc_query": [_HANDLE, c_int, c_int, c_void_p],
     "dnnl_primitive_desc_destroy": [_HANDLE],
@@ -72,14 +77,6 @@ _SIGNATURES: dict[str, list[type]] = {
         *([_HANDLE] * 2 + _GEOMETRY + [_DIMENSIONS, _HANDLE, _HANDLE]),
     ],
     "dnnl_matmul_primitive_desc_create": [_RESULT, *([_HANDLE] * 6)],
-    "dnnl_eltwise_forward_primitive_desc_create": [
-        *(_RESULT, _HANDLE, c_int, c_int),
-        *(_HANDLE, _HANDLE, c_float, c_float, _HANDLE),
-    ],
-    "dnnl_eltwise_backward_primitive_desc_create": [
-        *(_RESULT, _HANDLE, c_int),
-        *(_HANDLE, _HANDLE, _HANDLE, c_float, c_float, _HANDLE, _HANDLE),
-    ],
     "dnnl_softmax_forward_primitive_desc_create": [
         *(_RESULT, _HANDLE, c_int, c_int),
         *(_HANDLE, _HANDLE, c_int, _HANDLE),

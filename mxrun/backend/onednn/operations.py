@@ -28,7 +28,7 @@ from mxrun.backend.onednn.primitive import (
     FORWARD_TRAINING,
     Argument,
     Asked,
-    EltwiseFunction,
+    PostOperation,
     Primitive,
     build,
 )
@@ -94,8 +94,9 @@ def convolution_forward(
     threads: int,
     bias: bool = False,
     is_train: bool = True,
+    after: tuple[PostOperation, ...] = (),
 ) -> Primitive:
-    """SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...)."""
+    """SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...), then `after`."""
     data_view, weights_view, geometry = window.convolution()
     asked: dict[int, Asked] = {
         Argument.SOURCE: Asked(source, data_view),
@@ -107,7 +108,7 @@ def convolution_forward(
     handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _CONVOLUTION_DIRECT)
     arguments = (require().engine, *kind, *handles, *geometry)
-    return build("convolution_forward", arguments, asked, threads)
+    return build("convolution_forward", arguments, asked, threads, after)
 
 
 @cache
@@ -222,27 +223,6 @@ def pooling_backward(
         forward.descriptor.value,
     )
     return build("pooling_backward", arguments, asked, threads)
-
-
-@cache
-def eltwise_forward(tensor: TensorSpec, function: EltwiseFunction, threads: int) -> Primitive:
-    """SOURCE → OUTPUT = function(SOURCE), in place if both have one address."""
-    asked: dict[int, Asked] = {Argument.SOURCE: Asked(tensor), Argument.OUTPUT: Asked(tensor)}
-    kind = (FORWARD_TRAINING, function)
-    arguments = (require().engine, *kind, *_handles(asked, *asked), 0.0, 0.0)
-    return build("eltwise_forward", arguments, asked, threads)
-
-
-@cache
-def eltwise_backward(tensor: TensorSpec, function: EltwiseFunction, threads: int) -> Primitive:
-    """OUTPUT_GRAD and OUTPUT → SOURCE_GRAD, in place if both gradients have one address."""
-    asked: dict[int, Asked] = {
-        Argument.SOURCE_GRAD: Asked(tensor),
-        Argument.OUTPUT_GRAD: Asked(tensor),
-        Argument.OUTPUT: Asked(tensor),
-    }
-    arguments = (require().engine, function, *_handles(asked, *asked), 0.0, 0.0, None)
-    return build("eltwise_backward", arguments, asked, threads)
 
 
 @cache

@@ -8,7 +8,8 @@ reference implementations are taken only where there is no other.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_char_p, c_void_p
 from dataclasses import dataclass
 from enum import IntEnum
@@ -33,6 +34,9 @@ FORWARD_INFERENCE = 96
 _QUERY_IMPLEMENTATION = 8
 _QUERY_ARGUMENT_DESCRIPTOR = 255
 _USER_SCRATCHPAD = 1
+_RECTIFIER = 0x20
+_CLIP = 0x2F
+_SAME_TYPE = 0
 
 
 class Argument(IntEnum):
@@ -49,12 +53,20 @@ class Argument(IntEnum):
     WEIGHTS_GRAD = 161
 
 
-class EltwiseFunction(IntEnum):
-    """Elementwise functions, differentiated from their output (dnnl_eltwise_*_use_dst_for_bwd)."""
+@dataclass(frozen=True)
+class Sum:
+    """Post-operation: what the output's memory holds before is added."""
 
-    RELU = 0x100
-    TANH = 0x101
-    LOGISTIC = 0x104
+
+@dataclass(frozen=True)
+class Clip:
+    """Post-operation: the output brought into [low, high]; NaN becomes one of them."""
+
+    low: float
+    high: float = math.inf
+
+
+PostOperation = Sum | Clip
 
 
 @dataclass(frozen=True)
@@ -140,14 +152,19 @@ class Primitive:
 
 
 def build(
-    name: str, arguments: tuple[object, ...], asked: Mapping[int, Asked], threads: int
+    name: str,
+    arguments: tuple[object, ...],
+    asked: Mapping[int, Asked],
+    threads: int,
+    after: Sequence[PostOperation] = (),
 ) -> Primitive:
     """The primitive made by `dnnl_<name>_primitive_desc_create(*arguments, attributes)`.
 
-    Raises Unsupported when no admissible implementation exists.
+    after: what becomes of the output in the same pass, in order. Raises Unsupported when no
+    admissible implementation exists.
     """
     library = require()
-    attributes = _attributes(library)
+    attributes = _attributes(library, after)
 
     def create() -> Handle:
         result = c_void_p()
@@ -211,10 +228,20 @@ def _specs(descriptor: Handle, asked: Mapping[int, Asked]) -> dict[int, TensorSp
     return specs
 
 
-def _attributes(library: Library) -> Handle:
+def _attributes(library: Library, after: Sequence[PostOperation]) -> Handle:
     value = library.create("dnnl_primitive_attr_create")
     attributes = Handle(library, "dnnl_primitive_attr_destroy", value)
     library.call("dnnl_primitive_attr_set_scratchpad_mode", value, _USER_SCRATCHPAD)
+    chain = Handle(library, "dnnl_post_ops_destroy", library.create("dnnl_post_ops_create"))
+    for operation in after:
+        if isinstance(operation, Sum):
+            library.call("dnnl_post_ops_append_sum", chain.value, 1.0, 0, _SAME_TYPE)
+        elif math.isinf(operation.high) and operation.low == 0:
+            library.call("dnnl_post_ops_append_eltwise", chain.value, _RECTIFIER, 0.0, 0.0)
+        else:
+            limits = (operation.low, operation.high)
+            library.call("dnnl_post_ops_append_eltwise", chain.value, _CLIP, *limits)
+    library.call("dnnl_primitive_attr_set_post_ops", value, chain.value)
     return attributes
 
 

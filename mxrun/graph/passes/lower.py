@@ -72,6 +72,7 @@ def lower(
                 outputs=tuple(outputs),
                 requests=writes(outputs),
                 implementation=node.implementation,
+                fused=node.fused,
                 place=node.place,
             )
         )

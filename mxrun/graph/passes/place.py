@@ -20,6 +20,7 @@ _PINNED_ORDER = (
     MemoryClass.GRADIENTS,
     MemoryClass.OPTIMIZER,
     MemoryClass.AUXILIARY,
+    MemoryClass.CONSTANTS,
     MemoryClass.IO,
 )
 

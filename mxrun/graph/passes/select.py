@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.errors import AtWorkFor, Diagnostic, InternalError, UserError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.graph.graph import (
     Graph,
@@ -46,7 +46,8 @@ def select(graph: Graph, threads: int, implementation: str = AUTO) -> Graph:
     """
     selection = _Selection(graph, threads, implementation)
     for step in graph.steps:
-        selection.add(step)
+        with AtWorkFor(step.title, step.place):
+            selection.add(step)
     selection.restore_results()
     return selection.builder.build()
 

@@ -35,6 +35,16 @@ def batch_norm(p: Any, inputs: list[Array], is_train: bool = True) -> list[Array
     return [output, means, variances]
 
 
+def rectified(p: Any, inputs: list[Array], is_train: bool = True) -> list[Array]:
+    """The same, plus residual, and 0 where that is negative."""
+    *others, moving_mean, moving_var = inputs
+    statistics = (moving_mean, moving_var)
+    output, *further = batch_norm(p, [*others[:3], *statistics], is_train)
+    for residual in others[3:]:
+        output = output + residual
+    return [np.maximum(output, 0), *further]
+
+
 def of_the_output_alone(
     row: Row, inputs: list[Array], outputs: list[Array], out_grad: list[Array]
 ) -> float:
@@ -46,7 +56,29 @@ VALUES = {"moving_var": positive}
 FREE: dict[str, object] = {"fix_gamma": False}
 GLOBAL: dict[str, object] = {"use_global_stats": True}
 
+ADDED: dict[str, object] = {"fix_gamma": False, "residual": True}
+
 ROWS: list[Row] = [
+    *rows(
+        "_batch_norm_rectified",
+        ({}, (6, 5)),
+        (FREE, (4, 3, 5, 4)),
+        ({**FREE, "axis": -1}, (3, 4, 5)),
+        (GLOBAL, (4, 3, 2, 2)),
+        (ADDED, (6, 5)),
+        (ADDED, (4, 16, 5, 4)),
+        ({**ADDED, **GLOBAL}, (2, 3, 7)),
+        values=VALUES,
+        peers=(),
+    ),
+    *rows(
+        "_batch_norm_rectified",
+        (FREE, (4, 3, 2, 2)),
+        (ADDED, (4, 3, 2, 2)),
+        values=VALUES,
+        is_train=False,
+        peers=(),
+    ),
     *rows(
         "BatchNorm",
         ({}, (6, 5)),
@@ -81,8 +113,12 @@ ROWS: list[Row] = [
     ),
 ]
 
-REFERENCES: dict[str, Reference] = {"BatchNorm": batch_norm}
+REFERENCES: dict[str, Reference] = {"BatchNorm": batch_norm, "_batch_norm_rectified": rectified}
 EVALUATED: dict[str, Reference] = {
-    "BatchNorm": lambda p, inputs: batch_norm(p, inputs, is_train=False)
+    "BatchNorm": lambda p, inputs: batch_norm(p, inputs, is_train=False),
+    "_batch_norm_rectified": lambda p, inputs: rectified(p, inputs, is_train=False),
 }
-OBJECTIVES: dict[str, Objective] = {"BatchNorm": of_the_output_alone}
+OBJECTIVES: dict[str, Objective] = {
+    "BatchNorm": of_the_output_alone,
+    "_batch_norm_rectified": of_the_output_alone,
+}

@@ -1,0 +1,83 @@
+"""What follows from the parameters alone is computed once, not in every step.
+
+Inference changes no parameter, so a packed copy of a weight, or a weight with a normalization
+folded into it, is made when the parameters are there and kept beside them. The steps that make such
+values go into a graph of their own.
+
+Needs: kernels, of a graph that changes no parameter. Provides: two graphs; in the second the kept
+values are sources, in the first their places are, which its steps overwrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mxrun.graph.graph import Graph, MemoryClass, Step, Value, ValueId
+
+_GIVEN = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
+
+
+def constants(graph: Graph) -> tuple[Graph, Graph]:
+    """The steps that only parameters decide, and the others."""
+    constant = _constant_steps(graph)
+    moved = [step for step in constant if not _is_view(step)]
+    left = [step for step in graph.steps if step not in moved]
+    kept = _kept(graph, moved, left)
+    # A view costs nothing, so it stands wherever somebody reads it.
+    views = [step for step in constant if _is_view(step)]
+    before = [step for step in graph.steps if step in moved or step in views]
+    return _before(graph, before, kept), _after(graph, left, kept)
+
+
+def _is_view(step: Step) -> bool:
+    return step.kernel is not None and step.kernel.is_view
+
+
+def _constant_steps(graph: Graph) -> list[Step]:
+    known = {v for v in graph.sources.values() if graph.values[v].memory_class in _GIVEN}
+    found = []
+    for step in graph.steps:
+        if step.reads() and known.issuperset(step.reads()):
+            known.update(step.writes())
+            found.append(step)
+    return found
+
+
+def _kept(graph: Graph, moved: Iterable[Step], left: Iterable[Step]) -> list[ValueId]:
+    """What is made before and read after, in order."""
+    read = {value for step in left for value in step.reads()} | set(graph.results.values())
+    return [value for step in moved for value in step.writes() if value in read]
+
+
+def _name(graph: Graph, value: ValueId) -> str:
+    return f"{graph.values[value].name}:{value}"
+
+
+def _before(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
+    """Each kept value overwrites the place that it is kept in."""
+    values = list(graph.values)
+    read = {value for step in steps for value in step.reads()}
+    sources = {name: value for name, value in graph.sources.items() if value in read}
+    mutations = {}
+    for value in kept:
+        place = Value(_name(graph, value), graph.spec(value), MemoryClass.CONSTANTS)
+        mutations[value] = sources[place.name] = len(values)
+        values.append(place)
+    return replace(
+        graph,
+        values=tuple(values),
+        steps=tuple(steps),
+        sources=sources,
+        results={},
+        mutations=mutations,
+    )
+
+
+def _after(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
+    values = list(graph.values)
+    sources = dict(graph.sources)
+    for value in kept:
+        sources[_name(graph, value)] = value
+        values[value] = replace(values[value], memory_class=MemoryClass.CONSTANTS)
+    return replace(graph, values=tuple(values), steps=tuple(steps), sources=sources)

@@ -1,0 +1,153 @@
+"""Convolution with what follows it in inference: a sum, and limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.backend.onednn.primitive import Clip
+from mxrun.operator.fusion import fusion
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.property import GradientKind, Inferred, PartialShapes
+from mxrun.operator.register import AnyProperty, create, implement, register
+from mxrun.operator.shape import unify
+from mxrun.operator.tensor import Tensor
+from mxrun.ops.convolution import (
+    Convolution,
+    ConvolutionParameters,
+    ConvolutionProperty,
+    OnednnConvolution,
+)
+
+T = TypeVar("T")
+
+
+class ConvolutionFusedParameters(ConvolutionParameters):
+    """Those of Convolution, and what follows it."""
+
+    residual: bool = Field(default=False, description="Add the argument residual.")
+    low: float = Field(default=-math.inf, description="The least output.")
+    high: float = Field(default=math.inf, description="The greatest output.")
+
+
+@register("_convolution_fused")
+class ConvolutionFusedProperty(ConvolutionProperty):
+    """output = Convolution(data) + residual, brought into [low, high].
+
+    residual, where it is asked for, has the output's shape. For inference: it has no gradient. NaN
+    may become a limit.
+    """
+
+    type_string = "_convolution_fused"
+    parameter_type = ConvolutionFusedParameters
+    parameters: ConvolutionFusedParameters
+    is_internal = True
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """Convolution's, and residual."""
+        return (*super().list_arguments(), *(("residual",) if self.parameters.residual else ()))
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+        """Convolution's; residual and output have one shape."""
+        if not self.parameters.residual:
+            return super().infer_shape(inputs, outputs)
+        *arguments, residual = inputs
+        found = super().infer_shape(arguments, [unify("output", outputs[0], residual, "residual")])
+        return Inferred([*found.inputs, found.outputs[0]], found.outputs, [])
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """None."""
+        return (GradientKind.NONE,) * len(self.list_arguments())
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The output over residual."""
+        return [(in_data[-1], out_data[0])] if self.parameters.residual else []
+
+    def create_operator(self) -> Operator:
+        """Convolution's body, then two expressions."""
+        return ConvolutionFused(self.parameters)
+
+
+class ConvolutionFused(Convolution):
+    """Unfolds windows into columns, and finishes the products."""
+
+    def __init__(self, parameters: ConvolutionFusedParameters) -> None:
+        super().__init__(parameters)
+        self.parameters = parameters
+
+    def forward(
+        self,
+        context: OpContext,
+        in_data: Sequence[Tensor],
+        req: Sequence[OpReqType],
+        out_data: Sequence[Tensor],
+        aux_states: Sequence[Tensor],
+    ) -> None:
+        """output = weight x columns(data) + bias + residual within the limits."""
+        p = self.parameters
+        arguments = len(in_data) - p.residual
+        result = self.output(context, in_data[:arguments], out_data[0].shape[2:])
+        for residual in in_data[arguments:]:
+            result += residual.array
+        kind: Any = result.dtype.type
+        assign(out_data[0], req[0], np.clip(result, kind(p.low), kind(p.high)))
+
+
+@implement("_convolution_fused", backend="onednn")
+class OnednnConvolutionFused(OnednnConvolution):
+    """oneDNN's convolutions with post-operations."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """As Convolution's, which adds to what the output's memory holds."""
+        p = prop.parameters
+        limits = () if math.isinf(p.low) and math.isinf(p.high) else (Clip(p.low, p.high),)
+        residual = len(request.inputs) - 1 if p.residual else None
+        return self.prepare_with(prop, request, residual, limits)
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """None: there is no gradient."""
+        return None
+
+
+def _fused(convolution: AnyProperty, **further: object) -> AnyProperty:
+    return create("_convolution_fused", {**convolution.parameters.model_dump(), **further})
+
+
+def _limits(following: AnyProperty) -> dict[str, object] | None:
+    """What an Activation or clip limits outputs to; None for another function."""
+    p = following.parameters
+    if following.type_string == "clip":
+        return {"low": p.a_min, "high": p.a_max}
+    return {"low": 0.0} if p.act_type == "relu" else None
+
+
+@fusion("convolution and sum", "Convolution", "elemwise_add", inference=True)
+def summed(convolution: AnyProperty, addition: AnyProperty) -> AnyProperty | None:
+    """Convolution + residual."""
+    return _fused(convolution, residual=True)
+
+
+@fusion("convolution and rectifier", "Convolution", "Activation", inference=True)
+@fusion("convolution and clip", "Convolution", "clip", inference=True)
+def limited(convolution: AnyProperty, following: AnyProperty) -> AnyProperty | None:
+    """Convolution within limits."""
+    limits = _limits(following)
+    return None if limits is None else _fused(convolution, **limits)
+
+
+@fusion(
+    "convolution, sum and rectifier", "Convolution", "elemwise_add", "Activation", inference=True
+)
+def summed_and_limited(
+    convolution: AnyProperty, addition: AnyProperty, following: AnyProperty
+) -> AnyProperty | None:
+    """Convolution + residual within limits."""
+    limits = _limits(following)
+    return None if limits is None else _fused(convolution, residual=True, **limits)
