@@ -153,6 +153,10 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
         """Whether there is an entry."""
         return self.parameters.act_type in _ENTRIES
 
+    def list_passed_gradients(self) -> dict[int, int]:
+        """None: every function here bends."""
+        return {}
+
     def list_arguments(self) -> tuple[str, ...]:
         """data and, for prelu, gamma."""
         return ("data", "gamma") if self.parameters.act_type == "prelu" else ("data",)

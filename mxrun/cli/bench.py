@@ -17,6 +17,25 @@ Trace = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the profiled steps for ui.perfetto.dev."),
 ]
+Against = Annotated[
+    str,
+    typer.Option(
+        metavar="PEERS",
+        help="Compare with torch,torch-compile,mxnet on the same network.",
+        show_default="nobody",
+    ),
+]
+PeerPython = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PEER=PATH", help="The Python that has a peer, where that is not this one."
+    ),
+]
+
+Remeasure = Annotated[
+    bool,
+    typer.Option("--remeasure", help="Measure the machine again, whose best figures are kept."),
+]
 
 
 def bench(
@@ -28,6 +47,9 @@ def bench(
     steps: Steps = 100,
     warmup: Warmup = 10,
     trace: Trace = None,
+    remeasure: Remeasure = False,
+    against: Against = "",
+    peer_python: PeerPython = None,
     json: Json = False,
 ) -> None:
     """Measure a network's steps and operators.
@@ -36,11 +58,20 @@ def bench(
     steps, each with a clock beside every call, then say where the time goes. To measure a run on
     its own data, profile it: mxrun train CONFIG --profile.
 
+    Every operator stands against its floor: its operations at the speed of a matrix product or its
+    bytes at that of a copy, whichever takes longer. The machine is measured for that once, and with
+    --remeasure again.
+
+    With --against, peers run the same network on the same batches in processes of their own, in the
+    fastest of their ways, and take turns with mxrun. Each pair of turns gives a ratio: above 1,
+    mxrun is faster. First of all losses (inference: outputs) of all are compared.
+
     \b
     Examples:
       mxrun bench digits_lenet
       mxrun bench net.yaml --phase infer --batch 1 --threads 1
       mxrun bench net.yaml --steps 20 --trace step.json
+      mxrun bench net.yaml --against torch,mxnet --peer-python mxnet=env/bin/python
       mxrun bench net.yaml --json
     """
     from mxrun import session
@@ -54,7 +85,11 @@ def bench(
     if trace is not None:
         check_trace(trace)
     write_notes(session.notes())
-    request = session.BenchRequest(phase.value, batch, threads, steps, warmup)
+    pythons = dict(_pair(text) for text in peer_python or ())
+    names = tuple(name.strip() for name in against.split(",") if name.strip())
+    request = session.BenchRequest(
+        phase.value, batch, threads, steps, warmup, names, pythons, remeasure
+    )
     report = session.bench(path, overrides or (), request, _say, started_at)
     if trace is not None:
         write_trace(trace, report.events())
@@ -64,6 +99,17 @@ def bench(
         from mxrun.report.profile import bench_tables
 
         write_tables(bench_tables(report.to_json()))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """`peer=path` in two; raises UserError for anything else."""
+    name, separator, path = text.partition("=")
+    if not (name and separator and path):
+        from mxrun.base.errors import Diagnostic, UserError
+
+        problem = f"--peer-python {text}: names no peer and its Python"
+        raise UserError(Diagnostic(problem, expected="PEER=PATH, such as mxnet=env/bin/python"))
+    return name, path
 
 
 def _say(text: str) -> None:

@@ -14,6 +14,7 @@ from mxrun.base.errors import MxrunError
 from mxrun.cli.bench import bench
 from mxrun.cli.check import check
 from mxrun.cli.check_op import check_op
+from mxrun.cli.convert import convert
 from mxrun.cli.infer import infer
 from mxrun.cli.inspect_memory import inspect_memory
 from mxrun.cli.ops import ops
@@ -85,5 +86,5 @@ def _mxrun(
     """
 
 
-for _command in (train, infer, check, inspect_memory, bench, ops, check_op, plot, schema):
+for _command in (train, infer, check, inspect_memory, bench, convert, ops, check_op, plot, schema):
     app.command()(_command)

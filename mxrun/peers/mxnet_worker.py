@@ -9,6 +9,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
+from mxrun.peers import mxnet_turns
 from mxrun.peers.timing import busy_thread, milliseconds_per_step
 from mxrun.peers.wire import Array, Message, group, numbered, prefixed
 
@@ -225,6 +226,7 @@ def describe(message: Message) -> Message:
 
 
 HANDLERS = {
+    **mxnet_turns.HANDLERS,
     "describe": describe,
     "infer_shape": infer_shape,
     "run_symbol": run_symbol,

@@ -32,22 +32,25 @@ class HelperProcess:
     """A peer in a process of its own, with its own interpreter and libraries.
 
     `command` starts a program that answers messages (see `wire.serve`), `name` stands for it in
-    errors, `environment` is added to this process's. Ends with `close`, with the `with` block, or
-    when this process ends.
+    errors, `environment` is added to this process's, or takes away where it says None. Ends with
+    `close`, with the `with` block, or when this process ends.
     """
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str | None]
+    ) -> None:
         self.name = f"{name} ({command[0]})"
         # A file, not a pipe: nobody need drain it while a long request runs.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
         self._last_words = ""
+        merged = {**os.environ, **environment}
         try:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
-                env={**os.environ, **environment},
+                env={name: value for name, value in merged.items() if value is not None},
             )
         except OSError as error:
             self._stderr.close()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from mxrun.peers import pytorch_turns
 from mxrun.peers.pytorch import OPERATORS
 from mxrun.peers.pytorch.parameters import Tensor
 from mxrun.peers.pytorch_symbol import Graph, as_tensors, build_module, read_symbol, run_graph
@@ -174,6 +175,7 @@ def describe(message: Message) -> Message:
 
 
 HANDLERS = {
+    **pytorch_turns.HANDLERS,
     "describe": describe,
     "run_symbol": run_symbol,
     "time_step": time_step,

@@ -8,7 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from mxrun.report.figures import bytes_text, count_text
+from mxrun.report.figures import bytes_text, count_text, milliseconds_text, phases_text
+from mxrun.report.roofline import roofline_table, roofline_text
 from mxrun.report.tables import Report, titled_table
 
 # Longer tables are for machines; the rest of the operators stand in one row.
@@ -16,11 +17,13 @@ _MOST_ROWS = 40
 
 
 def bench_tables(report: Report) -> list[Table | Text]:
-    """`bench`: whole steps, the operators, and where the rest of a profiled step goes."""
+    """`bench`: whole steps, operators and floors, where the rest of a step goes, and peers."""
     return [
         _steps_table(report),
-        profile_table(report["operators"], f"operators of {report['profile']['steps']} steps"),
+        roofline_table(report),
         Text(_rest(report["profile"])),
+        roofline_text(report["roofline"]),
+        *([_peers_table(report["peers"])] if report["peers"] else []),
     ]
 
 
@@ -40,8 +43,9 @@ def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
     table = titled_table(title)
     table.show_footer = True
     total_ms = sum(row["ms"] for row in operators)
+    shares = [(row["phase"], row["share"]) for row in operators]
     # Words fold on a narrow console, numbers do not.
-    for name, footer in {"operator": _by_phase(operators), "op": "", "implementation": ""}.items():
+    for name, footer in {"operator": phases_text(shares), "op": "", "implementation": ""}.items():
         table.add_column(name, footer, overflow="fold")
     for name in ("calls", "ms", "share", "GFLOP/s", "GB/s"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -50,7 +54,7 @@ def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
         table.add_row(
             *(Text(row[key]) for key in ("name", "op", "implementation")),
             count_text(row["calls"]),
-            _ms(row["ms"]),
+            milliseconds_text(row["ms"]),
             f"{row['share']:.1%}",
             _rate(row["gflops"]),
             _rate(row["gbytes_per_s"]),
@@ -58,9 +62,11 @@ def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
     if rest := slowest[_MOST_ROWS:]:
         time, share = sum(row["ms"] for row in rest), sum(row["share"] for row in rest)
         others = f"{len(rest)} others"
-        table.add_row(others, "", "", "", _ms(time), f"{share:.1%}", "", "", style="dim")
+        table.add_row(
+            others, "", "", "", milliseconds_text(time), f"{share:.1%}", "", "", style="dim"
+        )
     table.add_section()
-    table.add_row("total", "", "", "", _ms(total_ms), "", "", "")
+    table.add_row("total", "", "", "", milliseconds_text(total_ms), "", "", "")
     return table
 
 
@@ -78,42 +84,58 @@ def _steps_table(report: Report) -> Table:
         ("step, 99 % below", "p99"),
         ("step, fastest", "min"),
     ):
-        table.add_row(label, f"{_ms(times[key])} ms")
+        table.add_row(label, f"{milliseconds_text(times[key])} ms")
     table.add_row("samples/s", count_text(figures["samples_per_s"]))
     table.add_row("first step after", f"{figures['first_step_s']:.2f} s")
     table.add_row("largest resident size", bytes_text(figures["rss_peak_bytes"]))
     return table
 
 
+def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
+    """One row per peer: its fastest way, both sides' median step, the ratio with quartiles, and
+    that of both sides' fastest steps.
+    """
+    table = titled_table("peers, in turns with mxrun: a ratio above 1 means that mxrun is faster")
+    for name in ("peer", "version", "fastest way"):
+        table.add_column(name, overflow="fold")
+    for name in ("step, ms", "mxrun, ms", "ratio", "half within", "of fastest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, peer in peers.items():
+        version = Text(peer.get("version", ""))
+        if peer["status"] != "measured":
+            told = Text(f"{peer['status']}: {peer['reason']}")
+            table.add_row(Text(name), version, told, "", "", "", "", "")
+            continue
+        ratio = peer["ratio"]
+        table.add_row(
+            Text(name),
+            version,
+            Text(peer["way"]),
+            milliseconds_text(peer["step_ms"]["median"]),
+            milliseconds_text(peer["mxrun_step_ms"]["median"]),
+            f"{ratio['median']:.2f}",
+            f"{ratio['low']:.2f} to {ratio['high']:.2f}",
+            f"{ratio['fastest']:.2f}",
+        )
+    return table
+
+
 def _rest(profile: Mapping[str, Any]) -> str:
     """What of a profiled step is no operator's, and what the clocks cost."""
+    between_ms = max(0.0, profile["tape_ms"] - profile["operators_ms"])
+    fastest = milliseconds_text(profile["step_ms"]["min"])
     parts = [
-        f"batch {_ms(profile['batch_ms'])} ms",
-        f"operators {_ms(profile['operators_ms'])} ms",
-        f"between them {_ms(max(0.0, profile['tape_ms'] - profile['operators_ms']))} ms",
+        f"batch {milliseconds_text(profile['batch_ms'])} ms",
+        f"operators {milliseconds_text(profile['operators_ms'])} ms",
+        f"between them {milliseconds_text(between_ms)} ms",
     ]
     if profile["measure_ms"] >= 0.001:
-        parts.append(f"loss and metrics {_ms(profile['measure_ms'])} ms")
+        parts.append(f"loss and metrics {milliseconds_text(profile['measure_ms'])} ms")
     return (
         f"A profiled step: {', '.join(parts)}.\nThe fastest takes "
-        f"{_ms(profile['step_ms']['min'])} ms, {profile['overhead']:+.1%} against the fastest of "
+        f"{fastest} ms, {profile['overhead']:+.1%} against the fastest of "
         "the steps without clocks between them."
     )
-
-
-def _by_phase(operators: Sequence[Mapping[str, Any]]) -> str:
-    """The share of each phase: `forward 40%, backward 55%, update 5%`."""
-    shares: dict[str, float] = {}
-    for row in operators:
-        shares[row["phase"]] = shares.get(row["phase"], 0.0) + row["share"]
-    return "\n".join(f"{phase} {share:.0%}" for phase, share in shares.items())
-
-
-def _ms(milliseconds: float) -> str:
-    """Three or more digits: 0.00123, 0.123, 12.3, 1234."""
-    if milliseconds < 0.1:
-        return f"{milliseconds:.5f}"
-    return f"{milliseconds:.3f}" if milliseconds < 100 else f"{milliseconds:.1f}"
 
 
 def _rate(value: float) -> str:

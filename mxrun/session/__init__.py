@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mxrun.session.benchmark import BenchReport, BenchRequest, bench
     from mxrun.session.build import load, notes, plan_for
     from mxrun.session.check_op import check_operator
+    from mxrun.session.conversion import Converted, ConvertRequest, convert
     from mxrun.session.drawing import plot
     from mxrun.session.inference import Inference, InferRequest, infer
     from mxrun.session.layers import check
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BenchReport",
     "BenchRequest",
+    "ConvertRequest",
+    "Converted",
     "InferRequest",
     "Inference",
     "Run",
@@ -32,6 +35,7 @@ __all__ = [
     "bench",
     "check",
     "check_operator",
+    "convert",
     "infer",
     "inspect_memory",
     "load",
@@ -49,6 +53,7 @@ _MODULES = {
     "benchmark": ("BenchReport", "BenchRequest", "bench"),
     "build": ("load", "notes", "plan_for"),
     "check_op": ("check_operator",),
+    "conversion": ("ConvertRequest", "Converted", "convert"),
     "drawing": ("plot",),
     "inference": ("InferRequest", "Inference", "infer"),
     "layers": ("check",),

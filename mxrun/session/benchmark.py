@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.build import Built, Model
-from mxrun.executor.executor import Executor
+from mxrun.build import Built
 from mxrun.graph.compile import EVALUATE, TRAIN
-from mxrun.graph.plan import Plan
-from mxrun.io.dataset import Dataset, Field
-from mxrun.io.draw import draw_bytes, draw_integers
-from mxrun.io.iterator import ArrayIterator, DataIterator
 from mxrun.profiler import Event, OperatorTime
+from mxrun.runtime.machine import machine_of
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.build import check_fits, load, plan_for
-from mxrun.session.values import clear, draw
-from mxrun.train.loop import quantiles, slots
-from mxrun.train.measure import Measure, Phase
+from mxrun.session.roofline import Roofline, roofline
+from mxrun.session.steps import Steps
+from mxrun.train.loop import quantiles
+
+if TYPE_CHECKING:
+    from mxrun.session.comparison import PeerResult
 
 # Steps with a clock beside every call: enough for an average, and all that a trace shows.
 _PROFILED_STEPS = 50
-# Batches that differ, as far as their bytes stay below the second figure: more than caches hold.
-_BATCHES = 8
-_RECORD_BYTES = 256 << 20
-# Of what integers count that no reader limits.
-_FEW = 10
 # Waits shorter than this need no word.
 _PATIENCE_S = 2.0
 
@@ -40,7 +34,9 @@ _PATIENCE_S = 2.0
 class BenchRequest:
     """What is measured: `phase` train or infer, `steps` whole steps after `warmup` others.
 
-    batch, threads: in place of the config's.
+    batch, threads: in place of the config's. against: the peers to compare with; pythons: by peer
+    or package the interpreter that has it, where that is not this one. remeasure: whether the
+    machine is measured although its figures are known.
     """
 
     phase: str = "train"
@@ -48,6 +44,9 @@ class BenchRequest:
     threads: int | None = None
     steps: int = 100
     warmup: int = 10
+    against: tuple[str, ...] = ()
+    pythons: Mapping[str, str] = field(default_factory=dict)
+    remeasure: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +68,11 @@ class BenchReport:
     plain: npt.NDArray[np.int64]
     operators: tuple[OperatorTime, ...]
     calls: tuple[Event, ...]
+    roofline: Roofline
+    peers: Mapping[str, PeerResult]
 
     def to_json(self) -> dict[str, Any]:
-        """The report for machines; `share` and `overhead` are fractions."""
+        """The report for machines; `share` and `overhead` are fractions, `peers` by name."""
         profiled, plain = ((t[:, 3] - t[:, 0]) / 1e6 for t in (self.profiled, self.plain))
         batch_ms, tape_ms, measure_ms = np.diff(self.profiled, axis=1).mean(axis=0) / 1e6
         return {
@@ -97,7 +98,8 @@ class BenchReport:
                 "measure_ms": measure_ms,
             },
             "operators": [operator.to_json() for operator in self.operators],
-            "peers": {},
+            "roofline": self.roofline.to_json(),
+            "peers": {name: peer.to_json() for name, peer in self.peers.items()},
         }
 
     def events(self) -> Iterator[Event]:
@@ -126,12 +128,14 @@ def bench(
 
     A step takes a fresh batch into the plan, runs every operator and, in training, follows loss and
     metrics, as a run's steps do. `say` hears of long waits; `started_at` is the process's start on
-    the monotonic clock. Raises UserError for a config that is wrong or does not fit into memory.
+    the monotonic clock. Raises UserError for a config that is wrong or does not fit into memory,
+    and where not one of the peers asked for can be compared with.
     """
+    compare = _comparison(request, say)
     built = load(path, overrides, request.batch)
     plan = plan_for(built, training=request.phase == "train", threads=request.threads)
     check_fits(plan)
-    steps = _Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
+    steps = Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
     steps.run(steps.executor.run)
     first_step_s = time.monotonic() - started_at
     count = min(request.steps, _PROFILED_STEPS)
@@ -148,6 +152,9 @@ def bench(
     for without, within in zip(plain, profiled, strict=True):
         steps.run(steps.executor.run, without)
         steps.run(lambda phase: profile.run(), within)
+    operators, calls = profile.operators(), tuple(profile.events())
+    machine = machine_of(plan.threads, request.remeasure)
+    floors = roofline(steps.executor, steps.phase, calls, float(np.median(step_s)), machine)
     return BenchReport(
         name=built.config.name,
         request=request,
@@ -158,92 +165,23 @@ def bench(
         step_ms=step_s * 1e3,
         profiled=profiled,
         plain=plain,
-        operators=profile.operators(),
-        calls=tuple(profile.events()),
+        operators=operators,
+        calls=calls,
+        roofline=floors,
+        peers=compare(built, steps),
     )
 
 
-class _Steps:
-    """Endless steps of one phase over a few made-up batches."""
+def _comparison(
+    request: BenchRequest, say: Callable[[str], None]
+) -> Callable[[Built, Steps], Mapping[str, PeerResult]]:
+    """What compares with the peers asked for; they are looked for at once."""
+    if not request.against:
+        return lambda built, steps: {}
+    # Only now: it would be a tenth of the time that a run without peers takes to its first step.
+    from mxrun.peers.opponent import find
+    from mxrun.session.comparison import Length, compare
 
-    def __init__(self, built: Built, plan: Plan, phase: str) -> None:
-        self.phase = phase
-        self.executor = Executor(plan)
-        clear(self.executor, built)
-        draw(self.executor, built)
-        self._iterator: DataIterator = ArrayIterator(
-            made_up_records(built.model),
-            built.model.batch_size,
-            shuffle=True,
-            seed=built.config.seed,
-            threads=plan.threads,
-        )
-        self._slots = slots(self.executor, self._iterator)
-        self._epoch = 0
-        self._measure = None
-        if phase == TRAIN:
-            measured = Phase(TRAIN, self._iterator, built.training.metrics)
-            self._measure = Measure(self.executor, measured, built.model.losses)
-
-    def seconds(self, count: int) -> npt.NDArray[np.float64]:
-        """Take `count` steps; what each took."""
-        clock = time.perf_counter
-        seconds = np.zeros(count)
-        for index in range(count):
-            begun = clock()
-            self.run(self.executor.run)
-            seconds[index] = clock() - begun
-        return seconds
-
-    def run(self, run: Callable[[str], None], times: npt.NDArray[np.int64] | None = None) -> None:
-        """One step; `times` [4] receives when it began, had its batch, had run, was measured."""
-        clock = time.monotonic_ns
-        begun = clock()
-        batch = self._iterator.next_into(self._slots)
-        if batch is None:
-            self._epoch += 1
-            self._iterator.reset(self._epoch)
-            batch = self._iterator.next_into(self._slots)
-        assert batch is not None
-        filled = clock()
-        run(self.phase)
-        finished = clock()
-        if self._measure is not None:
-            self._measure.update(batch.valid)
-        if times is not None:
-            times[:] = begun, filled, finished, clock()
-
-
-def made_up_records(model: Model) -> Dataset:
-    """Random records of the network's input shapes: floats of 0..1, numbers that all readers know.
-
-    Labels are below the number of classes of every loss that reads them, ids below the rows of
-    every table that they look up.
-    """
-    batch_bytes = sum(spec.nbytes for spec in model.inputs.values())
-    batches = max(1, min(_BATCHES, _RECORD_BYTES // batch_bytes))
-    limits = _limits(model)
-    fields = {}
-    for name, spec in model.records.items():
-        stream, shape = f"bench/{name}", (batches * model.batch_size, *spec.shape)
-        if spec.dtype == "float32" and name not in limits:
-            fields[name] = Field(draw_bytes(0, stream, shape), 1 / 255)
-        else:
-            numbers = draw_integers(0, stream, shape, limits.get(name, _FEW))
-            fields[name] = Field(numbers.astype(spec.dtype))
-    return Dataset("made up", fields)
-
-
-def _limits(model: Model) -> dict[str, int]:
-    """For inputs that count something, by how many they go."""
-    limits: dict[str, int] = {}
-    for loss in model.losses:
-        seen = loss.classification
-        if seen is not None and seen.labelled:
-            limits[loss.label] = min(seen.classes, limits.get(loss.label, seen.classes))
-    for node in model.symbol.nodes:
-        if node.operator == "Embedding" and node.prop is not None:
-            rows = node.prop.parameters.input_dim
-            name = node.inputs[node.prop.list_arguments().index("data")].name
-            limits[name] = min(rows, limits.get(name, rows))
-    return limits
+    found = find(request.against, request.pythons)
+    length = Length(request.steps, request.warmup)
+    return lambda built, steps: compare(built, steps, found, length, say)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from networks import BATCH, fill, plan_of
 from operator_harness import BackwardData, all_implementations, backward, forward
+from operator_row import Row
+from operator_rows import DIFFERENTIABLE
 from planted import keep_apart, plant
 
 from mxrun import library
@@ -247,3 +249,26 @@ def test_Q12_roi_pooling_is_mxnets(parameters: dict[str, Any]) -> None:
         theirs = peer.run_operator("ROIPooling", strings, named, [grad])
     np.testing.assert_array_equal(run.outputs[0], theirs.outputs[0])
     np.testing.assert_allclose(gradient, theirs.gradients["data"], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
+def test_P5_a_gradient_that_is_said_to_pass_is_the_outputs(row: Row) -> None:
+    """Nobody computes it in a plan; asked for all the same, every implementation copies it."""
+    prop = row.create()
+    passed, inputs = prop.list_passed_gradients(), row.inputs("float32")
+    kinds = prop.list_gradients()
+    assert all(kinds[index] is GradientKind.COMPUTES for index in passed)
+    random = np.random.default_rng(3)
+    for implementation in all_implementations(prop) if passed else ():
+        outputs = row.blank_outputs("float32")
+        done = forward(implementation, prop, inputs, outputs, is_train=True)
+        if done is None:
+            continue
+        out_grad = [random.standard_normal(each.shape).astype("float32") for each in outputs]
+        arguments = inputs[: len(prop.list_arguments())]
+        data = BackwardData(out_grad, arguments, done.outputs)
+        before = [np.zeros_like(array) for array in arguments]
+        gradients = backward(implementation, prop, data, before, done)
+        for index, output in passed.items():
+            if gradients[index].shape == out_grad[output].shape:
+                np.testing.assert_array_equal(gradients[index], out_grad[output])

@@ -117,6 +117,26 @@ def test_the_worker_runs_without_mxrun(module):
         ]
 
 
+def test_the_environment_is_added_to_and_taken_from(monkeypatch, tmp_path):
+    file = tmp_path / "surroundings_worker.py"
+    file.write_text(
+        "import os\n"
+        "from mxrun.peers.wire import Message\n"
+        "REJECTIONS = ()\n"
+        "def tell(message):\n"
+        "    return Message({name: os.environ.get(name) for name in message.fields['names']})\n"
+        "HANDLERS = {'tell': tell}\n"
+    )
+    monkeypatch.setenv("MXRUN_KEPT", "kept")
+    monkeypatch.setenv("MXRUN_TAKEN", "taken")
+    environment = {"MXRUN_TAKEN": None, "MXRUN_ADDED": "added"}
+    command = worker_command(sys.executable, file)
+    names = ["MXRUN_KEPT", "MXRUN_TAKEN", "MXRUN_ADDED"]
+    with HelperProcess("small", command, environment) as process:
+        told = process.request("tell", {"names": names}, {}).fields
+    assert told == {"MXRUN_KEPT": "kept", "MXRUN_TAKEN": None, "MXRUN_ADDED": "added"}
+
+
 def test_an_interpreter_that_does_not_start_is_the_users_error(module, tmp_path):
     with pytest.raises(UserError, match="cannot start the peer small"):
         HelperProcess("small", [str(tmp_path / "no-python")], {})

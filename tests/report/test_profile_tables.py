@@ -32,6 +32,24 @@ def row(name: str, ms: float, share: float, phase: str = "forward") -> dict[str,
     }
 
 
+def roofline() -> dict[str, Any]:
+    bandwidth = {"nbytes": 1024, "update": 3e10, "copy": 2e10, "read": 2e10}
+    floor = {"name": "conv1", "op": "Convolution", "phase": "forward", "ms": 1.1, "floor_ms": 0.4}
+    win = {"op": "Convolution", "phase": "forward", "to_win_ms": 0.8, "to_win": 0.53}
+    return {
+        "machine": {
+            "threads": 2,
+            "flops_per_s": {"float32": 4e11},
+            "bandwidths": [bandwidth],
+            "cache_bytes": [4096],
+        },
+        "operators": [floor | {"bound": "compute", "of_bound": 0.36}],
+        "step": {"floor_ms": 0.4, "of_floor": 0.27, "predicted_ms": 1.2, "error": -0.2},
+        "most_to_win": [win],
+        "disturbed": False,
+    }
+
+
 def test_the_slowest_operator_stands_first() -> None:
     rows = [row("[conv1]", 0.25, 0.2), row("conv2", 0.9, 0.72), row("fc", 0.1, 0.08, "backward")]
     lines = rendered(profile_table(rows, "title"))
@@ -93,10 +111,13 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
             "measure_ms": 0.05,
         },
         "operators": [row("conv1", 1.2, 1.0)],
+        "roofline": roofline(),
+        "peers": {},
     }
     text = "\n".join(rendered(*bench_tables(report)))
     for part in ("[net], train: 1,000 steps", "1.500 ms", "200.0 ms", "0.01230 ms", "42 k"):
         assert part in text
-    assert "operators of 50 steps" in text
+    assert "operators, the median of 50 steps" in text
+    assert "Most to win above the floors: Convolution forward 0.800 ms (53% of the step)" in text
     assert "operators 1.200 ms, between them 0.100 ms, loss and metrics 0.05000 ms" in text
     assert "The fastest takes 0.01230 ms, +2.1% against" in text

@@ -251,7 +251,7 @@ def test_F9_P3_all_kinds_of_mistakes_come_in_one_pass(tmp_path: Path) -> None:
     total, kernel, *_ = found
     assert "contradict each other at 'rhs'" in total.problem
     assert (total.expected, total.got) == (
-        "rhs [4, 4, 6, 6] (elementwise arithmetic)",
+        "rhs [4, 4, 6, 6] (elementwise)",
         "rhs [4, 1, 8, 8]",
     )
     assert total.chain == (

@@ -24,13 +24,14 @@ MAY_IMPORT = {
     "io": "base backend runtime",
     "datasets": "base io",
     "train": "base runtime graph executor io",
+    "convert": "base operator graph",
     "peers": "base operator graph",
     "build": "base config operator graph io train",
     "report": "base profiler graph train",
     "library": "base ops datasets",
     "session": (
         "base config profiler backend runtime operator ops graph executor io datasets train build "
-        "library report peers"
+        "library report peers convert"
     ),
     "cli": "base config report library session",
     "__init__": "",

@@ -19,6 +19,7 @@ class Parameters:
 
     def __init__(self, texts: Mapping[str, str], is_train: bool = True) -> None:
         self._texts = texts
+        self._shapes: dict[str, tuple[int, ...]] = {}
         self.is_train = is_train
 
     def text(self, name: str, default: str) -> str:
@@ -36,6 +37,8 @@ class Parameters:
 
     def shape(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
         """A tuple of integers; empty and absent both mean the default."""
-        value = ast.literal_eval(self._texts.get(name, "()"))
-        value = (value,) if isinstance(value, int) else tuple(value)
-        return value or default
+        # Read once: networks that are timed ask in every step.
+        if name not in self._shapes:
+            value = ast.literal_eval(self._texts.get(name, "()"))
+            self._shapes[name] = (value,) if isinstance(value, int) else tuple(value)
+        return self._shapes[name] or default

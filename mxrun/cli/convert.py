@@ -1,0 +1,69 @@
+"""`mxrun convert`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxrun.cli.arguments import Json, Overrides
+
+
+class FormName(str, Enum):
+    """What networks are converted to."""
+
+    ONNX = "onnx"
+
+
+Source = Annotated[
+    str,
+    typer.Argument(metavar="CONFIG|RUN", help="A config, or the folder of a run or checkpoint."),
+]
+To = Annotated[FormName, typer.Option(help="The form.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write there.")]
+CheckpointName = Annotated[
+    str | None,
+    typer.Option(metavar="WHICH", help="Of a run: best, newest or a step.", show_default="best"),
+]
+OnlyBatch = Annotated[
+    int | None,
+    typer.Option(min=1, max=(1 << 31) - 1, metavar="N", help="For this batch size only."),
+]
+
+
+def convert(
+    source: Source,
+    overrides: Overrides = None,
+    *,
+    to: To = FormName.ONNX,
+    output: Output,
+    checkpoint: CheckpointName = None,
+    batch: OnlyBatch = None,
+    json: Json = False,
+) -> None:
+    """Write a network for other programs.
+
+    As ONNX: the inference graph with its parameters, for batches of any size. Losses become what
+    they give in inference, and Dropout nothing. A config's parameters are the initial ones.
+
+    \b
+    Examples:
+      mxrun convert runs/digits_lenet --to onnx -o lenet.onnx
+      mxrun convert net.yaml --to onnx -o net.onnx --batch 1
+    """
+    from mxrun import session
+    from mxrun.report.notes import write_notes
+    from mxrun.report.result import write_json, write_tables
+
+    del to
+    request = session.ConvertRequest(source, output, tuple(overrides or ()), checkpoint, batch)
+    converted = session.convert(request)
+    write_notes(converted.notes)
+    if json:
+        write_json(converted.to_json())
+    else:
+        from mxrun.report.convert import convert_tables
+
+        write_tables(convert_tables(converted.to_json()))

@@ -1,0 +1,159 @@
+"""A network's inference graph, with its parameters, as an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.convert import onnx_functions, onnx_layers
+from mxrun.convert.onnx_model import Array, OnnxModel, OnnxNode, Value
+from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, Place, Writer
+from mxrun.graph.infer import Inference, infer
+from mxrun.graph.node import Node, NodeEntry, topological
+
+# Importing them registers their operators.
+FAMILIES = (onnx_functions, onnx_layers)
+# What a size that grows with the batch is called.
+_BATCH = "batch"
+
+
+def to_onnx(
+    name: str,
+    heads: Sequence[NodeEntry],
+    inputs: Mapping[str, TensorSpec],
+    arrays: Mapping[str, Array],
+    any_batch: bool,
+) -> OnnxModel:
+    """The graph that computes `heads` from `inputs`, its other variables constants.
+
+    Labels are left out: losses give what they give in inference. With `any_batch` the first axis
+    of the inputs may have any size. Raises UserError with every operator that has no form in ONNX.
+    """
+    return _Conversion(heads, inputs, arrays, any_batch).model(name)
+
+
+class _Conversion:
+    def __init__(
+        self,
+        heads: Sequence[NodeEntry],
+        inputs: Mapping[str, TensorSpec],
+        arrays: Mapping[str, Array],
+        any_batch: bool,
+    ) -> None:
+        self.heads, self.inputs, self.arrays = heads, inputs, arrays
+        self.inference = self._inferred(0)
+        self.other = self._inferred(1) if any_batch else self.inference
+        self.writer = Writer()
+        self.names: dict[NodeEntry, str] = {}
+
+    def _inferred(self, more: int) -> Inference:
+        """All shapes, for a batch larger by so much."""
+        shapes: dict[str, Shape] = {n: array.shape for n, array in self.arrays.items()}
+        for name, spec in self.inputs.items():
+            shapes[name] = (spec.shape[0] + more, *spec.shape[1:])
+        inference = infer(self.heads, shapes)
+        if inference.diagnostics and more:
+            hint = "the network works for one batch size only: give --batch"
+            raise UserError(Diagnostic("the batch cannot have any size", hint=hint))
+        return inference
+
+    def model(self, name: str) -> OnnxModel:
+        """Write all nodes, inputs before users."""
+        problems, inputs = [], []
+        for node in _needed(self.heads):
+            entry = NodeEntry(node)
+            if not node.is_variable:
+                try:
+                    self._write(node)
+                except NotInOnnx as reason:
+                    problems.append(_unwritable(node, str(reason)))
+                    # Those that read it have nothing wrong.
+                    self.names |= {NodeEntry(node, i): "" for i in range(node.num_outputs)}
+            elif node.name in self.inputs:
+                self.names[entry] = node.name
+                inputs.append(self._value(entry, node.name))
+            else:
+                self.names[entry] = self.writer.constant(node.name, self.arrays[node.name])
+        if problems:
+            raise UserError(problems)
+        outputs = []
+        for head in self.heads:
+            named = OnnxNode(
+                "Identity", f"{head.name}/result", (self.names[head],), (head.name,), {}
+            )
+            self.writer.nodes.append(named)
+            outputs.append(self._value(head, head.name))
+        read = {value for node in self.writer.nodes for value in node.inputs}
+        constants = {n: array for n, array in self.writer.constants.items() if n in read}
+        return OnnxModel(name, self.writer.nodes, constants, inputs, outputs)
+
+    def _write(self, node: Node) -> None:
+        """Write one operator; raises NotInOnnx."""
+        assert node.prop is not None
+        if node.operator not in TRANSLATORS:
+            raise NotInOnnx("")
+        sources = _read(node)
+        if any(source not in self.names for source in sources):
+            raise NotInOnnx("an output that inference does not have")
+        results = [NodeEntry(node, index) for index in range(node.num_outputs)]
+        place = Place(
+            writer=self.writer,
+            name=node.name,
+            prop=node.prop,
+            inputs=[self.names[source] for source in sources],
+            shapes=[self._shape(source) for source in sources],
+            output_shapes=[self._shape(result) for result in results],
+            free_shapes=[self._free(source) for source in sources],
+            free_output_shapes=[self._free(result) for result in results],
+        )
+        outputs = TRANSLATORS.get(node.operator)(place)
+        for index, name in enumerate([outputs] if isinstance(outputs, str) else outputs):
+            self.names[results[index]] = name
+
+    def _shape(self, entry: NodeEntry) -> Shape:
+        return self.inference.spec(entry).shape
+
+    def _free(self, entry: NodeEntry) -> Shape:
+        """The shape with -1 for each size that another batch changes."""
+        other = self.other.spec(entry).shape
+        return tuple(
+            size if size == again else -1
+            for size, again in zip(self._shape(entry), other, strict=True)
+        )
+
+    def _value(self, entry: NodeEntry, name: str) -> Value:
+        sizes = [_BATCH if size == -1 else size for size in self._free(entry)]
+        return Value(name, self.inference.spec(entry).dtype, sizes)
+
+
+def _read(node: Node) -> tuple[NodeEntry, ...]:
+    """What a node's output is computed from in inference: all inputs but a loss's labels."""
+    assert node.prop is not None
+    names = (*node.prop.list_arguments(), *node.prop.list_auxiliary_states())
+    if node.prop.loss_output in (None, 0):
+        return node.inputs
+    pairs = zip(names, node.inputs, strict=True)
+    return tuple(entry for name, entry in pairs if name not in node.prop.label_arguments)
+
+
+def _needed(heads: Sequence[NodeEntry]) -> list[Node]:
+    """The nodes that the heads depend on in inference, inputs before users."""
+    needed: set[Node] = set()
+    open_nodes = [head.node for head in heads]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node in needed:
+            continue
+        needed.add(node)
+        if not node.is_variable:
+            open_nodes += (entry.node for entry in _read(node))
+    return [node for node in topological(heads) if node in needed]
+
+
+def _unwritable(node: Node, reason: str) -> Diagnostic:
+    return Diagnostic(
+        f"{node.operator} {node.name!r} has no form in ONNX that is known here",
+        place=node.place,
+        got=reason,
+    )

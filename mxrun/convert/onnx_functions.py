@@ -1,0 +1,230 @@
+"""Functions in ONNX: of single numbers, of pairs, reductions, products, and views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mxrun.convert.onnx_model import ELEMENT_TYPES
+from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, Place, translates
+
+_FLATTENED_RANK = 2
+
+_UNARY = {
+    "abs": "Abs",
+    "arccos": "Acos",
+    "arccosh": "Acosh",
+    "arcsin": "Asin",
+    "arcsinh": "Asinh",
+    "arctan": "Atan",
+    "arctanh": "Atanh",
+    "ceil": "Ceil",
+    "cos": "Cos",
+    "cosh": "Cosh",
+    "erf": "Erf",
+    "exp": "Exp",
+    "floor": "Floor",
+    "log": "Log",
+    "negative": "Neg",
+    "reciprocal": "Reciprocal",
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "sign": "Sign",
+    "sin": "Sin",
+    "sinh": "Sinh",
+    "softsign": "Softsign",
+    "sqrt": "Sqrt",
+    "tan": "Tan",
+    "tanh": "Tanh",
+}
+_BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}
+_ARITHMETIC = {
+    **{f"elemwise_{name}": operator for name, operator in _BINARY.items()},
+    **{f"broadcast_{name}": operator for name, operator in _BINARY.items()},
+    "_maximum": "Max",
+    "_minimum": "Min",
+    "_power": "Pow",
+    "broadcast_maximum": "Max",
+    "broadcast_minimum": "Min",
+    "broadcast_power": "Pow",
+}
+_COMPARISONS = {
+    "equal": "Equal",
+    "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+    "lesser": "Less",
+    "lesser_equal": "LessOrEqual",
+}
+# Of each the operator, and whether the scalar stands on its left.
+_SCALAR = {
+    "_plus_scalar": ("Add", False),
+    "_minus_scalar": ("Sub", False),
+    "_rminus_scalar": ("Sub", True),
+    "_mul_scalar": ("Mul", False),
+    "_div_scalar": ("Div", False),
+    "_rdiv_scalar": ("Div", True),
+    "_power_scalar": ("Pow", False),
+    "_rpower_scalar": ("Pow", True),
+    "_maximum_scalar": ("Max", False),
+    "_minimum_scalar": ("Min", False),
+}
+_REDUCTIONS = {"max": "ReduceMax", "mean": "ReduceMean", "min": "ReduceMin", "prod": "ReduceProd"}
+
+
+def _direct(operator: str) -> Callable[[Place], str]:
+    def translate(place: Place) -> str:
+        return place.node(operator, *place.inputs)
+
+    return translate
+
+
+def _compared(operator: str) -> Callable[[Place], str]:
+    def translate(place: Place) -> str:
+        truth = place.node(operator, *place.inputs)
+        return place.node("Cast", truth, to=ELEMENT_TYPES["float32"])
+
+    return translate
+
+
+def _with_scalar(operator: str, left: bool) -> Callable[[Place], str]:
+    def translate(place: Place) -> str:
+        data, scalar = place.inputs[0], place.numbers(place.prop.parameters.scalar)
+        return place.node(operator, *((scalar, data) if left else (data, scalar)))
+
+    return translate
+
+
+for _name, _operator in {**_UNARY, **_ARITHMETIC, "add_n": "Sum"}.items():
+    TRANSLATORS.add(_name, _direct(_operator))
+for _name, _operator in _COMPARISONS.items():
+    TRANSLATORS.add(f"_{_name}", _compared(_operator))
+    TRANSLATORS.add(f"broadcast_{_name}", _compared(_operator))
+for _name, (_operator, _left) in _SCALAR.items():
+    TRANSLATORS.add(_name, _with_scalar(_operator, _left))
+
+
+@translates("square")
+def square(place: Place) -> str:
+    """data * data."""
+    return place.node("Mul", place.inputs[0], place.inputs[0])
+
+
+@translates("rsqrt")
+def reciprocal_root(place: Place) -> str:
+    """1 / sqrt(data)."""
+    return place.node("Reciprocal", place.node("Sqrt", place.inputs[0]))
+
+
+@translates("clip")
+def clip(place: Place) -> str:
+    """Within two bounds."""
+    p = place.prop.parameters
+    return place.node("Clip", place.inputs[0], place.numbers(p.a_min), place.numbers(p.a_max))
+
+
+@translates("hard_sigmoid")
+def hard_sigmoid(place: Place) -> str:
+    """alpha * data + beta within 0 and 1."""
+    p = place.prop.parameters
+    return place.node("HardSigmoid", place.inputs[0], alpha=float(p.alpha), beta=float(p.beta))
+
+
+@translates("Cast")
+def cast(place: Place) -> str:
+    """Another type."""
+    return place.node("Cast", place.inputs[0], to=ELEMENT_TYPES[place.prop.parameters.dtype])
+
+
+@translates("where")
+def where(place: Place) -> str:
+    """The second where the first is not zero, else the third."""
+    if place.shapes[0] != place.shapes[1]:
+        raise NotInOnnx("a condition of another shape")
+    truth = place.node("Cast", place.inputs[0], to=ELEMENT_TYPES["bool"])
+    return place.node("Where", truth, *place.inputs[1:])
+
+
+@translates("softmax", "log_softmax")
+def softmax(place: Place) -> str:
+    """Over one axis, of data divided by the temperature."""
+    p, data = place.prop.parameters, place.inputs[0]
+    if p.temperature is not None:
+        data = place.node("Div", data, place.numbers(p.temperature))
+    operator = "Softmax" if place.prop.type_string == "softmax" else "LogSoftmax"
+    return place.node(operator, data, axis=int(p.axis))
+
+
+@translates("sum", *_REDUCTIONS)
+def reduction(place: Place) -> str:
+    """Over some axes; of all, MXNet leaves one axis of size 1."""
+    p, rank = place.prop.parameters, len(place.shapes[0])
+    named = tuple(range(rank)) if p.axis in (None, ()) else tuple(a % rank for a in p.axis)
+    others = tuple(axis for axis in range(rank) if axis not in named)
+    axes = others if p.exclude and p.axis not in (None, ()) else named
+    keep = int(p.keepdims)
+    if place.prop.type_string == "sum":
+        value = place.node("ReduceSum", place.inputs[0], place.integers(axes), keepdims=keep)
+    else:
+        operator = _REDUCTIONS[place.prop.type_string]
+        value = place.node(operator, place.inputs[0], axes=axes, keepdims=keep)
+    scalar = len(axes) == rank and not keep
+    return place.node("Reshape", value, place.integers((1,))) if scalar else value
+
+
+@translates("dot", "batch_dot")
+def dot(place: Place) -> str:
+    """MatMul of matrices, or of as many in both; either may be transposed."""
+    p, ranks = place.prop.parameters, [len(shape) for shape in place.shapes]
+    matrices = _FLATTENED_RANK + (place.prop.type_string == "batch_dot")
+    if ranks != [matrices, matrices]:
+        raise NotInOnnx(f"tensors of ranks {ranks[0]} and {ranks[1]}")
+    swapped = (*range(matrices - 2), matrices - 1, matrices - 2)
+    sides = [
+        place.node("Transpose", value, perm=swapped) if transposed else value
+        for value, transposed in zip(place.inputs, (p.transpose_a, p.transpose_b), strict=True)
+    ]
+    return place.node("MatMul", *sides)
+
+
+@translates("Flatten")
+def flatten(place: Place) -> str:
+    """All but the first axis as one."""
+    return place.node("Flatten", place.inputs[0], axis=1)
+
+
+@translates("Reshape", "expand_dims", "squeeze")
+def reshape(place: Place) -> str:
+    """The shape that was inferred."""
+    return place.reshape(place.inputs[0], place.free_output_shapes[0])
+
+
+@translates("transpose")
+def transpose(place: Place) -> str:
+    """The axes in another order; reversed where none is given."""
+    rank = len(place.shapes[0])
+    axes = tuple(a % rank for a in place.prop.parameters.axes) or tuple(reversed(range(rank)))
+    return place.node("Transpose", place.inputs[0], perm=axes)
+
+
+@translates("SwapAxis")
+def swap_axes(place: Place) -> str:
+    """Two axes exchanged."""
+    p, axes = place.prop.parameters, list(range(len(place.shapes[0])))
+    axes[p.dim1], axes[p.dim2] = axes[p.dim2], axes[p.dim1]
+    return place.node("Transpose", place.inputs[0], perm=tuple(axes))
+
+
+@translates("Concat")
+def concat(place: Place) -> str:
+    """Along an axis."""
+    return place.node("Concat", *place.inputs, axis=int(place.prop.parameters.dim))
+
+
+@translates("SliceChannel")
+def slice_channel(place: Place) -> list[str]:
+    """Equal parts along an axis, which goes where asked."""
+    p, rank = place.prop.parameters, len(place.shapes[0])
+    axis = p.axis % rank
+    parts = place.split("Split", place.inputs, p.num_outputs, axis=axis)
+    if not p.squeeze_axis:
+        return parts
+    return [place.node("Squeeze", part, place.integers((axis,))) for part in parts]

@@ -1,0 +1,198 @@
+"""Layers in ONNX: those with parameters, windows, or a role in training alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mxrun.convert.onnx_writer import NotInOnnx, Place, translates
+
+_FLATTENED_RANK = 2
+_ACTIVATIONS = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "softrelu": "Softplus",
+    "softsign": "Softsign",
+}
+
+
+@translates("Activation")
+def activation(place: Place) -> str:
+    """A function of one number, by name."""
+    kind = place.prop.parameters.act_type
+    if kind not in _ACTIVATIONS:
+        raise NotInOnnx(f"act_type {kind}")
+    return place.node(_ACTIVATIONS[kind], place.inputs[0])
+
+
+@translates("LeakyReLU")
+def leaky_relu(place: Place) -> str:
+    """rrelu has its mean slope in inference; GELU is written out, for opset 17 has none."""
+    data, p = place.inputs[0], place.prop.parameters
+    if p.act_type == "leaky":
+        return place.node("LeakyRelu", data, alpha=float(p.slope))
+    if p.act_type == "rrelu":
+        return place.node("LeakyRelu", data, alpha=float(p.lower_bound + p.upper_bound) / 2)
+    if p.act_type == "elu":
+        return place.node("Elu", data, alpha=float(p.slope))
+    if p.act_type == "selu":
+        return place.node("Selu", data)
+    if p.act_type == "prelu":
+        channels = place.shapes[1][0]
+        ones = (1,) * (len(place.shapes[0]) - 2)
+        slope = place.node("Reshape", place.inputs[1], place.integers((channels, *ones)))
+        return place.node("PRelu", data, slope)
+    gate = place.node("Erf", place.node("Mul", data, place.numbers(math.sqrt(0.5))))
+    half = place.node("Mul", data, place.numbers(0.5))
+    return place.node("Mul", half, place.node("Add", gate, place.numbers(1)))
+
+
+@translates("FullyConnected")
+def fully_connected(place: Place) -> str:
+    """Gemm on rows; MatMul with the transposed weight where only the last axis is multiplied."""
+    data, weight, *bias = place.inputs
+    rank = len(place.shapes[0])
+    if place.prop.parameters.flatten or rank == _FLATTENED_RANK:
+        rows = data if rank == _FLATTENED_RANK else place.node("Flatten", data, axis=1)
+        return place.node("Gemm", rows, weight, *bias, transB=1)
+    product = place.node("MatMul", data, place.node("Transpose", weight, perm=(1, 0)))
+    return place.node("Add", product, *bias) if bias else product
+
+
+@translates("Convolution")
+def convolution(place: Place) -> str:
+    """Conv, with as much padding at both ends."""
+    return place.node("Conv", *place.inputs, **_window(place), group=_groups(place))
+
+
+@translates("Deconvolution")
+def deconvolution(place: Place) -> str:
+    """ConvTranspose; `adj` is what it calls output_padding."""
+    p = place.prop.parameters
+    if p.target_shape:
+        raise NotInOnnx("target_shape")
+    adjusted = {"output_padding": p.adj} if p.adj else {}
+    window = _window(place)
+    return place.node("ConvTranspose", *place.inputs, **window, **adjusted, group=_groups(place))
+
+
+def _groups(place: Place) -> int:
+    return int(place.prop.parameters.num_group)
+
+
+def _window(place: Place) -> dict[str, tuple[int, ...]]:
+    p = place.prop.parameters
+    ones, zeros = (1,) * len(p.kernel), (0,) * len(p.kernel)
+    pads = p.pad or zeros
+    return {
+        "kernel_shape": p.kernel,
+        "strides": p.stride or ones,
+        "dilations": p.dilate or ones,
+        "pads": (*pads, *pads),
+    }
+
+
+@translates("BatchNorm")
+def batch_norm(place: Place) -> str:
+    """BatchNormalization by the moving statistics; a fixed gamma is written as ones."""
+    p = place.prop.parameters
+    if p.axis % len(place.shapes[0]) != 1:
+        raise NotInOnnx(f"axis {p.axis}: channels must stand in axis 1")
+    data, gamma, *rest = place.inputs
+    if p.fix_gamma:
+        gamma = place.array(np.ones(place.shapes[1], np.float32))
+    return place.node("BatchNormalization", data, gamma, *rest, epsilon=float(p.eps))
+
+
+@translates("Pooling")
+def pooling(place: Place) -> str:
+    """MaxPool or AveragePool.
+
+    Padding at the end is what the last window needs, so that every window is where MXNet's
+    `full` convention has it. Of it the mean counts what was asked for, and nothing beyond.
+    """
+    p, data = place.prop.parameters, place.inputs[0]
+    kinds = {"max": "MaxPool", "avg": "AveragePool"}
+    if p.pool_type not in kinds:
+        raise NotInOnnx(f"pool_type {p.pool_type}")
+    if p.global_pool:
+        return place.node(f"Global{kinds[p.pool_type]}", data)
+    if p.pooling_convention == "same":
+        raise NotInOnnx("pooling_convention same")
+    ones, zeros = (1,) * len(p.kernel), (0,) * len(p.kernel)
+    strides, pads = p.stride or ones, p.pad or zeros
+    ends = _ends(place, p.kernel, strides, pads)
+    window = {"kernel_shape": p.kernel, "strides": strides}
+    if p.pool_type == "max":
+        return place.node("MaxPool", data, **window, pads=(*pads, *ends))
+    if p.count_include_pad is False or not any(pads):
+        return place.node("AveragePool", data, **window, pads=(*pads, *ends))
+    asked = [min(*both) for both in zip(pads, ends, strict=True)]
+    sides = place.integers((0, 0, *pads, 0, 0, *asked))
+    padded = place.node("Pad", data, sides, place.numbers(0))
+    beyond = [end - done for end, done in zip(ends, asked, strict=True)]
+    return place.node("AveragePool", padded, **window, pads=(*zeros, *beyond))
+
+
+def _ends(
+    place: Place, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]
+) -> list[int]:
+    sizes, windows = place.shapes[0][2:], place.output_shapes[0][2:]
+    return [
+        max(0, (count - 1) * step + extent - size - pad)
+        for size, count, extent, step, pad in zip(
+            sizes, windows, kernel, strides, pads, strict=True
+        )
+    ]
+
+
+@translates("LRN")
+def local_response(place: Place) -> str:
+    """LRN, whose bias is MXNet's knorm."""
+    p = place.prop.parameters
+    numbers = {"alpha": float(p.alpha), "beta": float(p.beta), "bias": float(p.knorm)}
+    return place.node("LRN", place.inputs[0], size=int(p.nsize), **numbers)
+
+
+@translates("Embedding")
+def embedding(place: Place) -> str:
+    """Gather; MXNet takes the nearest row for a number outside."""
+    p = place.prop.parameters
+    numbers = place.node("Cast", place.inputs[0], to=7)
+    last = place.array(np.array(p.input_dim - 1, np.int64))
+    first = place.array(np.array(0, np.int64))
+    return place.node("Gather", place.inputs[1], place.node("Clip", numbers, first, last))
+
+
+@translates("Dropout")
+def dropout(place: Place) -> str:
+    """Nothing is dropped in inference."""
+    if place.prop.parameters.mode != "training":
+        raise NotInOnnx("mode always")
+    return place.node("Identity", place.inputs[0])
+
+
+@translates("SoftmaxOutput")
+def softmax_output(place: Place) -> str:
+    """The probabilities; a label is not needed for them."""
+    p, data, shape = place.prop.parameters, place.inputs[0], place.shapes[0]
+    if p.multi_output:
+        return place.node("Softmax", data, axis=1)
+    if p.preserve_shape or len(shape) <= _FLATTENED_RANK:
+        return place.node("Softmax", data, axis=-1)
+    rows = place.node("Softmax", place.node("Flatten", data, axis=1), axis=-1)
+    return place.reshape(rows, place.free_shapes[0])
+
+
+@translates("LinearRegressionOutput", "MAERegressionOutput", "MakeLoss", "BlockGrad", "_copy")
+def identity(place: Place) -> str:
+    """The data."""
+    return place.node("Identity", place.inputs[0])
+
+
+@translates("LogisticRegressionOutput")
+def logistic(place: Place) -> str:
+    """The data through a logistic function."""
+    return place.node("Sigmoid", place.inputs[0])

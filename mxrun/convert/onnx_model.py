@@ -1,0 +1,113 @@
+"""ONNX's model, graph, nodes and tensors as values, and their bytes.
+
+Numbers of fields, of element types and of attribute types are those of onnx.proto
+(https://github.com/onnx/onnx/blob/main/onnx/onnx.proto). Written here, because the onnx package
+would be a large dependency for a few hundred bytes of structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.convert.protobuf import integer, integers, message, real, text, texts
+
+# Every runtime of the last years reads them: opset 17 came with ONNX 1.12 in 2022.
+OPSET = 17
+_IR_VERSION = 8
+
+# TensorProto.DataType.
+ELEMENT_TYPES = {
+    "float32": 1,
+    "uint8": 2,
+    "int8": 3,
+    "int32": 6,
+    "int64": 7,
+    "bool": 9,
+    "float16": 10,
+    "float64": 11,
+}
+# AttributeProto.AttributeType.
+_FLOAT, _INT, _STRING, _INTS = 1, 2, 3, 7
+
+Array = npt.NDArray[Any]
+Attribute = int | float | str | Sequence[int]
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One operator of ONNX over values by name; an empty name leaves an optional input out."""
+
+    operator: str
+    name: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    attributes: Mapping[str, Attribute]
+
+    def encoded(self) -> bytes:
+        """A NodeProto."""
+        attributes = (message(5, _attribute(n, v)) for n, v in self.attributes.items())
+        names = texts(1, self.inputs) + texts(2, self.outputs)
+        return b"".join((names, text(3, self.name), text(4, self.operator), *attributes))
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or output of the graph; a text in place of a size stands for any size."""
+
+    name: str
+    dtype: str
+    shape: Sequence[int | str]
+
+    def encoded(self) -> bytes:
+        """A ValueInfoProto."""
+        sizes = (
+            message(1, text(2, s) if isinstance(s, str) else integer(1, s)) for s in self.shape
+        )
+        tensor = integer(1, ELEMENT_TYPES[self.dtype]) + message(2, b"".join(sizes))
+        return text(1, self.name) + message(2, message(1, tensor))
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxModel:
+    """A graph with its constants."""
+
+    name: str
+    nodes: Sequence[OnnxNode]
+    constants: Mapping[str, Array]
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+
+    def encoded(self) -> bytes:
+        """A ModelProto."""
+        parts = [message(1, node.encoded()) for node in self.nodes]
+        parts.append(text(2, self.name))
+        parts += (message(5, _tensor(name, array)) for name, array in self.constants.items())
+        parts += (message(11, value.encoded()) for value in self.inputs)
+        parts += (message(12, value.encoded()) for value in self.outputs)
+        header = integer(1, _IR_VERSION) + text(2, "mxrun")
+        return b"".join((header, message(7, b"".join(parts)), message(8, integer(2, OPSET))))
+
+
+def _tensor(name: str, array: Array) -> bytes:
+    """A TensorProto; its elements little-endian in row-major order."""
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    kind = integer(2, ELEMENT_TYPES[array.dtype.name])
+    return integers(1, array.shape) + kind + text(8, name) + message(9, plain.tobytes())
+
+
+def _attribute(name: str, value: Attribute) -> bytes:
+    """An AttributeProto."""
+    if isinstance(value, int):
+        content = integer(3, value) + integer(20, _INT)
+    elif isinstance(value, float):
+        content = real(2, value) + integer(20, _FLOAT)
+    elif isinstance(value, str):
+        content = text(4, value) + integer(20, _STRING)
+    else:
+        content = integers(8, value) + integer(20, _INTS)
+    return text(1, name) + content

@@ -1,0 +1,31 @@
+"""onnxruntime's side."""
+
+from __future__ import annotations
+
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state
+
+from mxrun.peers.onnx_turns import Inference, model_of
+from mxrun.peers.turns import Contestant, Task, Turns
+
+# One for each of its status codes, which have no base in common.
+REJECTIONS: tuple[type[Exception], ...] = tuple(
+    kind
+    for kind in vars(onnxruntime_pybind11_state).values()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+)
+
+
+def open_contestant(task: Task) -> Contestant:
+    """A session on the CPU with all of its graph optimisations."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = task.threads
+    options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        model_of(task), options, providers=["CPUExecutionProvider"]
+    )
+    names = [given.name for given in session.get_inputs()]
+    return Inference(task, names, lambda batch: session.run(None, batch))
+
+
+HANDLERS = Turns(open_contestant, onnxruntime.__version__).handlers

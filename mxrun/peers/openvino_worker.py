@@ -1,0 +1,43 @@
+"""OpenVINO's side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import openvino
+
+from mxrun.peers.onnx_turns import Inference, model_of
+from mxrun.peers.turns import Contestant, Task, Turns
+from mxrun.peers.wire import Array
+
+# OpenVINO's own errors are RuntimeErrors.
+REJECTIONS: tuple[type[Exception], ...] = (ValueError, RuntimeError)
+
+
+def open_contestant(task: Task) -> Contestant:
+    """One stream on the CPU, for the shortest time of a batch.
+
+    In float32, as everybody: it would take bfloat16 where the machine is good at that.
+    """
+    core = openvino.Core()
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": "1",
+        "INFERENCE_NUM_THREADS": str(task.threads),
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    compiled = core.compile_model(core.read_model(model_of(task)), "CPU", settings)
+    request = compiled.create_infer_request()
+    names = [given.any_name for given in compiled.inputs]
+
+    def run(batch: Mapping[str, Array]) -> list[Any]:
+        results = request.infer(dict(batch), share_inputs=True, share_outputs=True)
+        return [results[output] for output in compiled.outputs]
+
+    return Inference(task, names, run)
+
+
+# Without the build's number and branch.
+_VERSION = openvino.__version__.split("-")[0]
+HANDLERS = Turns(open_contestant, _VERSION).handlers

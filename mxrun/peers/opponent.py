@@ -1,0 +1,191 @@
+"""Opponents of `bench --against`: which there are, where they are, and their processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.peers.process import HelperProcess, worker_command
+from mxrun.peers.wire import Array, group, prefixed
+
+_LAYOUTS = ("", " channels-last")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A peer: the package it is imported as, its worker, and its ways to run a network.
+
+    reads: the network's form, `symbol` or `onnx`.
+    """
+
+    package: str
+    worker: str
+    train: tuple[str, ...]
+    infer: tuple[str, ...]
+    reads: str = "symbol"
+
+    def ways(self, phase: str, images: bool) -> tuple[str, ...]:
+        """The ways of a phase, in both layouts where there are images."""
+        ways = self.train if phase == "train" else self.infer
+        return ways if images else tuple(way for way in ways if not way.endswith(_LAYOUTS[1]))
+
+
+def _both_layouts(*ways: str) -> tuple[str, ...]:
+    return tuple(f"{way}{layout}" for way in ways for layout in _LAYOUTS)
+
+
+KINDS: Mapping[str, Kind] = {
+    "torch": Kind(
+        "torch", "pytorch_worker.py", _both_layouts("eager"), _both_layouts("eager", "frozen")
+    ),
+    "torch-compile": Kind(
+        "torch", "pytorch_worker.py", _both_layouts("compile"), _both_layouts("compile")
+    ),
+    "mxnet": Kind("mxnet", "mxnet_worker.py", ("executor",), ("executor",)),
+    "onnxruntime": Kind("onnxruntime", "onnxruntime_worker.py", (), ("session",), "onnx"),
+    "openvino": Kind("openvino", "openvino_worker.py", (), ("compiled",), "onnx"),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a peer is installed, or why it cannot be used."""
+
+    name: str
+    python: str
+    missing: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return KINDS[self.name]
+
+
+def find(names: Sequence[str], pythons: Mapping[str, str]) -> tuple[Found, ...]:
+    """Look for peers in the given interpreters, by peer or package, else in this one.
+
+    Raises UserError for names that are no peers, for an interpreter that is none, and where not
+    one of the peers is installed.
+    """
+    packages = {kind.package for kind in KINDS.values()}
+    problems = [
+        Diagnostic(
+            f"{name!r} is no peer",
+            expected=", ".join(KINDS),
+            hint=nearest(name, KINDS),
+        )
+        for name in (*names, *(name for name in pythons if name not in packages))
+        if name not in KINDS
+    ]
+    problems += [
+        Diagnostic(
+            f"--peer-python {name}={path}: there is no such program",
+            hint="name the Python of the environment that has the peer",
+        )
+        for name, path in pythons.items()
+        if shutil.which(path) is None
+    ]
+    if problems:
+        raise UserError(problems)
+    found = tuple(_find(name, pythons) for name in dict.fromkeys(names))
+    if found and all(peer.missing for peer in found):
+        raise UserError(Diagnostic(f"{p.name}: {p.missing}") for p in found)
+    return found
+
+
+def _find(name: str, pythons: Mapping[str, str]) -> Found:
+    package = KINDS[name].package
+    path = pythons.get(name, pythons.get(package))
+    if path is None:
+        if importlib.util.find_spec(package) is not None:
+            return Found(name, sys.executable)
+        hint = f"give --peer-python {package}=PATH"
+        return Found(name, sys.executable, f"not installed in {sys.executable}: {hint}")
+    python = shutil.which(path) or path
+    script = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    try:
+        asked = subprocess.run(
+            [python, "-c", script, package], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return Found(name, python, f"{python} does not start: {error}")
+    return Found(name, python, f"not installed in {python}" if asked.returncode else "")
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What every contestant runs: see `mxrun.peers.turns.Task`."""
+
+    symbol: str
+    phase: str
+    updates: Mapping[str, Any] = field(default_factory=dict)
+    rate: float = 0.0
+    threads: int = 1
+
+
+class Opponent:
+    """A peer in a process of its own, which holds the arrays of one comparison.
+
+    Methods raise UserError with the peer's words where it cannot do what is asked, and
+    InternalError where its process ends.
+    """
+
+    def __init__(self, found: Found, threads: int) -> None:
+        self.name = found.name
+        # Its threads wait as its own libraries have it: mxrun's setting is for its own team.
+        environment = {
+            **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)),
+            "GOMP_SPINCOUNT": None,
+        }
+        command = worker_command(found.python, Path(__file__).with_name(found.kind.worker))
+        self._process = HelperProcess(found.name, command, environment)
+        self._held: tuple[Mapping[str, Array], Mapping[str, Array]] = ({}, {})
+        self.version = str(self._process.request("version", {}, {}).fields["version"])
+
+    def hold(self, variables: Mapping[str, Array], batches: Mapping[str, Array]) -> None:
+        """Send what is opened from now on begins with, and its batches, stacked.
+
+        Nothing is sent where it is there already: the same mappings once more.
+        """
+        if self._held[0] is variables and self._held[1] is batches:
+            return
+        self._held = variables, batches
+        arrays = {**prefixed("variables", variables), **prefixed("batches", batches)}
+        self._process.request("hold", {}, arrays)
+
+    def open(self, contest: Contest, way: str) -> None:
+        """Make the contestant that runs it this way."""
+        self._process.request("open", {**vars(contest), "way": way, "key": way}, {})
+
+    def losses(self, way: str, steps: int) -> list[float]:
+        """The losses of the next training steps."""
+        fields = {"key": way, "steps": steps, "phase": "train"}
+        losses: list[float] = self._process.request("check", fields, {}).fields["losses"]
+        return losses
+
+    def outputs(self, way: str, steps: int) -> list[list[Array]]:
+        """All outputs of each of the next inference steps."""
+        fields = {"key": way, "steps": steps, "phase": "infer"}
+        arrays = self._process.request("check", fields, {}).arrays
+        return [list(group(arrays, str(step)).values()) for step in range(steps)]
+
+    def turn(self, way: str, steps: int, lead: int) -> list[float]:
+        """Milliseconds of each of `steps` steps, after `lead` others."""
+        fields = {"key": way, "steps": steps, "lead": lead}
+        times: list[float] = self._process.request("turn", fields, {}).fields["milliseconds"]
+        return times
+
+    def forget(self, way: str) -> None:
+        """Drop a contestant."""
+        self._process.request("close", {"key": way}, {})
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()

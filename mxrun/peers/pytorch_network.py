@@ -1,0 +1,150 @@
+"""A whole symbol as an nn.Module: straight-line code that calls the library's modules."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx, nn
+
+from mxrun.peers.pytorch import OPERATORS
+from mxrun.peers.pytorch.parameters import Parameters, Tensor
+from mxrun.peers.pytorch_losses import loss_module, result_module
+from mxrun.peers.pytorch_modules import OracleModule, library_module
+from mxrun.peers.pytorch_symbol import Graph, Node
+
+# Their outputs are read by no backward, so that a ReLU may overwrite them.
+_OVERWRITABLE = ("BatchNorm", "Convolution", "FullyConnected", "elemwise_add")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The module, and the trained ones of its parameters by their names in the symbol."""
+
+    module: Any
+    trained: Mapping[str, Any]
+
+
+def build_network(
+    graph: Graph, variables: Mapping[str, Tensor], inputs: Sequence[str], trained: Collection[str]
+) -> Network:
+    """The network over `inputs`, in that order, whose variables are its parameters and buffers.
+
+    With names in `trained` it returns (objective, mean loss), which the symbol's losses sum up to,
+    else the symbol's outputs. Raises ValueError for an operator or a way to end unknown here.
+    """
+    builder = _Builder(graph, variables, trained)
+    return Network(builder.build(inputs), {name: builder.variables[name] for name in trained})
+
+
+class _Builder:
+    def __init__(
+        self, graph: Graph, variables: Mapping[str, Tensor], trained: Collection[str]
+    ) -> None:
+        self.graph, self.training = graph, bool(trained)
+        self.root, self.code = nn.Module(), fx.Graph()
+        self.variables = {
+            name: nn.Parameter(tensor, requires_grad=name in trained)
+            if name not in graph.auxiliary
+            else tensor
+            for name, tensor in variables.items()
+        }
+        self.values: list[Any] = []
+        self.readers = [0] * len(graph.nodes)
+        for node in graph.nodes:
+            for source, _ in node.inputs:
+                self.readers[source] += 1
+        for head, _ in graph.heads:
+            self.readers[head] += 1
+
+    def build(self, inputs: Sequence[str]) -> Any:
+        """The module."""
+        given = {name: self.code.placeholder(f"input{i}") for i, name in enumerate(inputs)}
+        for index, node in enumerate(self.graph.nodes):
+            if node.operator == "null":
+                self.values.append(given.get(node.name))
+            else:
+                self.values.append(self._call(index, node))
+        heads = [self._value(source, output) for source, output in self.graph.heads]
+        if self.training:
+            heads = [self._total(heads, 0), self._total(heads, 1)]
+        self.code.output(tuple(heads))
+        return fx.GraphModule(self.root, self.code)
+
+    def _total(self, heads: list[Any], part: int) -> Any:
+        total = None
+        for (index, _), head in zip(self.graph.heads, heads, strict=True):
+            node = self.graph.nodes[index]
+            if node.operator == "null" or loss_module(node.operator, Parameters({})) is None:
+                raise ValueError(f"{node.operator} {node.name!r}, an output, is no loss known here")
+            value = self.code.call_function(operator.getitem, (head, part))
+            total = (
+                value if total is None else self.code.call_function(operator.add, (total, value))
+            )
+        return total
+
+    def _call(self, index: int, node: Node) -> Any:
+        """Code that calls the node's module, which joins the root."""
+        parameters = Parameters(node.attributes, self.training)
+        module, read = self._module(index, node, parameters)
+        if module is None:
+            if node.operator not in OPERATORS:
+                raise ValueError(f"operator {node.operator} ({node.name!r}) is not known here")
+            module, read = OracleModule(node.operator, parameters), len(node.inputs)
+        if isinstance(module, nn.ReLU):
+            module.inplace = self._may_overwrite(node)
+        self.root.add_module(f"node{index}", module)
+        sources = [self._value(*source) for source in node.inputs[:read]]
+        called = self.code.call_module(f"node{index}", tuple(sources))
+        return _Several(called) if isinstance(module, OracleModule) else called
+
+    def _module(self, index: int, node: Node, parameters: Parameters) -> tuple[Any, int]:
+        """A loss or the library's module, or None, and how many inputs it is called with."""
+        make = loss_module if self.training else result_module
+        loss = make(node.operator, parameters)
+        if loss is not None:
+            if self.training and self.readers[index] > 1:
+                raise ValueError(f"{node.operator} {node.name!r} is read by others")
+            return loss, len(node.inputs) if self.training else 1
+        names = [self.graph.nodes[source].name for source, _ in node.inputs[1:]]
+        statistics = node.operator == "BatchNorm" and self._reads_statistics(index)
+        if statistics or not all(name in self.variables for name in names):
+            return None, 0
+        own = [self.variables[name] for name in names]
+        return library_module(node.operator, parameters, own), 1
+
+    def _reads_statistics(self, index: int) -> bool:
+        """Whether anyone wants more than a node's first output."""
+        read = [source for node in self.graph.nodes for source in node.inputs]
+        return any(source == index and output for source, output in (*read, *self.graph.heads))
+
+    def _may_overwrite(self, node: Node) -> bool:
+        source, _ = node.inputs[0]
+        return self.readers[source] == 1 and self.graph.nodes[source].operator in _OVERWRITABLE
+
+    def _value(self, source: int, output: int) -> Any:
+        """Code that stands for one output of a node; a variable becomes the root's own."""
+        value = self.values[source]
+        if value is None:
+            name = self.graph.nodes[source].name
+            if name not in self.variables:
+                raise ValueError(f"no array for {name}")
+            attribute = f"variable{source}"
+            variable = self.variables[name]
+            if isinstance(variable, nn.Parameter):
+                self.root.register_parameter(attribute, variable)
+            else:
+                self.root.register_buffer(attribute, variable)
+            value = self.values[source] = self.code.get_attr(attribute)
+        if isinstance(value, _Several):
+            return self.code.call_function(operator.getitem, (value.called, output))
+        return value
+
+
+@dataclass(frozen=True)
+class _Several:
+    """A call that returns a tuple."""
+
+    called: Any

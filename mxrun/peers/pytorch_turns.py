@@ -1,0 +1,134 @@
+"""PyTorch as a contestant: eagerly or compiled, in either layout."""
+
+from __future__ import annotations
+
+import torch
+
+from mxrun.peers.pytorch.parameters import Tensor
+from mxrun.peers.pytorch_network import Network, build_network
+from mxrun.peers.pytorch_optimizer import build_optimizer, largest_gradient
+from mxrun.peers.pytorch_symbol import as_tensors, read_symbol
+from mxrun.peers.turns import Contestant, Task, Turns
+from mxrun.peers.wire import Array
+
+_IMAGE_RANK = 4
+
+
+class _Inputs:
+    """Host batches, and the buffers that each step's batch is copied into."""
+
+    def __init__(self, task: Task, channels_last: bool) -> None:
+        self.batches = {
+            name: tensor if tensor.is_floating_point() else tensor.long()
+            for name, tensor in as_tensors(task.batches).items()
+        }
+        self.buffers = [torch.zeros_like(batch[0]) for batch in self.batches.values()]
+        if channels_last:
+            self.buffers = [
+                b.to(memory_format=torch.channels_last) if b.dim() == _IMAGE_RANK else b
+                for b in self.buffers
+            ]
+        self._count, self._next = task.steps, 0
+
+    def load(self) -> list[Tensor]:
+        """The next batch."""
+        for buffer, batch in zip(self.buffers, self.batches.values(), strict=True):
+            buffer.copy_(batch[self._next])
+        self._next = (self._next + 1) % self._count
+        return self.buffers
+
+
+def _network(task: Task) -> Network:
+    variables = as_tensors(task.variables)
+    names = tuple(task.batches)
+    network = build_network(read_symbol(task.symbol), variables, names, task.updates)
+    if _channels_last(task):
+        network.module.to(memory_format=torch.channels_last)
+    return network
+
+
+def _channels_last(task: Task) -> bool:
+    return task.way.endswith("channels-last")
+
+
+class Training:
+    """Forward, loss, backward and the optimizer's update."""
+
+    def __init__(self, task: Task) -> None:
+        self._inputs = _Inputs(task, _channels_last(task))
+        network = _network(task)
+        network.module.train()
+        self._optimizer = build_optimizer(network.trained, task.updates, task.rate)
+        self._trained = list(network.trained.values())
+        self._bound = largest_gradient(task.updates)
+        rescale = {rule["parameters"]["rescale_grad"] for rule in task.updates.values()}
+        if len(rescale) > 1:
+            raise ValueError("gradients rescaled differently are not known here")
+        (self._rescale,) = rescale
+        # The traced module's own call is wrapped for tracebacks.
+        self._network = network.module.forward
+        compiled = task.way.startswith("compile")
+        self._forward = torch.compile(self._objective) if compiled else self._objective
+        self._loss = torch.zeros(())
+
+    def _objective(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        objective, mean = self._network(*inputs)
+        return objective * self._rescale, mean
+
+    def step(self) -> None:
+        """One step."""
+        inputs = self._inputs.load()
+        self._optimizer.zero_grad(set_to_none=True)
+        objective, self._loss = self._forward(*inputs)
+        objective.backward()
+        if self._bound is not None:
+            torch.nn.utils.clip_grad_value_(self._trained, self._bound)
+        self._optimizer.step()
+
+    def loss(self) -> float:
+        """The last step's."""
+        return float(self._loss)
+
+    def outputs(self) -> list[Array]:
+        """None: a training step keeps none."""
+        return []
+
+
+class Inference:
+    """The network's outputs alone."""
+
+    def __init__(self, task: Task) -> None:
+        self._inputs = _Inputs(task, _channels_last(task))
+        network = _network(task).module
+        network.eval()
+        self._forward = network.forward
+        if task.way.startswith("compile"):
+            self._forward = torch.compile(network, options={"freezing": True})
+        if task.way.startswith("frozen"):
+            traced = torch.jit.trace(network, tuple(self._inputs.buffers))
+            self._forward = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
+        self._outputs: tuple[Tensor, ...] = ()
+
+    def step(self) -> None:
+        """One step."""
+        inputs = self._inputs.load()
+        # Not inference_mode: the compiler's freezing wants no_grad.
+        with torch.no_grad():
+            self._outputs = self._forward(*inputs)
+
+    def loss(self) -> float:
+        """Inference has none."""
+        return 0.0
+
+    def outputs(self) -> list[Array]:
+        """The last step's."""
+        return [output.detach().contiguous().numpy() for output in self._outputs]
+
+
+def open_contestant(task: Task) -> Contestant:
+    """One way to run a task; raises ValueError for what is not known here."""
+    torch.set_num_threads(task.threads)
+    return Training(task) if task.phase == "train" else Inference(task)
+
+
+HANDLERS = Turns(open_contestant, torch.__version__).handlers

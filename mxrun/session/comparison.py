@@ -1,0 +1,259 @@
+"""`bench --against`: mxrun and its peers take turns with the same work; ratios are what counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, MxrunError, UserError
+from mxrun.build import Built
+from mxrun.peers.opponent import Found, Opponent
+from mxrun.session.same_work import DifferentWork, Work
+from mxrun.session.steps import Steps
+from mxrun.train.loop import quantiles
+
+_ROUNDS = 10
+# A turn lasts as long at least: shorter ones measure how threads wake up.
+_TURN_MS = 50.0
+# Steps before each turn that are not timed: caches and threads find each other again.
+_LEAD = 2
+# Threads that spin after their work have gone to sleep by then.
+_PAUSE_S = 0.3
+# How long each way to run a network is tried in search of the fastest, and by how many steps.
+_SEARCH_MS = 300.0
+_FEWEST, _MOST = 5, 100
+# Waits shorter than this need no word.
+_PATIENCE_S = 10.0
+
+Times = npt.NDArray[np.float64]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Length:
+    """How many steps are timed of each contestant, and how many it takes before."""
+
+    steps: int
+    warmup: int
+
+    @property
+    def rounds(self) -> int:
+        """Pairs of turns."""
+        return min(_ROUNDS, self.steps)
+
+    def turn(self, fastest_ms: float) -> int:
+        """Steps of a turn."""
+        return max(-(-self.steps // self.rounds), int(_TURN_MS / fastest_ms))
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Times in ms [rounds, steps of a turn] of a peer and of mxrun, turn by turn."""
+
+    theirs: Times
+    ours: Times
+
+    @property
+    def ratios(self) -> Times:
+        """Of each pair of turns the peer's median step over mxrun's: above 1 mxrun is faster."""
+        ratios: Times = np.median(self.theirs, axis=1) / np.median(self.ours, axis=1)
+        return ratios
+
+    def to_json(self) -> dict[str, Any]:
+        """Both sides' steps, and the ratio: median, quartiles (low, high) and every pair.
+
+        `fastest` is the ratio of both sides' fastest steps, which other work disturbs least.
+        """
+        low, median, high = np.quantile(self.ratios, (0.25, 0.5, 0.75)).tolist()
+        return {
+            "step_ms": quantiles(self.theirs.ravel()),
+            "mxrun_step_ms": quantiles(self.ours.ravel()),
+            "ratio": {
+                "median": median,
+                "low": low,
+                "high": high,
+                "fastest": float(self.theirs.min() / self.ours.min()),
+                "pairs": self.ratios.tolist(),
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way in which a peer can run a network: its fastest trial step in ms, or why it cannot.
+
+    difference: how far its first results were from mxrun's, relatively.
+    """
+
+    ms: float = 0.0
+    difference: float = 0.0
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The time and difference, or the error."""
+        if self.error:
+            return {"error": self.error}
+        return {"ms": self.ms, "difference": self.difference}
+
+
+@dataclass(frozen=True, eq=False)
+class PeerResult:
+    """One peer: whether it could run, its ways to run the network, and how the fastest compares.
+
+    status: `measured`, `missing` (not installed) or `failed`; reason: why it was not measured.
+    """
+
+    status: str
+    python: str
+    version: str = ""
+    reason: str = ""
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    way: str = ""
+    pairs: Pairs | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The result for machines.
+
+        `status`, `python` and, where it started, `version`; `reason` where it was not measured.
+        `ways`: by name `ms` and `difference`, or `error`. Where it was measured also `way`, the
+        fastest; `step_ms` and `mxrun_step_ms` (median, p90, p99, min) of both in their turns; and
+        `ratio`, peer / mxrun: of pairs of turns `median`, the quartiles `low` and `high`, and all
+        `pairs`; of both sides' `fastest` steps.
+        """
+        result: dict[str, Any] = {
+            name: value
+            for name in ("status", "python", "version", "reason", "way")
+            if (value := getattr(self, name))
+        }
+        if self.ways:
+            result["ways"] = {name: way.to_json() for name, way in self.ways.items()}
+        return result | (self.pairs.to_json() if self.pairs else {})
+
+
+def compare(
+    built: Built, steps: Steps, found: Sequence[Found], length: Length, say: Say
+) -> dict[str, PeerResult]:
+    """Measure peers against `steps`, which are mxrun's own.
+
+    Raises UserError for training that peers cannot be asked for and where not one peer can run
+    the network, and DifferentWork where a peer's first losses or outputs are not mxrun's.
+    """
+    work = Work.of(built, steps)
+    results: dict[str, PeerResult] = {}
+    opponents: dict[str, Opponent] = {}
+    with ExitStack() as stack:
+        for peer in found:
+            say(f"{peer.name}: {peer.missing or 'prepares'}")
+            if peer.missing:
+                results[peer.name] = PeerResult("missing", peer.python, reason=peer.missing)
+                continue
+            if not peer.kind.ways(work.timed.phase, True):
+                reason = "runs inference only: use --phase infer"
+                results[peer.name] = PeerResult("failed", peer.python, reason=reason)
+                continue
+            try:
+                opponent = Opponent(peer, work.timed.threads)
+            except MxrunError as error:
+                results[peer.name] = PeerResult("failed", peer.python, reason=_short(error))
+                continue
+            stack.enter_context(closing(opponent))
+            result = _searched(opponent, peer, work, length)
+            results[peer.name] = result
+            if result.status == "measured":
+                opponents[peer.name] = opponent
+        if not opponents:
+            raise UserError(
+                Diagnostic(f"{name} cannot run this network", got=result.reason)
+                for name, result in results.items()
+            )
+        pairs = _alternate(steps, opponents, results, length, say)
+    return {name: replace(result, pairs=pairs.get(name)) for name, result in results.items()}
+
+
+def _searched(opponent: Opponent, peer: Found, work: Work, length: Length) -> PeerResult:
+    """Try every way, and leave the fastest open."""
+    ways: dict[str, Way] = {}
+    best = ""
+    for name in peer.kind.ways(work.timed.phase, work.on_images):
+        ways[name] = way = _tried(opponent, name, work, peer.kind.reads, length)
+        if way.error:
+            continue
+        slower = name
+        if not best or way.ms < ways[best].ms:
+            slower, best = best, name
+        if slower:
+            opponent.forget(slower)
+    if best:
+        return PeerResult("measured", peer.python, opponent.version, ways=ways, way=best)
+    reason = next(iter(ways.values())).error
+    return PeerResult("failed", peer.python, opponent.version, reason, ways)
+
+
+def _tried(opponent: Opponent, way: str, work: Work, reads: str, length: Length) -> Way:
+    """Open a way to run the network, compare its first results, time it."""
+    try:
+        opponent.hold(work.held(reads, work.checked_network), work.batches)
+        opponent.open(work.checked, way)
+        difference = work.difference(opponent, way)
+        if work.differ:
+            opponent.hold(work.held(reads, work.timed_network), work.batches)
+            opponent.open(work.timed, way)
+        opponent.turn(way, 1, max(0, length.warmup - 1))
+        (estimate,) = opponent.turn(way, 1, 0)
+        count = min(max(int(_SEARCH_MS / estimate), _FEWEST), _MOST)
+        # Other work on the machine disturbs the fastest step least.
+        return Way(min(opponent.turn(way, count, 0)), difference)
+    except DifferentWork:
+        raise
+    except MxrunError as error:
+        return Way(error=_short(error))
+
+
+def _alternate(
+    steps: Steps,
+    opponents: Mapping[str, Opponent],
+    results: Mapping[str, PeerResult],
+    length: Length,
+    say: Say,
+) -> dict[str, Pairs]:
+    """Rounds in which everybody has a turn; who begins rotates."""
+
+    def own(count: int) -> Sequence[float]:
+        steps.seconds(_LEAD)
+        milliseconds: list[float] = (steps.seconds(count) * 1e3).tolist()
+        return milliseconds
+
+    def turn_of(name: str) -> Callable[[int], Sequence[float]]:
+        return lambda count: opponents[name].turn(results[name].way, count, _LEAD)
+
+    contestants = {"": own, **{name: turn_of(name) for name in opponents}}
+    own_ms = float(np.median(own(_FEWEST)))
+    trial_ms = [result.ways[result.way].ms for result in results.values() if result.way]
+    count = length.turn(min(own_ms, *trial_ms))
+    each_s = length.rounds * count * (own_ms + sum(trial_ms)) / 1e3
+    total_s = each_s + length.rounds * len(contestants) * _PAUSE_S
+    if total_s > _PATIENCE_S:
+        say(f"{length.rounds} rounds of {count} steps take about {total_s:.0f} s")
+    names = list(contestants)
+    times = {name: np.zeros((length.rounds, count)) for name in names}
+    for index in range(length.rounds):
+        first = index % len(names)
+        for name in names[first:] + names[:first]:
+            time.sleep(_PAUSE_S)
+            times[name][index] = contestants[name](count)
+    return {name: Pairs(times[name], times[""]) for name in opponents}
+
+
+def _short(error: MxrunError) -> str:
+    """An error in one line: what was asked, and the last of a peer's own words."""
+    if not isinstance(error, UserError):
+        return str(error).strip().rsplit("\n", 1)[-1]
+    first = error.diagnostics[0]
+    words = first.got.strip().rsplit("\n", 1)[-1]
+    return f"{first.problem}: {words}" if words else first.problem

@@ -1,0 +1,178 @@
+"""Whole steps of one phase on made-up batches, as `bench` measures and compares them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.build import Built, Model
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import TRAIN
+from mxrun.graph.passes.updates import SCHEDULE
+from mxrun.graph.plan import Plan
+from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.dataset import Dataset, Field
+from mxrun.io.draw import draw_bytes, draw_integers
+from mxrun.io.iterator import ArrayIterator
+from mxrun.session.values import clear, draw
+from mxrun.train.loop import slots
+from mxrun.train.measure import Measure, Phase
+
+# Batches that differ, as far as their bytes stay below the second figure: more than caches hold.
+_BATCHES = 8
+_RECORD_BYTES = 256 << 20
+# Of what integers count that no reader limits.
+_FEW = 10
+# Steps whose rates are made together, as the training loop does.
+_RATES = 1024
+
+
+class Steps:
+    """Endless steps of one phase over a few made-up batches.
+
+    A training step has the config's rate without its schedule, and the optimizer's corrections.
+    """
+
+    def __init__(self, built: Built, plan: Plan, phase: str) -> None:
+        self.phase = phase
+        self.executor = Executor(plan)
+        self._built = built
+        self._records = made_up_records(built.model)
+        self._iterator = self._new_iterator()
+        self._slots = slots(self.executor, self._iterator)
+        self._rates = np.zeros((_RATES, 3), np.float32)
+        self._measure = None
+        if phase == TRAIN:
+            measured = Phase(TRAIN, self._iterator, built.training.metrics)
+            self._measure = Measure(self.executor, measured, built.model.losses)
+            self._schedule = self.executor.array(SCHEDULE)
+        self.restart()
+
+    def restart(self) -> None:
+        """Back to the initial parameters and the first batch."""
+        clear(self.executor, self._built)
+        draw(self.executor, self._built)
+        self.executor.prepare()
+        self._iterator.reset(0)
+        self._epoch = self._taken = 0
+
+    def _new_iterator(self) -> ArrayIterator:
+        return ArrayIterator(
+            self._records,
+            self._built.model.batch_size,
+            shuffle=True,
+            seed=self._built.config.seed,
+            threads=self.executor.plan.threads,
+        )
+
+    def first_batches(self) -> dict[str, npt.NDArray[Any]]:
+        """The batches of the first steps, all that differ, stacked along a first axis."""
+        iterator, specs = self._new_iterator(), self._built.model.inputs
+        count = iterator.batches(0)
+        stacked = {
+            name: np.zeros((count, *spec.shape), spec.dtype)
+            for name, spec in specs.items()
+            if name != SAMPLE_WEIGHT
+        }
+        for index in range(count):
+            iterator.next_into({name: array[index] for name, array in stacked.items()})
+        return stacked
+
+    def losses(self, count: int) -> list[float]:
+        """Take `count` training steps; the mean loss of each."""
+        losses = []
+        assert self._measure is not None
+        for _ in range(count):
+            self._measure.reset()
+            self.run(self.executor.run)
+            losses.append(float(np.asarray(self._measure.values()["loss"])))
+        return losses
+
+    def outputs(self, count: int) -> list[list[npt.NDArray[Any]]]:
+        """Take `count` steps; the network's outputs after each."""
+        names = self._built.model.symbol.list_outputs()
+        results = []
+        for _ in range(count):
+            self.run(self.executor.run)
+            results.append([self.executor.result(self.phase, name).copy() for name in names])
+        return results
+
+    def seconds(self, count: int) -> npt.NDArray[np.float64]:
+        """Take `count` steps; what each took."""
+        clock = time.perf_counter
+        seconds = np.zeros(count)
+        for index in range(count):
+            begun = clock()
+            self.run(self.executor.run)
+            seconds[index] = clock() - begun
+        return seconds
+
+    def run(self, run: Callable[[str], None], times: npt.NDArray[np.int64] | None = None) -> None:
+        """One step; `times` [4] receives when it began, had its batch, had run, was measured."""
+        clock = time.monotonic_ns
+        begun = clock()
+        batch = self._iterator.next_into(self._slots)
+        if batch is None:
+            self._epoch += 1
+            self._iterator.reset(self._epoch)
+            batch = self._iterator.next_into(self._slots)
+        assert batch is not None
+        filled = clock()
+        if self._measure is not None:
+            self._set_rates()
+        run(self.phase)
+        finished = clock()
+        if self._measure is not None:
+            self._measure.update(batch.valid)
+        if times is not None:
+            times[:] = begun, filled, finished, clock()
+
+    def _set_rates(self) -> None:
+        """The rate and corrections of the step, which is then taken."""
+        position = self._taken % _RATES
+        if position == 0:
+            optimizer = self._built.training.optimizer
+            for index in range(_RATES):
+                corrections = optimizer.corrections(self._taken + index + 1)
+                self._rates[index] = (optimizer.lr, *corrections)
+        self._schedule[...] = self._rates[position]
+        self._taken += 1
+
+
+def made_up_records(model: Model) -> Dataset:
+    """Random records of the network's input shapes: floats of 0..1, numbers that all readers know.
+
+    Labels are below the number of classes of every loss that reads them, ids below the rows of
+    every table that they look up.
+    """
+    batch_bytes = sum(spec.nbytes for spec in model.inputs.values())
+    batches = max(1, min(_BATCHES, _RECORD_BYTES // batch_bytes))
+    limits = _limits(model)
+    fields = {}
+    for name, spec in model.records.items():
+        stream, shape = f"bench/{name}", (batches * model.batch_size, *spec.shape)
+        if spec.dtype == "float32" and name not in limits:
+            fields[name] = Field(draw_bytes(0, stream, shape), 1 / 255)
+        else:
+            numbers = draw_integers(0, stream, shape, limits.get(name, _FEW))
+            fields[name] = Field(numbers.astype(spec.dtype))
+    return Dataset("made up", fields)
+
+
+def _limits(model: Model) -> dict[str, int]:
+    """For inputs that count something, by how many they go."""
+    limits: dict[str, int] = {}
+    for loss in model.losses:
+        seen = loss.classification
+        if seen is not None and seen.labelled:
+            limits[loss.label] = min(seen.classes, limits.get(loss.label, seen.classes))
+    for node in model.symbol.nodes:
+        if node.operator == "Embedding" and node.prop is not None:
+            rows = node.prop.parameters.input_dim
+            name = node.inputs[node.prop.list_arguments().index("data")].name
+            limits[name] = min(rows, limits.get(name, rows))
+    return limits

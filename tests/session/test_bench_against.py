@@ -1,0 +1,329 @@
+"""`bench --against`: peers in processes of their own, the same work, pairs of turns, refusals."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mxrun, refused, result
+from onnx_environment import onnx_python
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.config.bundled import find_config
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.peers.opponent import Opponent, find
+from mxrun.peers.peer import MXNet, Peer, PyTorch
+from mxrun.session.comparison import Pairs
+from mxrun.session.same_work import DifferentWork, Work
+from mxrun.session.steps import Steps
+
+KINDS: dict[str, type[Peer]] = {"torch": PyTorch, "mxnet": MXNet}
+FEW = ("--steps", "3", "--warmup", "1", "--threads", "1", "--batch", "8")
+WAYS = {"torch": "eager", "mxnet": "executor"}
+
+
+def python_of(name: str) -> str:
+    """The Python that has the peer; the test skips where it is not installed."""
+    kind = KINDS[name]
+    if reason := kind.unavailable():
+        pytest.skip(reason)
+    return str(kind.interpreter())
+
+
+def given(*names: str) -> list[str]:
+    """The options that compare with these peers."""
+    pythons = [("--peer-python", f"{name}={python_of(name)}") for name in names]
+    return ["--against", ",".join(names), *(part for pair in pythons for part in pair)]
+
+
+def written(folder: Path, layers: Sequence[str], optimizer: str = "{sgd: {lr: 0.1}}") -> Path:
+    """A config of these layers over data [2, 6, 6] and a label."""
+    lines = "".join(f"    - {layer}\n" for layer in layers)
+    path = folder / "net.yaml"
+    path.write_text(
+        "name: net\n"
+        "network:\n"
+        "  inputs: {data: [2, 6, 6], label: []}\n"
+        f"  layers:\n{lines}"
+        "data: {batch_size: 8, train: {dataset: digits, split: train}}\n"
+        f"train: {{epochs: 1, optimizer: {optimizer}}}\n"
+    )
+    return path
+
+
+def work_of(path: Path, overrides: Sequence[str] = (), phase: str = TRAIN) -> Work:
+    built = session.load(path, overrides)
+    plan = session.plan_for(built, training=phase == TRAIN, threads=1)
+    return Work.of(built, Steps(built, plan, phase))
+
+
+@cache
+def started(name: str) -> Opponent:
+    """The peer's process, one for all tests."""
+    (found,) = find((name,), {name: python_of(name)})
+    return Opponent(found, 1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stopped_afterwards() -> Iterator[None]:
+    yield
+    for name, kind in KINDS.items():
+        if kind.unavailable() is None:
+            started(name).close()
+
+
+def difference(work: Work, name: str, way: str) -> float:
+    """How far the peer is from mxrun's results, beginning anew."""
+    opponent = started(name)
+    opponent.hold(work.variables, work.batches)
+    opponent.open(work.checked, way)
+    return work.difference(opponent, way)
+
+
+@pytest.mark.parametrize("phase", ["train", "infer"])
+def test_peers_take_turns_with_the_same_network(phase: str, tmp_path: Path) -> None:
+    options = (*given("torch", "mxnet"), "--phase", phase, *FEW)
+    peers = result("bench", "digits_lenet", *options, cwd=tmp_path)["peers"]
+    assert list(tmp_path.iterdir()) == []
+    assert set(peers) == {"torch", "mxnet"}
+    assert {"eager", "eager channels-last"} <= set(peers["torch"]["ways"])
+    assert peers["mxnet"]["version"] == "1.9.1"
+    for name, peer in peers.items():
+        assert peer["status"] == "measured"
+        assert peer["python"] == python_of(name)
+        assert "reason" not in peer
+        assert all(way.get("ms", 0) > 0 for way in peer["ways"].values()), peer["ways"]
+        fastest = min(peer["ways"], key=lambda way: peer["ways"][way]["ms"])
+        assert peer["way"] == fastest
+        assert 0 <= peer["ways"][fastest]["difference"] < 1e-2
+        ratio = peer["ratio"]
+        assert len(ratio["pairs"]) == 3
+        assert min(ratio["pairs"]) <= ratio["low"] <= ratio["median"] <= ratio["high"]
+        fastest_ms = peer["step_ms"]["min"], peer["mxrun_step_ms"]["min"]
+        assert ratio["fastest"] == pytest.approx(fastest_ms[0] / fastest_ms[1])
+        for side in ("step_ms", "mxrun_step_ms"):
+            assert 0 < peer[side]["min"] <= peer[side]["median"] <= peer[side]["p99"]
+
+
+def test_runtimes_of_onnx_are_peers_of_inference(tmp_path: Path) -> None:
+    names = ("onnxruntime", "openvino")
+    pythons = [("--peer-python", f"{name}={onnx_python()}") for name in names]
+    options = (*("--against", ",".join(names)), *(part for pair in pythons for part in pair))
+    peers = result("bench", "digits_lenet", "--phase", "infer", *options, *FEW, cwd=tmp_path)[
+        "peers"
+    ]
+    for name in names:
+        (way,) = peers[name]["ways"].values()
+        assert way["difference"] < 1e-4
+        assert peers[name]["ratio"]["median"] > 0
+    text = refused("bench", "digits_lenet", *options, *FEW, cwd=tmp_path)
+    for name in names:
+        assert f"{name} cannot run this network" in text
+    assert "runs inference only: use --phase infer" in text
+
+
+def test_ratios_are_of_each_pair_of_turns() -> None:
+    """The machine was twice as slow in the second round: each pair of turns sees it."""
+    ours = np.array([[1.0, 1.0, 9.0], [2.0, 2.0, 2.0]])
+    pairs = Pairs(theirs=3 * ours, ours=ours)
+    assert pairs.ratios.tolist() == [3.0, 3.0]
+    content = pairs.to_json()
+    assert content["ratio"].pop("pairs") == [3.0, 3.0]
+    assert content["ratio"] == dict.fromkeys(("median", "low", "high", "fastest"), 3.0)
+    assert content["step_ms"]["min"] == 3.0
+
+
+def test_the_compiler_is_a_peer_of_its_own(tmp_path: Path) -> None:
+    options = ("--against", "torch-compile", "--peer-python", f"torch={python_of('torch')}")
+    peers = result("bench", "mlp_regression", *options, *FEW, cwd=tmp_path)["peers"]
+    assert peers["torch-compile"]["ways"].keys() == {"compile"}
+    assert peers["torch-compile"]["ratio"]["median"] > 0
+
+
+def test_people_get_a_table(tmp_path: Path) -> None:
+    options = ("--against", "torch,mxnet", "--peer-python", f"torch={python_of('torch')}")
+    options = (*options, "--peer-python", f"mxnet={sys.executable}")
+    done = mxrun("bench", "mlp_mnist", *options, *FEW, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = " ".join(done.stdout.split())
+    assert "a ratio above 1 means that mxrun is faster" in table
+    assert "eager" in table
+    assert "missing: not installed in" in table
+
+
+def test_a_missing_peer_is_told_and_the_others_are_measured(tmp_path: Path) -> None:
+    python = python_of("torch")
+    options = ("--against", "mxnet,torch", "--peer-python", f"torch={python}", *FEW)
+    peers = result("bench", "mlp_mnist", *options, cwd=tmp_path)["peers"]
+    assert peers["torch"]["status"] == "measured"
+    assert peers["mxnet"] == {
+        "status": "missing",
+        "python": sys.executable,
+        "reason": f"not installed in {sys.executable}: give --peer-python mxnet=PATH",
+    }
+
+
+def test_without_any_peer_nothing_is_measured(tmp_path: Path) -> None:
+    steps = ("--steps", "100000000")
+    text = refused("bench", "mlp_mnist", "--against", "mxnet", *steps, cwd=tmp_path)
+    assert "mxnet: not installed in" in text
+    assert "give --peer-python mxnet=PATH" in text
+
+
+def test_wrong_options_are_refused(tmp_path: Path) -> None:
+    cases = {
+        ("--against", "torhc"): "did you mean 'torch'",
+        ("--against", "torch", "--peer-python", "torch=no/python"): "there is no such program",
+        ("--against", "torch", "--peer-python", "torch"): "names no peer and its Python",
+        ("--against", "torch", "--peer-python", "numpy=python3"): "'numpy' is no peer",
+    }
+    for options, words in cases.items():
+        assert words in refused("bench", "mlp_mnist", *options, cwd=tmp_path)
+
+
+PLUGIN = """from mxrun.operator.simple import reads_inputs, simple_operator
+
+
+def gradient(out_grad, x):
+    return out_grad * 2
+
+
+@simple_operator("twice", gradient=reads_inputs(gradient))
+def twice(x):
+    \"\"\"output = 2 * data. Backward reads the output's gradient.\"\"\"
+    return x * 2
+"""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_network_that_no_peer_knows_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(PLUGIN)
+    path = written(tmp_path, ["twice: {name: double}", *HEADS["softmax"]])
+    text = refused("bench", str(path), "plugins=[own.py]", *given(name), *FEW, cwd=tmp_path)
+    assert f"{name} cannot run this network" in text
+    assert "twice" in text
+
+
+def test_an_update_that_the_peer_lacks_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADS["softmax"], "{rmsprop: {lr: 0.1}}")
+    peers = result("bench", str(path), *given("torch", "mxnet"), *FEW, cwd=tmp_path)["peers"]
+    assert peers["torch"]["status"] == "failed"
+    assert "update rmsprop_update is not known here" in peers["torch"]["reason"]
+    assert peers["mxnet"]["status"] == "measured"
+
+
+SOFTMAX = "FullyConnected: {name: fc, num_hidden: 5}"
+HEADS: dict[str, list[str]] = {
+    "softmax": [SOFTMAX, "SoftmaxOutput: {label: label}"],
+    "smoothed": [SOFTMAX, "SoftmaxOutput: {label: label, smooth_alpha: 0.1, grad_scale: 2}"],
+    "ignored": [
+        SOFTMAX,
+        "SoftmaxOutput: {label: label, use_ignore: true, ignore_label: 1, normalization: valid}",
+    ],
+    "batch": [SOFTMAX, "SoftmaxOutput: {label: label, normalization: batch}"],
+    "linear": [
+        "FullyConnected: {num_hidden: 1}",
+        "LinearRegressionOutput: {label: label, grad_scale: 0.1}",
+    ],
+    "absolute": ["FullyConnected: {num_hidden: 1}", "MAERegressionOutput: {label: label}"],
+    "made": [
+        "FullyConnected: {num_hidden: 1}",
+        "square: {}",
+        "MakeLoss: {grad_scale: 0.1}",
+    ],
+}
+OPTIMIZERS = {
+    "sgd": "{sgd: {lr: 0.1, momentum: 0.9, wd: 0.01}}",
+    "clipped": "{sgd: {lr: 1.0, clip_gradient: 0.01}}",
+    "nag": "{nag: {lr: 0.1, momentum: 0.9}}",
+    "adam": "{adam: {lr: 0.01, wd: 0.001}}",
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("head", HEADS)
+def test_losses_are_the_same(head: str, name: str, tmp_path: Path) -> None:
+    work = work_of(written(tmp_path, HEADS[head]))
+    assert len(work.losses) == 3
+    assert difference(work, name, WAYS[name]) < 1e-4
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_updates_are_the_same(optimizer: str, name: str, tmp_path: Path) -> None:
+    work = work_of(written(tmp_path, HEADS["softmax"], OPTIMIZERS[optimizer]))
+    still = replace(work, checked=replace(work.checked, rate=0.0))
+    assert difference(work, name, WAYS[name]) < 1e-4
+    with pytest.raises(DifferentWork):
+        difference(still, name, WAYS[name])
+
+
+def test_torchs_decoupled_decay_is_the_same(tmp_path: Path) -> None:
+    work = work_of(written(tmp_path, HEADS["softmax"], "{adamw: {lr: 0.01, wd: 0.1}}"))
+    assert difference(work, "torch", "eager") < 1e-4
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_dropout_drops_nothing_while_losses_are_compared(name: str) -> None:
+    work = work_of(find_config("digits_regularized"), ("data.batch_size=16",))
+    assert work.differ
+    assert difference(work, name, WAYS[name]) < 1e-2
+    unequal = replace(work, checked=work.timed)
+    with pytest.raises(DifferentWork, match="other work: its first losses are"):
+        difference(unequal, name, WAYS[name])
+
+
+@pytest.mark.parametrize("way", ["eager channels-last", "frozen", "frozen channels-last"])
+def test_inference_gives_the_same_outputs(way: str) -> None:
+    work = work_of(find_config("digits_lenet"), ("data.batch_size=8",), EVALUATE)
+    assert not work.losses
+    assert difference(work, "torch", way) < 1e-4
+    other = replace(work, outputs=tuple([2 * array for array in step] for step in work.outputs))
+    with pytest.raises(DifferentWork, match="other work: outputs of step 1"):
+        difference(other, "torch", way)
+
+
+LAYERS = [
+    "Convolution: {name: conv, num_filter: 4, kernel: [3, 3], pad: [1, 1], num_group: 2}",
+    "BatchNorm: {name: bn}",
+    "Activation: {act_type: softrelu}",
+    "SliceChannel: {name: split, num_outputs: 2}",
+    "broadcast_mul: {name: product, lhs: 'split[0]', rhs: 'split[1]'}",
+    "Pooling: {pool_type: avg, kernel: [2, 2], stride: [2, 2], pooling_convention: full}",
+    "LeakyReLU: {act_type: leaky, slope: 0.1}",
+    "Pooling: {pool_type: max, global_pool: true}",
+    "Flatten: {name: flat}",
+    SOFTMAX,
+    "SoftmaxOutput: {label: label}",
+]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_operators_with_and_without_a_library_module(name: str, tmp_path: Path) -> None:
+    work = work_of(written(tmp_path, LAYERS))
+    assert difference(work, name, WAYS[name]) < 1e-3
+
+
+def test_training_that_peers_do_not_know_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADS["softmax"])
+    for override, words in (
+        ("train.accumulate=2", "accumulated gradients cannot be compared"),
+        ("train.optimizer={sgd: {lr: 0.1, clip_global_norm: 1}}", "a bound of all gradients' norm"),
+    ):
+        with pytest.raises(UserError, match=words):
+            work_of(path, (override,))
+    random = [SOFTMAX, "LeakyReLU: {name: noisy, act_type: rrelu}", "SoftmaxOutput: {label: label}"]
+    with pytest.raises(UserError, match="'noisy' draws random numbers"):
+        work_of(written(tmp_path, random))
+
+
+def test_losses_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADS["linear"], "{sgd: {lr: 1e+30}}")
+    with pytest.raises(UserError, match="no numbers: nothing can be compared"):
+        work_of(path)

@@ -1,0 +1,126 @@
+"""`convert`: configs and runs as ONNX files, which other runtimes agree about."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mxrun, refused, result
+from onnx_environment import checked, given, started
+
+from mxrun import session
+from mxrun.config.bundled import find_config
+
+CONFIGS = ("lenet_mnist", "mlp_mnist", "resnet20_cifar10", "autoencoder_digits", "mlp_regression")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of a network that has convolutions, batch norm and Dropout."""
+    folder = tmp_path_factory.mktemp("work")
+    result("train", "digits_regularized", "train.epochs=2", cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_a_runtime_gives_what_the_run_gives(
+    name: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In batches of another size than the run's."""
+    monkeypatch.chdir(work)
+    file = tmp_path / "net.onnx"
+    report = result("convert", "runs/digits_regularized", "-o", str(file), cwd=work)
+    images = np.random.default_rng(3).random((29, 1, 8, 8), np.float32)
+    np.save(tmp_path / "images.npy", images)
+    request = session.InferRequest(inputs=(str(tmp_path / "images.npy"),))
+    batches = list(session.infer("runs/digits_regularized", request).batches())
+    ours = np.concatenate([batch.arrays["softmax_output"] for batch in batches])
+    opponent = started(name)
+    try:
+        (theirs,) = given(opponent, file.read_bytes(), {"data": images})
+    finally:
+        opponent.close()
+    np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
+    assert checked([file]) == ["17 mxrun"]
+    assert report["bytes"] == file.stat().st_size
+    assert report["inputs"] == {"data": {"dtype": "float32", "shape": ["batch", 1, 8, 8]}}
+    assert report["outputs"] == {"softmax_output": {"dtype": "float32", "shape": ["batch", 10]}}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_bundled_configs_are_converted(config: str, tmp_path: Path) -> None:
+    """For any batch, and for one; no data is read."""
+    sizes = {}
+    for batch in ((), ("--batch", "3")):
+        options = ("--to", "onnx", "--output", "net.onnx", *batch)
+        report = result("convert", config, *options, cwd=tmp_path)
+        assert report["form"] == "onnx"
+        assert report["parameters"] == _parameters(config)
+        sizes[batch] = {tensor["shape"][0] for tensor in report["inputs"].values()}
+        assert checked([tmp_path / "net.onnx"]) == ["17 mxrun"]
+    assert list(sizes.values()) == [{"batch"}, {3}]
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+
+
+def _parameters(config: str) -> int:
+    model = session.load(find_config(config)).model
+    return sum(spec.elements for spec in model.learned.values())
+
+
+def test_people_get_a_table_and_a_word_about_the_parameters(tmp_path: Path) -> None:
+    done = mxrun("convert", "lenet_mnist", "-o", "net.onnx", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the parameters are initial ones" in done.stderr
+    for part in ("net.onnx", "batchx1x28x28", "softmax_output", "431 k parameters"):
+        assert part in done.stdout
+
+
+def test_overrides_change_a_config_and_not_a_run(work: Path, tmp_path: Path) -> None:
+    change = "seed=5"
+    result("convert", "lenet_mnist", "-o", str(tmp_path / "a.onnx"), cwd=work)
+    result("convert", "lenet_mnist", change, "-o", str(tmp_path / "b.onnx"), cwd=work)
+    assert (tmp_path / "a.onnx").read_bytes() != (tmp_path / "b.onnx").read_bytes()
+    run = "runs/digits_regularized"
+    text = refused("convert", run, change, "-o", str(tmp_path / "c.onnx"), cwd=work)
+    assert "KEY=VALUE goes with configs" in text
+    text = refused(
+        "convert", "lenet_mnist", "--checkpoint", "best", "-o", str(tmp_path / "c.onnx"), cwd=work
+    )
+    assert "--checkpoint goes with a run's folder" in text
+    assert not (tmp_path / "c.onnx").exists()
+
+
+def test_operators_without_a_form_are_all_named_with_their_place(tmp_path: Path) -> None:
+    (tmp_path / "net.yaml").write_text(
+        "name: net\n"
+        "network:\n"
+        "  inputs: {data: [2, 6, 6], label: []}\n"
+        "  layers:\n"
+        "    - cbrt: {name: root}\n"
+        "    - Pooling: {name: total, pool_type: sum, kernel: [2, 2]}\n"
+        "    - FullyConnected: {num_hidden: 3}\n"
+        "    - SoftmaxOutput: {label: label}\n"
+        "data: {batch_size: 8, train: {dataset: digits, split: train}}\n"
+        "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
+    )
+    text = refused("convert", "net.yaml", "-o", "net.onnx", cwd=tmp_path)
+    assert "net.yaml:5:" in text
+    assert "cbrt 'root' has no form in ONNX" in text
+    assert "net.yaml:6:" in text
+    assert "pool_type sum" in text
+    assert not (tmp_path / "net.onnx").exists()
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    text = refused("convert", "mlp_mnist", "-o", "missing/net.onnx", cwd=tmp_path)
+    assert "missing/net.onnx cannot be written" in text
+    assert "Usage" in refused("convert", "mlp_mnist", cwd=tmp_path)
+
+
+def test_the_same_network_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.onnx", "b.onnx"):
+        done = mxrun("convert", "mlp_mnist", "-o", name, "--json", cwd=tmp_path)
+        assert json.loads(done.stdout)["opset"] == 17
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()

@@ -1,0 +1,58 @@
+"""Where onnx and its runtimes are installed, and models run there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mxrun.peers.opponent import Contest, Opponent, find
+
+VARIABLE = "MXRUN_ONNX_PYTHON"
+_CHECK = """
+import onnx, sys
+for name in sys.argv[1:]:
+    model = onnx.load(name)
+    onnx.checker.check_model(model, full_check=True)
+    print(model.opset_import[0].version, model.producer_name)
+"""
+
+Array = npt.NDArray[Any]
+
+
+def onnx_python() -> str:
+    """A Python that has onnx, onnxruntime and openvino; the test skips where there is none."""
+    named = os.environ.get(VARIABLE)
+    if named is None and importlib.util.find_spec("onnxruntime") is None:
+        pytest.skip(f"{VARIABLE} does not name a Python that has onnx, onnxruntime and openvino")
+    return named or sys.executable
+
+
+def started(name: str) -> Opponent:
+    """A runtime's process."""
+    (found,) = find((name,), {name: onnx_python()})
+    return Opponent(found, 1)
+
+
+def given(opponent: Opponent, model: bytes, data: Mapping[str, Array]) -> list[Array]:
+    """What a runtime gives for one batch."""
+    (way,) = find((opponent.name,), {opponent.name: onnx_python()})[0].kind.infer
+    opponent.hold({"model": np.frombuffer(model, np.uint8)}, {n: a[None] for n, a in data.items()})
+    opponent.open(Contest("", "infer"), way)
+    return opponent.outputs(way, 1)[0]
+
+
+def checked(files: Sequence[Path]) -> list[str]:
+    """What onnx's own checker says of models: opset and producer of each."""
+    command = [onnx_python(), "-c", _CHECK, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
