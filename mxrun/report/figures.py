@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 _COUNTS = ("", "k", "M", "G", "T")
 # What is smaller rounds to 0 in a metric: the guard of cross_entropy's logarithm is 1e-12.
@@ -33,6 +35,21 @@ def metric_text(value: float) -> str:
     # What is left of a logarithm that is guarded against 0 is no news.
     size = 0.0 if abs(value) < _NOTHING else abs(value)
     return f"{value:.2e}" if 0 < size < 1e-3 else f"{value if size else 0.0:.4f}"
+
+
+def milliseconds_text(milliseconds: float) -> str:
+    """Three or more digits: 0.00123, 0.123, 12.3, 1234."""
+    if milliseconds < 0.1:
+        return f"{milliseconds:.5f}"
+    return f"{milliseconds:.3f}" if milliseconds < 100 else f"{milliseconds:.1f}"
+
+
+def phases_text(shares: Iterable[tuple[str, float]]) -> str:
+    """A line for each phase and its share: `forward 40%`, `backward 55%`."""
+    sums: dict[str, float] = {}
+    for phase, share in shares:
+        sums[phase] = sums.get(phase, 0.0) + share
+    return "\n".join(f"{phase} {share:.0%}" for phase, share in sums.items())
 
 
 def duration_text(seconds: float) -> str:

@@ -1,0 +1,341 @@
+"""The machine measured: matrix products, bandwidths and what a call costs, for one team size.
+
+Every figure is the best of short repeats, because other work can only make a repeat slower; rounds
+in which each figure has its turn outlast what other work there is. All of it takes two seconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from mxrun.backend import jit
+from mxrun.backend.call import NativeCall
+from mxrun.backend.jit import (
+    Block,
+    HostLoop,
+    NativeFunction,
+    call_address,
+    float32s,
+    int64s,
+    integer,
+    native,
+    share,
+)
+from mxrun.backend.onednn import library, operations
+from mxrun.backend.onednn.descriptor import ANY
+from mxrun.backend.onednn.primitive import Argument, Primitive, Unsupported
+from mxrun.backend.team import team
+from mxrun.base.machine import Bandwidth, Machine
+from mxrun.base.tensor import CHANNELS_LAST, TensorSpec, align
+from mxrun.runtime.storage import Arena, memory_limit, peak_resident_bytes
+
+# A figure's turn, and how many it has. A repeat takes far less than a slice of time of the system's
+# scheduler, so that some go undisturbed on a machine with other work.
+_SECONDS = 0.005
+_ROUNDS = 3
+_CALLS = 20
+# Rows and columns of the matrices that are multiplied.
+_SIDES = (512, 1024)
+# Smaller ones for a loop of ours, where there is no oneDNN.
+_LOOP_SIDE = 256
+# Working sets, each twice the one before; the smallest is that of one thread.
+_SMALLEST_SET = 16 << 10
+_LARGEST_SET = 1 << 30
+# Bytes gone over in one repeat: a part of a larger working set, a smaller one several times.
+_REPEAT_BYTES = 16 << 20
+# In oneDNN's names of the instruction sets that have bfloat16 (dnnl_types.h, dnnl_cpu_isa_t).
+_BFLOAT16 = ("bf16", "fp16", "amx", "avx10")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def measure(threads: int) -> Machine:
+    """Measure the machine for a team of `threads`."""
+    caches = cache_sizes(threads)
+    primitive, alone, together = _primitive(), _nothing(1), _nothing(threads)
+    products = list(_products(threads))
+    passes = _passes(threads, max(caches, default=0))
+    loops = itertools.chain.from_iterable(passes.values())
+    trials = [alone, together, *(trial for _, trial in products), *loops]
+    for _ in range(_ROUNDS):
+        with team(1):
+            primitive.take_turn()
+        with team(threads):
+            for trial in trials:
+                trial.take_turn()
+    flops_per_s: dict[str, float] = {}
+    for dtype, trial in products:
+        flops_per_s[dtype] = max(trial.rate, flops_per_s.get(dtype, 0.0))
+    return Machine(
+        threads=threads,
+        flops_per_s=flops_per_s,
+        bandwidths=_bandwidths(passes),
+        loop_s=1 / alone.rate,
+        primitive_s=1 / primitive.rate,
+        team_s=max(0.0, 1 / together.rate - 1 / alone.rate),
+        cache_bytes=caches,
+    )
+
+
+class _Trial:
+    """One figure: repeats of some work, numbered on and on, of which the fastest counts.
+
+    `repeats` of them make a round of all that the work goes over.
+    """
+
+    def __init__(self, work: float, repeat: Callable[[int], None], repeats: int = 1) -> None:
+        self._work, self._repeat, self._repeats = work, repeat, repeats
+        self._taken = 0
+        self._best = math.inf
+
+    def take_turn(self) -> None:
+        """Repeat the work for a while, at least for a round."""
+        clock = time.perf_counter
+        begun, least = clock(), self._taken + self._repeats
+        while self._taken < least or clock() - begun < _SECONDS:
+            start = clock()
+            self._repeat(self._taken)
+            self._best = min(self._best, clock() - start)
+            self._taken += 1
+
+    @property
+    def rate(self) -> float:
+        """Work per second."""
+        return self._work / self._best
+
+
+def cache_sizes(threads: int) -> tuple[int, ...]:
+    """Bytes of data cache that a team on neighbouring cores has, level by level from the nearest.
+
+    Empty where the system does not say. Sizes stand in sysfs as `2048K`, beside a mask of the
+    processors that share one (Documentation/ABI/testing/sysfs-devices-system-cpu).
+    """
+    sizes = []
+    with suppress(OSError, ValueError, KeyError):
+        for folder in sorted(_CACHES.glob("index*")):
+            if (folder / "type").read_text().strip() == "Instruction":
+                continue
+            size = (folder / "size").read_text().strip()
+            mask = int((folder / "shared_cpu_map").read_text().replace(",", ""), 16)
+            instances = -(-threads // max(1, mask.bit_count()))
+            sizes.append(int(size[:-1]) * _UNITS[size[-1]] * instances)
+    return tuple(sizes)
+
+
+def has_bfloat16() -> bool:
+    """Whether the processor, as oneDNN uses it, multiplies bfloat16 itself."""
+    onednn = library.load()
+    return onednn is not None and any(name in onednn.instruction_set for name in _BFLOAT16)
+
+
+@native
+def repeat_loop(block: Block) -> None:
+    """Make one native call again and again."""
+    for _ in range(integer(block, 0)):
+        call_address(
+            integer(block, 1),
+            integer(block, 2),
+            integer(block, 3),
+            integer(block, 4),
+            integer(block, 5),
+            integer(block, 6),
+            integer(block, 7),
+        )
+
+
+@native
+def nothing_loop(block: Block) -> None:
+    """What costs a call and nothing else."""
+
+
+@native
+def update_loop(block: Block) -> None:
+    """source[i] += 1, `passes` times."""
+    source = int64s(block, 2)
+    begin, end = share(block, integer(block, 0))
+    for _ in range(integer(block, 1)):
+        for i in range(begin, end):
+            source[i] += 1
+
+
+@native
+def copy_loop(block: Block) -> None:
+    """target[i] = source[i] + 1, `passes` times."""
+    source, target = int64s(block, 2), int64s(block, 3)
+    begin, end = share(block, integer(block, 0))
+    for _ in range(integer(block, 1)):
+        for i in range(begin, end):
+            target[i] = source[i] + 1
+
+
+@native
+def read_loop(block: Block) -> None:
+    """Each thread's first element becomes the sum of its share, `passes` times."""
+    source = int64s(block, 2)
+    begin, end = share(block, integer(block, 0))
+    for _ in range(integer(block, 1)):
+        total = 0
+        for i in range(begin, end):
+            total += source[i]
+        if end > begin:
+            source[begin] = total
+
+
+@native
+def product_loop(block: Block) -> None:
+    """target += left x right, all of `side` rows and columns."""
+    side = integer(block, 0)
+    left, right, target = float32s(block, 1), float32s(block, 2), float32s(block, 3)
+    begin, end = share(block, side)
+    for i in range(begin, end):
+        for k in range(side):
+            factor = left[i * side + k]
+            for j in range(side):
+                target[i * side + j] += factor * right[k * side + j]
+
+
+def _primitive() -> _Trial:
+    """Calls of a oneDNN reorder of eight numbers where there is oneDNN."""
+    if library.load() is None:
+        return _nothing(1)
+    plain = TensorSpec((1, 2, 2, 2))
+    reorder = operations.reorder(plain, plain.laid_out(CHANNELS_LAST), 1)
+    output = align(plain.nbytes)
+    memory = Arena(2 * output + align(reorder.scratchpad_bytes))
+    places: dict[int, int] = {
+        Argument.SOURCE: memory.address,
+        Argument.OUTPUT: memory.address + output,
+    }
+    call = reorder.bind(places, memory.address + 2 * output)
+    return _repeated(replace(call, owner=(call.owner, memory)), _CALLS, _CALLS)
+
+
+def _nothing(threads: int) -> _Trial:
+    """Calls of a loop that does nothing."""
+    return _repeated(jit.bind(nothing_loop, (), threads), _CALLS, _CALLS)
+
+
+def _repeated(call: NativeCall, work: float, count: int = 1) -> _Trial:
+    """`count` calls in a row."""
+    arguments = (*call.arguments, *[0] * (6 - len(call.arguments)))
+    loop = HostLoop(repeat_loop, (count, call.function, *arguments), unlocked=True)
+    owner = call.owner
+
+    def repeat(number: int) -> None:
+        loop()
+        # Whatever the addresses among the arguments point to.
+        assert owner is not None
+
+    return _Trial(work, repeat)
+
+
+def _products(threads: int) -> Iterator[tuple[str, _Trial]]:
+    """Matrix products by the type of their factors, several sizes of each.
+
+    oneDNN's have one factor packed as it likes best, which is how convolutions have it.
+    """
+    if library.load() is None:
+        memory = Arena(3 * 4 * _LOOP_SIDE**2)
+        places = tuple(memory.address + n * 4 * _LOOP_SIDE**2 for n in range(3))
+        call = jit.bind(product_loop, (_LOOP_SIDE, *places), threads)
+        yield "float32", _repeated(replace(call, owner=(call.owner, memory)), 2 * _LOOP_SIDE**3)
+        return
+    dtypes = ("float32", "bfloat16") if has_bfloat16() else ("float32",)
+    for dtype, side in itertools.product(dtypes, _SIDES):
+        square = TensorSpec((side, side), dtype)
+        try:
+            product = operations.matmul(square, square.laid_out(ANY), square, threads)
+        except Unsupported:
+            continue
+        if not product.is_reference:
+            yield dtype, _repeated(_product(product), 2 * side**3)
+
+
+def _product(product: Primitive) -> NativeCall:
+    """The product of matrices full of ones, in memory of its own."""
+    arguments = (Argument.SOURCE, Argument.WEIGHTS, Argument.OUTPUT)
+    # Elements of four bytes have room for those of two.
+    sizes = [
+        align(max(4 * spec.elements, spec.layout.nbytes or 0))
+        for spec in (product.specs[argument] for argument in arguments)
+    ]
+    memory = Arena(sum(sizes) + align(product.scratchpad_bytes))
+    memory.array(0, (memory.nbytes // 4,), "float32")[:] = 1
+    *places, scratch = itertools.accumulate(sizes, initial=memory.address)
+    call = product.bind(dict(zip(map(int, arguments), places, strict=True)), scratch)
+    return replace(call, owner=(call.owner, memory))
+
+
+def _passes(threads: int, cache_bytes: int) -> dict[int, tuple[_Trial, ...]]:
+    """By working set, loops that update, copy and read its bytes.
+
+    From what fits the nearest caches to more than the last one holds, if memory has room.
+    """
+    largest = min(_LARGEST_SET, _available_bytes() // 4)
+    sizes = [_SMALLEST_SET * threads]
+    while sizes[-1] < cache_bytes and 2 * sizes[-1] <= largest:
+        sizes.append(2 * sizes[-1])
+    memory = Arena(sizes[-1])
+    # Pages are there once they have been written.
+    memory.bytes_view()[:] = 0
+    return {
+        nbytes: (
+            _passing(update_loop, memory, (0,), nbytes, threads, moves=2),
+            _passing(copy_loop, memory, (0, nbytes // 2), nbytes, threads),
+            _passing(read_loop, memory, (0,), nbytes, threads),
+        )
+        for nbytes in sizes
+    }
+
+
+def _passing(
+    function: NativeFunction,
+    memory: Arena,
+    begins: tuple[int, ...],
+    nbytes: int,
+    threads: int,
+    moves: int = 1,
+) -> _Trial:
+    """A loop over `nbytes`, a part from each of `begins` on; large parts are cut into repeats.
+
+    moves: how often each byte counts.
+    """
+    part = nbytes // len(begins)
+    piece = min(part, _REPEAT_BYTES // len(begins))
+    passes = max(1, _REPEAT_BYTES // nbytes)
+    pieces = part // piece
+    arguments = (piece // 8, passes, *(memory.address + begin for begin in begins))
+    loop = HostLoop(function, arguments, threads, unlocked=True)
+
+    def repeat(number: int) -> None:
+        for index, begin in enumerate(begins, 2):
+            loop.set(index, memory.address + begin + number % pieces * piece)
+        loop()
+
+    return _Trial(moves * passes * piece * len(begins), repeat, pieces)
+
+
+def _bandwidths(passes: Mapping[int, Sequence[_Trial]]) -> tuple[Bandwidth, ...]:
+    """A larger working set is never faster: where it seems to be, other work had the smaller."""
+    rows: list[Bandwidth] = []
+    rates = [0.0] * 3
+    for nbytes, loops in sorted(passes.items(), reverse=True):
+        rates = [max(best, loop.rate) for best, loop in zip(rates, loops, strict=True)]
+        rows.append(Bandwidth(nbytes, *rates))
+    return tuple(reversed(rows))
+
+
+def _available_bytes() -> int:
+    """Memory that this process can have yet, and the machine without swapping."""
+    available = memory_limit() - peak_resident_bytes()
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        available = min(available, int(line.split()[1]) * 1024)
+    return max(0, available)

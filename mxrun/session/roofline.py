@@ -1,0 +1,187 @@
+"""`bench`: every operator's time against its floor, the step against the sum of the floors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from mxrun.backend.call import NativeCall
+from mxrun.backend.onednn import library
+from mxrun.backend.team import openmp
+from mxrun.base.machine import Machine
+from mxrun.executor.executor import Executor
+from mxrun.executor.tape import TapeEntry
+from mxrun.graph.cost import Cost, cost_of, traffic_of
+from mxrun.graph.graph import MemoryClass, Step
+from mxrun.profiler import Event
+
+# Groups of operators that are named as those with the most to win.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class OperatorFloor:
+    """One step of the plan: its median time in seconds, and what it costs at least."""
+
+    step: Step
+    seconds: float
+    cost: Cost
+
+    @property
+    def to_win_s(self) -> float:
+        """Time above the floor."""
+        return max(0.0, self.seconds - self.cost.floor_s)
+
+    def to_json(self) -> dict[str, Any]:
+        """`of_bound` is the part of the time that the bound explains: 1 is as fast as can be."""
+        return {
+            "name": self.step.name,
+            "op": _operator(self.step),
+            "phase": self.step.kind.value,
+            "ms": self.seconds * 1e3,
+            "floor_ms": self.cost.floor_s * 1e3,
+            "compute_ms": self.cost.compute_s * 1e3,
+            "memory_ms": self.cost.memory_s * 1e3,
+            "overhead_ms": self.cost.overhead_s * 1e3,
+            "bound": self.cost.bound.value,
+            "of_bound": self.cost.bound_s / self.seconds,
+            "predicted_ms": self.cost.predicted_s * 1e3,
+        }
+
+
+@dataclass(frozen=True)
+class Excess:
+    """All steps of one operator in one phase together: what there is to win.
+
+    to_win_ms: their time above their floors; to_win: as a fraction of the measured step.
+    """
+
+    op: str
+    phase: str
+    steps: int
+    ms: float
+    floor_ms: float
+    to_win_ms: float
+    to_win: float
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The operators of one phase against their floors, and the step against the sum.
+
+    batch_s: the least time in which a batch gets into the plan. step_s: a whole step, the median.
+    """
+
+    machine: Machine
+    operators: tuple[OperatorFloor, ...]
+    batch_s: float
+    step_s: float
+
+    @property
+    def floor_s(self) -> float:
+        """The sum of the operators' floors and that of a batch."""
+        return self.batch_s + sum(operator.cost.floor_s for operator in self.operators)
+
+    @property
+    def predicted_s(self) -> float:
+        """The sum of what operators will probably take, and of a batch's floor."""
+        return self.batch_s + sum(operator.cost.predicted_s for operator in self.operators)
+
+    def to_json(self) -> dict[str, Any]:
+        """The roofline for machines; `of_floor` and `error` are fractions of the measured step."""
+        return {
+            "machine": self.machine.to_json(),
+            "operators": [operator.to_json() for operator in self.operators],
+            "step": {
+                "ms": self.step_s * 1e3,
+                "operators_ms": sum(operator.seconds for operator in self.operators) * 1e3,
+                "batch_floor_ms": self.batch_s * 1e3,
+                "floor_ms": self.floor_s * 1e3,
+                "of_floor": self.floor_s / self.step_s,
+                "predicted_ms": self.predicted_s * 1e3,
+                "error": self.predicted_s / self.step_s - 1,
+            },
+            "most_to_win": [asdict(excess) for excess in self.most_to_win()],
+            "disturbed": self.machine.disturbed,
+        }
+
+    def most_to_win(self) -> list[Excess]:
+        """The groups of operators with the most time above their floors."""
+        groups: dict[tuple[str, str], list[OperatorFloor]] = defaultdict(list)
+        for operator in self.operators:
+            groups[_operator(operator.step), operator.step.kind.value].append(operator)
+        found = [
+            Excess(
+                op=op,
+                phase=phase,
+                steps=len(group),
+                ms=sum(operator.seconds for operator in group) * 1e3,
+                floor_ms=sum(operator.cost.floor_s for operator in group) * 1e3,
+                to_win_ms=(to_win_s := sum(operator.to_win_s for operator in group)) * 1e3,
+                to_win=to_win_s / self.step_s,
+            )
+            for (op, phase), group in groups.items()
+        ]
+        return sorted(found, key=lambda excess: -excess.to_win_ms)[:_NAMED]
+
+
+def roofline(
+    executor: Executor, phase: str, calls: Iterable[Event], step_s: float, machine: Machine
+) -> Roofline:
+    """Set the profiled `calls` of a phase against what they cost at least."""
+    seconds = _medians(calls)
+    overheads = _overheads(executor.tapes[phase].entries, machine)
+    plan = executor.plan
+    planned = plan.phases[phase]
+    operators = tuple(
+        OperatorFloor(
+            step,
+            seconds[step.name],
+            cost_of(step, traffic_of(step, planned.offsets), machine, overheads[step.name]),
+        )
+        for step in planned.steps
+        if step.name in seconds
+    )
+    batch = sum(block.nbytes for block in plan.pinned if block.memory_class is MemoryClass.IO)
+    return Roofline(machine, operators, machine.seconds_to_move(batch, batch), step_s)
+
+
+def _medians(calls: Iterable[Event]) -> dict[str, float]:
+    """Seconds of each operator's calls in one step, the median of the steps."""
+    by_step: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
+    for call in calls:
+        by_step[call.name][call.arguments["step"]] += call.duration_ns
+    return {
+        # A clock may not have moved on within a call.
+        name: max(1.0, float(np.median(list(times.values())))) / 1e9
+        for name, times in by_step.items()
+    }
+
+
+def _overheads(entries: Sequence[TapeEntry], machine: Machine) -> Mapping[str, float]:
+    """Seconds that the calls of each operator take when they do nothing.
+
+    A call that the interpreter makes counts as a loop's: what it adds is not known beforehand.
+    """
+    runtime, onednn = openmp(), library.load()
+    size = machine.threads
+    seconds: dict[str, float] = defaultdict(float)
+    for name, call in ((entry.name, entry.call) for entry in entries):
+        function = call.function if isinstance(call, NativeCall) else None
+        if isinstance(call, NativeCall) and runtime and function == runtime.set_threads:
+            (size,) = call.arguments
+        elif onednn and function == onednn.execute:
+            seconds[name] += machine.primitive_s + (machine.team_s if size > 1 else 0.0)
+        else:
+            team = runtime is not None and function == runtime.parallel
+            seconds[name] += machine.loop_s + (machine.team_s if team else 0.0)
+    return seconds
+
+
+def _operator(step: Step) -> str:
+    assert step.prop is not None
+    return step.prop.type_string

@@ -1,0 +1,160 @@
+"""`bench` sets every operator's time against its floor, and the step against the sum of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import mxrun, result
+from networks import convolutional, fill, plan_of
+
+from mxrun.backend.call import NativeCall
+from mxrun.backend.team import openmp
+from mxrun.base.machine import Bandwidth, Machine
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.cost import Bound, Cost, cost_of, traffic_of
+from mxrun.graph.graph import MemoryClass, StepKind
+from mxrun.profiler import Event
+from mxrun.session.roofline import Excess, OperatorFloor, Roofline, roofline
+
+# What calls cost can be told apart by the digits: loops, primitives, teams.
+LOOP, PRIMITIVE, TEAM = 1, 1_000, 1_000_000
+MACHINE = Machine(
+    threads=2,
+    flops_per_s={"float32": 1e11},
+    bandwidths=(Bandwidth(1 << 10, 8e10, 4e10, 6e10),),
+    loop_s=LOOP,
+    primitive_s=PRIMITIVE,
+    team_s=TEAM,
+)
+
+
+def test_F6_every_operator_stands_against_its_floor(tmp_path: Path) -> None:
+    options = ("--threads", "1", "--steps", "60", "--warmup", "5", "--remeasure")
+    report = result("bench", "digits_lenet", *options, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    found, step = report["roofline"], report["roofline"]["step"]
+    rows = found["operators"]
+    assert [row["name"] for row in rows] == [row["name"] for row in report["operators"]]
+    for row in rows:
+        assert row["ms"] > 0
+        assert row["floor_ms"] == max(row["compute_ms"], row["memory_ms"]) > 0
+        limits = {bound.value: row[f"{bound.value}_ms"] for bound in Bound}
+        assert row["bound"] == max(limits, key=lambda name: limits[name])
+        assert row["of_bound"] == pytest.approx(max(limits.values()) / row["ms"])
+        # The floor is the best of the machine, the time a median of a few.
+        assert 0 < row["of_bound"] < 2
+        assert row["floor_ms"] < row["predicted_ms"]
+    bounds = {row["name"]: row["bound"] for row in rows}
+    assert bounds["conv2"] == bounds["conv2:backward"] == bounds["fc1:backward"] == "compute"
+    assert bounds["relu1"] == bounds["pool1"] == "memory"
+    assert bounds["conv1_bias:update"] == "overhead"
+    assert step["ms"] == report["mxrun"]["step_ms"]["median"]
+    assert step["operators_ms"] == pytest.approx(sum(row["ms"] for row in rows))
+    batch = step["batch_floor_ms"]
+    assert step["floor_ms"] == pytest.approx(batch + sum(row["floor_ms"] for row in rows))
+    assert step["predicted_ms"] == pytest.approx(batch + sum(row["predicted_ms"] for row in rows))
+    assert step["of_floor"] == pytest.approx(step["floor_ms"] / step["ms"])
+    assert 0 < step["of_floor"] < 1
+    assert step["error"] == pytest.approx(step["predicted_ms"] / step["ms"] - 1)
+    most = found["most_to_win"]
+    assert len({(group["op"], group["phase"]) for group in most}) == 3
+    assert most[0]["op"] == "Convolution"
+    assert [group["to_win_ms"] for group in most] == sorted(
+        (group["to_win_ms"] for group in most), reverse=True
+    )
+    assert found["machine"]["threads"] == 1
+
+
+def test_the_table_for_people_says_what_there_is_to_win(tmp_path: Path) -> None:
+    done = mxrun("bench", "digits_lenet", "--threads", "1", "--steps", "5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for part in ("of bound", "overhead", "Most to win above the floors: Convolution", "GFLOP/s"):
+        assert part in done.stdout
+
+
+def profiled(threads: int, phase: str) -> tuple[Executor, Roofline]:
+    executor = Executor(plan_of(convolutional(), threads=threads))
+    fill(executor)
+    profile = executor.profile(phase, 3)
+    for _ in range(3):
+        profile.run()
+    return executor, roofline(executor, phase, profile.events(), 1.0, MACHINE)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
+def test_every_step_that_calls_something_has_its_cost(threads: int, phase: str) -> None:
+    executor, found = profiled(threads, phase)
+    planned = executor.plan.phases[phase]
+    assert {row.step.name for row in found.operators} == planned.implementations().keys()
+    for row in found.operators:
+        overhead = row.cost.overhead_s
+        assert row.seconds > 0
+        traffic = traffic_of(row.step, planned.offsets)
+        assert row.cost == cost_of(row.step, traffic, MACHINE, overhead)
+        calls = [
+            entry.call
+            for entry in executor.tapes[phase].entries
+            if entry.name == row.step.name and isinstance(entry.call, NativeCall)
+        ]
+        setters = sum(call.function == openmp().set_threads for call in calls)  # type: ignore[union-attr]
+        primitives, loops = int(overhead) // PRIMITIVE % 1000, int(overhead) % PRIMITIVE
+        assert primitives + loops == len(calls) - setters
+        assert threads == 2 or overhead < TEAM
+    batch = sum(
+        block.nbytes for block in executor.plan.pinned if block.memory_class is MemoryClass.IO
+    )
+    assert found.batch_s == pytest.approx(2 * batch / 4e10)
+
+
+def test_a_small_product_is_one_thread_s() -> None:
+    """conv2 has 6 x 7 x 2 x 2 x 45 x 2 operations: not worth a second thread."""
+    _, found = profiled(2, TRAIN)
+    overheads = {row.step.name: row.cost.overhead_s for row in found.operators}
+    assert overheads["conv2"] == PRIMITIVE
+    assert overheads["fc"] == PRIMITIVE
+
+
+def test_times_are_medians_of_the_steps_sums() -> None:
+    executor = Executor(plan_of(convolutional(), threads=1))
+    durations = {0: (100, 5), 1: (900, 5), 2: (300, 5)}
+    events = [
+        Event(name, "forward", "operators", 0, duration, {"step": step})
+        for step, (long, short) in durations.items()
+        for name, duration in (("conv1", long), ("conv1", 7), ("pool1", short))
+    ]
+    found = roofline(executor, TRAIN, events, 1.0, MACHINE)
+    assert {row.step.name: row.seconds for row in found.operators} == {
+        "conv1": pytest.approx(307e-9),
+        "pool1": pytest.approx(5e-9),
+    }
+
+
+def test_the_most_to_win_is_the_time_above_floors_by_operator_and_phase() -> None:
+    steps = {step.name: step for step in plan_of(convolutional()).phases[TRAIN].steps}
+
+    def row(name: str, seconds: float, floor_s: float) -> OperatorFloor:
+        kind = StepKind.BACKWARD if "backward" in name else StepKind.FORWARD
+        return OperatorFloor(steps[name], seconds, Cost(kind, floor_s, 0.0, 0.0))
+
+    found = Roofline(
+        MACHINE,
+        (
+            row("conv1", 5.0, 4.0),
+            row("conv2", 5.0, 2.0),
+            row("conv2:backward", 9.0, 6.5),
+            row("fc", 9.0, 8.0),
+            row("fc:backward", 1.0, 3.0),
+            row("pool1", 2.0, 1.5),
+        ),
+        batch_s=1.0,
+        step_s=40.0,
+    )
+    assert found.most_to_win() == [
+        Excess("Convolution", "forward", 2, 10e3, 6e3, to_win_ms=4e3, to_win=0.1),
+        Excess("Convolution", "backward", 1, 9e3, 6.5e3, to_win_ms=2.5e3, to_win=0.0625),
+        Excess("FullyConnected", "forward", 1, 9e3, 8e3, to_win_ms=1e3, to_win=0.025),
+    ]
+    assert found.floor_s == 1 + 4 + 2 + 6.5 + 8 + 3 + 1.5
