@@ -6,6 +6,7 @@ seven.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -100,9 +101,9 @@ class BatchNormRectifiedProperty(BatchNormProperty):
         return [(out_grad[OUTPUT], in_grad[RESIDUAL if self.parameters.residual else DATA])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """One more for each element, or two."""
-        data = super().flops(in_shapes, out_shapes)
-        return data // 8 * (10 if self.parameters.residual else 9)
+        """BatchNorm's, and one or two more for each element."""
+        further = 2 if self.parameters.residual else 1
+        return super().flops(in_shapes, out_shapes) + further * math.prod(in_shapes[DATA])
 
     def create_operator(self) -> Operator:
         """BatchNorm's expressions and two more."""
@@ -110,7 +111,7 @@ class BatchNormRectifiedProperty(BatchNormProperty):
 
 
 class BatchNormRectified(Operator):
-    """Lets BatchNorm's body write the output, and the rest follow in place."""
+    """BatchNorm's expressions, then the sum and the limit."""
 
     def __init__(self, parameters: RectifiedParameters) -> None:
         self.inner = BatchNorm(parameters)

@@ -36,7 +36,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.optimizer_update import CopyPart
+from mxrun.ops.copy_part import CopyPart
 from mxrun.ops.window import NonNegative, Positive, Window, WindowProducts, columns_space
 
 T = TypeVar("T")

@@ -121,10 +121,10 @@ def _fused(convolution: AnyProperty, **further: object) -> AnyProperty:
 
 
 def _limits(following: AnyProperty) -> dict[str, object] | None:
-    """What an Activation or clip limits outputs to; None for another function."""
+    """What an Activation or clip limits outputs to; None for what does otherwise."""
     p = following.parameters
     if following.type_string == "clip":
-        return {"low": p.a_min, "high": p.a_max}
+        return {"low": p.a_min, "high": p.a_max} if p.a_min <= p.a_max else None
     return {"low": 0.0} if p.act_type == "relu" else None
 
 

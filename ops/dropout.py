@@ -38,7 +38,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import ShapeContradiction, known, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.optimizer_update import CopyPart
+from mxrun.ops.copy_part import CopyPart
 from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")

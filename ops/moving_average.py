@@ -25,7 +25,7 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.optimizer_update import CopyPart
+from mxrun.ops.copy_part import CopyPart
 
 T = TypeVar("T")
 

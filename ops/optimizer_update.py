@@ -24,15 +24,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend import jit
-from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import Block, NativeFunction, float32s, integer, native, share
+from mxrun.backend.jit import NativeFunction
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import (
     BackwardRequest,
-    Buffers,
     ForwardRequest,
     Kernel,
     OpReqType,
@@ -50,6 +47,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.copy_part import CopyPart
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -231,38 +229,6 @@ class Update(Operator):
             schedule=tuple(map(number, schedule)),
             limit=limit_of(p.clip_gradient),
         )
-
-
-@native
-def copy_loop(block: Block) -> None:
-    """output[i] = input[i]."""
-    data, output = float32s(block, 1), float32s(block, 2)
-    begin, end = share(block, integer(block, 0))
-    for i in range(begin, end):
-        output[i] = data[i]
-
-
-@dataclass(frozen=True)
-class CopyPart:
-    """Bring `count` floats to where a loop overwrites them; nothing where they lie there."""
-
-    count: int
-    source: Slot
-    target: Slot
-    threads: int
-    scratch_bytes: int = 0
-
-    @property
-    def team(self) -> None:
-        """None: the loop starts its own."""
-        return
-
-    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """One copy, or none."""
-        old, new = self.source.address(buffers), self.target.address(buffers)
-        if old == new:
-            return ()
-        return (jit.bind(copy_loop, (self.count, old, new), self.threads),)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.errors import InternalError
 from mxrun.executor.bind import bind
 from mxrun.executor.profile import Profile
 from mxrun.executor.tape import Tape, TapeEntry
@@ -29,6 +30,7 @@ class Executor:
             name: bind(phase, self.arena.address, plan.threads)
             for name, phase in plan.phases.items()
         }
+        self._prepared = PREPARE not in plan.phases
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """A pinned tensor (input, parameter or state) as an array on its own memory."""
@@ -43,13 +45,16 @@ class Executor:
         return self.arena.array(planned.offsets[value], spec.shape, spec.dtype)
 
     def run(self, phase: str) -> None:
-        """Run one phase's tape once."""
+        """Run one phase's tape once; raises InternalError where `prepare` was forgotten."""
+        if not self._prepared:
+            raise InternalError("nothing has prepared what the parameters decide")
         self.tapes[phase].run()
 
     def prepare(self) -> None:
         """Compute what the parameters decide alone, once they are there; nothing where none is."""
         if PREPARE in self.tapes:
             self.tapes[PREPARE].run()
+        self._prepared = True
 
     def profile(self, phase: str, kept_steps: int = 0) -> Profile:
         """One phase with a clock beside every call; a trace can show the first `kept_steps`."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mxrun.base import flags
+from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, ValueId
@@ -49,7 +50,8 @@ class CompileRequest:
     phases: those wanted; with ACCUMULATE, TRAIN adds to the running sums as well.
     fixed: whether no phase (EVALUATE alone) changes parameters or states, so that a phase PREPARE
         of its own computes what they decide alone.
-    fuse: whether chains of operators may become one.
+    fuse: whether chains of operators may become one and, of a plan that is fixed, normalizations
+        part of the products before them.
     in_place, reuse: sharing that can be turned off to show that it changes no bit.
     """
 
@@ -81,6 +83,8 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         for phase in request.phases
     }
     if request.fixed:
+        if set(graphs) != {EVALUATE}:
+            raise InternalError("a plan of other phases than evaluation changes its parameters")
         prepare, evaluate = constants(graphs[EVALUATE])
         graphs = ({PREPARE: prepare} if prepare.steps else {}) | {EVALUATE: evaluate}
     pinned = place_pinned(list(graphs.values()), request.staged)

@@ -68,7 +68,6 @@ class Contributions:
             for value in graph.sources.values()
             if graph.values[value].memory_class is MemoryClass.PARAMETERS
         }
-        self._order = {step.name: position for position, step in enumerate(graph.steps)}
         self._parts: dict[ValueId, list[tuple[int, int, ValueId]]] = {}
         self._totals: dict[ValueId, ValueId] = {}
 
@@ -81,7 +80,7 @@ class Contributions:
         shape = self._builder.values[part].spec.shape
         if value in self._parameters or self._values[value].spec.shape != shape:
             return False
-        self._parts.setdefault(value, []).append((self._order[reader.name], argument, part))
+        self._parts.setdefault(value, []).append((*_reading(reader, argument), part))
         return True
 
     def new(self, value: ValueId, reader: Step, argument: int) -> ValueId:
@@ -93,7 +92,7 @@ class Contributions:
         if parts:
             name += f"_{len(parts)}"
         part = self._builder.value(name, source.spec, kind)
-        parts.append((self._order[reader.name], argument, part))
+        parts.append((*_reading(reader, argument), part))
         return part
 
     def total(self, value: ValueId) -> ValueId | None:
@@ -127,6 +126,14 @@ class Contributions:
         if value in self._parameters:
             return MemoryClass.GRADIENTS
         return MemoryClass.ACTIVATION_GRADIENTS
+
+
+def _reading(reader: Step, argument: int) -> tuple[int, int]:
+    """Where the network reads what is a step's argument: the order in which gradients are folded.
+
+    Fusing moves readers, and must not change a bit.
+    """
+    return reader.readings[argument] if reader.readings else (reader.order, argument)
 
 
 def backward_inputs(step: Step, out_grad: tuple[ValueId | None, ...]) -> tuple[ValueId | None, ...]:

@@ -71,6 +71,10 @@ class Step:
     # The forward step a backward step belongs to.
     forward: StepName | None = None
     implementation: str | None = None
+    # The place of a forward step in the network as it is written.
+    order: int = 0
+    # Of a fused step: the place and position at which the network reads each of its arguments.
+    readings: tuple[tuple[int, int], ...] = ()
     # Whether the step may become part of a fused one.
     fused: bool = True
     place: Place | None = None

@@ -35,7 +35,6 @@ class Fusion:
     inference: whether that has no gradient, so that it takes a chain's place in inference alone.
     """
 
-    name: str
     operators: tuple[str, ...]
     fuse: Fuse
     inference: bool
@@ -48,7 +47,7 @@ def fusion(name: str, *operators: str, inference: bool = False) -> Callable[[Fus
     """Decorator: the function makes one property of those of a chain of `operators`."""
 
     def add(fuse: Fuse) -> Fuse:
-        FUSIONS.add(name, Fusion(name, operators, fuse, inference))
+        FUSIONS.add(name, Fusion(operators, fuse, inference))
         return fuse
 
     return add

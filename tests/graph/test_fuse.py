@@ -144,3 +144,33 @@ def test_fused_is_true_or_false(tmp_path: Path) -> None:
     shown = refused("check", "net.yaml", cwd=tmp_path)
     assert "net.yaml:4:36" in shown
     assert "true or false" in shown
+
+
+def test_gradients_are_folded_in_the_order_of_the_network_as_it_is_written() -> None:
+    """The shift has three readers; fused, the first of them moves behind the others."""
+    with fresh_names():
+        x = apply("FullyConnected", {"data": variable("data")}, {"num_hidden": 7}, "x")
+        normal = apply("BatchNorm", {"data": x}, {"fix_gamma": False}, "bn")
+        bent = [apply(kind, {"data": x}, {}, kind) for kind in ("tanh", "sigmoid")]
+        others = apply("elemwise_add", {"lhs": bent[0], "rhs": bent[1]}, {}, "others")
+        joined = apply("elemwise_add", {"lhs": normal, "rhs": others}, {}, "sum")
+        active = apply("Activation", {"data": joined}, {"act_type": "relu"}, "relu")
+        symbol = apply("SoftmaxOutput", {"data": active, "label": variable("label")}, {}, "softmax")
+    rules = {name: RULE for name in symbol.list_arguments() if name not in INPUTS}
+    plain, fused = (bound(symbol, fuse=fuse, rules=rules) for fuse in (False, True))
+    for executor in (plain, fused):
+        for _ in range(20):
+            executor.run(TRAIN)
+    assert "bn+sum+relu" in {step.name for step in fused.plan.phases[TRAIN].graph.steps}
+    for name in rules:
+        assert fused.array(name).tobytes() == plain.array(name).tobytes(), name
+
+
+def test_a_joint_name_that_is_taken_becomes_another() -> None:
+    with fresh_names():
+        normal = apply("BatchNorm", {"data": variable("data")}, {}, "a")
+        active = apply("Activation", {"data": normal}, {"act_type": "relu"}, "b")
+        symbol = apply("tanh", {"data": active}, {}, "a+b")
+    request = CompileRequest({"data": INPUTS["data"]}, phases=(EVALUATE,))
+    steps = compile_plan(symbol, request).phases[EVALUATE].graph.steps
+    assert [step.name for step in steps] == ["a+b+", "a+b"]

@@ -10,6 +10,7 @@ import pytest
 import residual
 
 from mxrun.backend.onednn import library as onednn
+from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, PREPARE, CompileRequest, compile_plan
@@ -133,3 +134,51 @@ def test_F1_planned_bytes_are_touched() -> None:
         executor.run(EVALUATE)
 
     assert executor.touched_bytes(exercise) == executor.plan.planned_bytes
+
+
+@pytest.mark.parametrize("last", [None, ("Activation", {"act_type": "relu"})])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_what_a_convolution_reads_and_adds_is_not_overwritten(
+    groups: int, last: tuple[str, dict[str, object]] | None
+) -> None:
+    """x + convolution(x): the sum may not lie over x, whose neighbours the kernel still reads."""
+    with fresh_names():
+        data = apply("tanh", {"data": variable("data")}, {}, "bent")
+        parameters = {"kernel": (3, 3), "num_filter": 3, "pad": (1, 1), "num_group": groups}
+        product = apply("Convolution", {"data": data}, parameters, "conv")
+        symbol = apply("elemwise_add", {"lhs": data, "rhs": product}, {}, "sum")
+        if last is not None:
+            symbol = apply(last[0], {"data": symbol}, last[1], "last")
+    _, expected = inferred(symbol, fuse=False, in_place=False)
+    executor, got = inferred(symbol, fixed=True)
+    assert "_convolution_fused" in operators(executor)
+    np.testing.assert_allclose(got[0], expected[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_weight_that_follows_from_data_is_not_folded() -> None:
+    with fresh_names():
+        weight = apply("transpose", {"data": variable("data")}, {"axes": (1, 0, 2, 3)}, "weight")
+        parameters = {"kernel": (32, 32), "num_filter": 3, "no_bias": True}
+        symbol = apply("Convolution", {"data": weight, "weight": weight}, parameters, "conv")
+        symbol = apply("BatchNorm", {"data": symbol}, {}, "norm")
+    executor, _ = inferred(symbol, fixed=True)
+    assert "_batch_norm_fold" not in operators(executor)
+    assert "BatchNorm" in operators(executor)
+
+
+def test_limits_the_wrong_way_round_stay_a_clip() -> None:
+    """clip gives the upper bound where both apply; a convolution's limits would be refused."""
+    symbol = chain(CONVOLUTION, ("clip", {"a_min": 1.0, "a_max": -1.0}))
+    _, expected = inferred(symbol, fuse=False)
+    executor, got = inferred(symbol, fixed=True)
+    assert "clip" in operators(executor)
+    np.testing.assert_array_equal(got[0], expected[0])
+
+
+def test_a_step_before_what_it_needs_is_an_error() -> None:
+    request = CompileRequest({"data": DATA}, phases=(EVALUATE,), fixed=True)
+    executor = Executor(compile_plan(chain(CONVOLUTION, NORMALIZATION), request))
+    with pytest.raises(InternalError, match="prepared"):
+        executor.run(EVALUATE)
+    with pytest.raises(InternalError, match="changes its parameters"):
+        compile_plan(chain(CONVOLUTION), CompileRequest({"data": DATA}, fixed=True))

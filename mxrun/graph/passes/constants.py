@@ -10,7 +10,6 @@ values are sources, in the first their places are, which its steps overwrite.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from mxrun.graph.graph import Graph, MemoryClass, Step, Value, ValueId
@@ -21,13 +20,24 @@ _GIVEN = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 def constants(graph: Graph) -> tuple[Graph, Graph]:
     """The steps that only parameters decide, and the others."""
     constant = _constant_steps(graph)
-    moved = [step for step in constant if not _is_view(step)]
-    left = [step for step in graph.steps if step not in moved]
-    kept = _kept(graph, moved, left)
     # A view costs nothing, so it stands wherever somebody reads it.
-    views = [step for step in constant if _is_view(step)]
-    before = [step for step in graph.steps if step in moved or step in views]
+    moved = {step.name for step in constant if not _is_view(step)}
+    views = {step.name for step in constant if _is_view(step)}
+    left = _without_idle_views([step for step in graph.steps if step.name not in moved], graph)
+    read = {value for step in left for value in step.reads()} | set(graph.results.values())
+    before = [step for step in graph.steps if step.name in moved or step.name in views]
+    kept = [v for step in before if step.name in moved for v in step.writes() if v in read]
     return _before(graph, before, kept), _after(graph, left, kept)
+
+
+def _without_idle_views(steps: list[Step], graph: Graph) -> list[Step]:
+    needed = set(graph.results.values())
+    found = []
+    for step in reversed(steps):
+        if not _is_view(step) or not needed.isdisjoint(step.writes()):
+            needed.update(step.reads())
+            found.append(step)
+    return found[::-1]
 
 
 def _is_view(step: Step) -> bool:
@@ -44,19 +54,13 @@ def _constant_steps(graph: Graph) -> list[Step]:
     return found
 
 
-def _kept(graph: Graph, moved: Iterable[Step], left: Iterable[Step]) -> list[ValueId]:
-    """What is made before and read after, in order."""
-    read = {value for step in left for value in step.reads()} | set(graph.results.values())
-    return [value for step in moved for value in step.writes() if value in read]
-
-
 def _name(graph: Graph, value: ValueId) -> str:
     return f"{graph.values[value].name}:{value}"
 
 
 def _before(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
     """Each kept value overwrites the place that it is kept in."""
-    values = list(graph.values)
+    steps, values = _without_idle_views(steps, replace(graph, results={})), list(graph.values)
     read = {value for step in steps for value in step.reads()}
     sources = {name: value for name, value in graph.sources.items() if value in read}
     mutations = {}
@@ -76,7 +80,8 @@ def _before(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
 
 def _after(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
     values = list(graph.values)
-    sources = dict(graph.sources)
+    read = {value for step in steps for value in step.reads()} | set(graph.results.values())
+    sources = {name: value for name, value in graph.sources.items() if value in read}
     for value in kept:
         sources[_name(graph, value)] = value
         values[value] = replace(values[value], memory_class=MemoryClass.CONSTANTS)

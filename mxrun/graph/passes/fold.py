@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, writes
-from mxrun.graph.passes.fuse import Chains, joint_name
+from mxrun.graph.passes.chain import Readers, joint_name, may_join
 from mxrun.operator.register import create
 
 NORMALIZATION = "BatchNorm"
@@ -25,40 +25,44 @@ PRODUCTS = ("Convolution", "FullyConnected")
 
 def fold(graph: Graph) -> Graph:
     """The same outputs, but for rounding."""
+    readers, names = Readers(graph), {step.name for step in graph.steps}
+    products: dict[str, Step] = {}
+    for step in graph.steps:
+        following = _normalization(graph, readers, step)
+        if following is not None:
+            products[following.name] = step
+    gone = {step.name for step in products.values()}
     builder = GraphBuilder(graph)
     builder.steps = []
-    chains = Chains(graph)
-    taken: dict[str, Step] = {}
     for step in graph.steps:
-        following = _normalization(chains, step)
-        if following is not None:
-            taken[following.name] = step
-    gone = {step.name for step in taken.values()}
-    for step in graph.steps:
-        if step.name in taken:
-            for made in _folded(builder, taken[step.name], step):
+        if step.name in products:
+            for made in _folded(builder, products[step.name], step, names):
                 builder.step(made)
         elif step.name not in gone:
             builder.step(step)
     return builder.build()
 
 
-def _normalization(chains: Chains, step: Step) -> Step | None:
+def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
     """The normalization of a product, along its channels, which nobody else reads."""
-    if step.prop is None or step.prop.type_string not in PRODUCTS or not chains.is_free(step):
+    if step.prop is None or step.prop.type_string not in PRODUCTS or not may_join(step):
         return None
-    following = chains.only_reader(step.outputs[0])
-    if following is None or following.prop is None or not chains.is_free(following):
+    following = readers.only_one(step.outputs[0])
+    if following is None or following.prop is None or not may_join(following):
         return None
-    if following.prop.type_string != NORMALIZATION:
+    # What is folded must be there before the first step.
+    given = set(graph.sources.values())
+    if following.prop.type_string != NORMALIZATION or not given.issuperset(step.reads()[1:]):
         return None
-    parameters, rank = following.prop.parameters, len(chains.graph.spec(following.reads()[0]).shape)
+    parameters, rank = following.prop.parameters, len(graph.spec(following.reads()[0]).shape)
     # A dense layer that keeps further axes has its channels last.
     fits = parameters.axis % rank == 1 and not parameters.output_mean_var
     return following if fits and (rank == 2 or step.prop.type_string == "Convolution") else None
 
 
-def _folded(builder: GraphBuilder, product: Step, normalization: Step) -> Iterator[Step]:
+def _folded(
+    builder: GraphBuilder, product: Step, normalization: Step, names: set[str]
+) -> Iterator[Step]:
     assert product.prop is not None
     assert normalization.prop is not None
     data, *own = product.inputs
@@ -67,7 +71,7 @@ def _folded(builder: GraphBuilder, product: Step, normalization: Step) -> Iterat
     spec = builder.values[weight].spec
     given = normalization.prop.parameters
     options = {"eps": given.eps, "fix_gamma": given.fix_gamma, "no_bias": len(own) == 1}
-    name = joint_name([product.name, normalization.name])
+    name = joint_name([product.name, normalization.name], names)
     outputs = tuple(
         builder.value(f"{name}_{role}", part, MemoryClass.WORKSPACE)
         for role, part in (("weight", spec), ("bias", TensorSpec(spec.shape[:1], spec.dtype)))

@@ -1,8 +1,9 @@
-"""Chains of operators become one: fewer passes over memory, the same numbers.
+"""Chains of operators become one, in fewer passes over memory.
 
 A chain goes into one step where the values between its operators have no other reader and are no
-result. The longest chain wins, then the one that begins first. What a user gave an implementation
-of its own, or said not to fuse, stays as it is.
+result. The longest chain wins, among equals the one that begins first. What a user gave an
+implementation of its own, or said not to fuse, stays as it is. In training the numbers stay the
+same: gradients are folded in the order in which the network as it is written reads its values.
 
 Needs: a forward graph before its gradient. Provides: fused steps in the places of their chains'
 last ones.
@@ -10,11 +11,11 @@ last ones.
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mxrun.graph.graph import Graph, Step, ValueId, writes
+from mxrun.graph.passes.chain import Readers, joint_name, may_join
 from mxrun.operator.fusion import FUSIONS, Fusion
 from mxrun.operator.register import AnyProperty
 
@@ -22,11 +23,15 @@ from mxrun.operator.register import AnyProperty
 def fuse(graph: Graph) -> Graph:
     """The same graph with chains as single steps."""
     known = [one for one in map(FUSIONS.get, FUSIONS) if not (one.inference and graph.is_train)]
-    chains = Chains(graph)
-    for one in sorted(known, key=lambda one: -len(one.operators)):
+    readers, chains, joined = Readers(graph), dict[str, _Chain](), set[str]()
+    for length in sorted({len(one.operators) for one in known}, reverse=True):
+        candidates = [one for one in known if len(one.operators) == length]
         for step in graph.steps:
-            chains.begin(one, step)
-    return chains.fused()
+            chain = _chain(readers, candidates, step, joined)
+            if chain is not None:
+                chains[chain.steps[-1].name] = chain
+                joined.update(each.name for each in chain.steps)
+    return _with_chains(graph, chains, joined)
 
 
 @dataclass(frozen=True)
@@ -35,84 +40,60 @@ class _Chain:
     prop: AnyProperty
 
 
-class Chains:
-    """The chains found so far, none of which share a step."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.readers: dict[ValueId, list[Step]] = {}
-        for step in graph.steps:
-            for value in step.reads():
-                self.readers.setdefault(value, []).append(step)
-        self.results = set(graph.results.values())
-        # By the names of the last step and of those before it.
-        self.chains: dict[str, _Chain] = {}
-        self.gone: set[str] = set()
-
-    def begin(self, fusion: Fusion, first: Step) -> None:
-        """Take the chain that begins with a step, if there is one."""
-        steps = [first]
+def _chain(
+    readers: Readers, fusions: Iterable[Fusion], first: Step, joined: set[str]
+) -> _Chain | None:
+    """A chain that begins with a step and shares none with those that are joined already."""
+    for fusion in fusions:
+        steps: list[Step] = []
+        step: Step | None = first
         for operator in fusion.operators:
-            last = steps[-1]
-            assert last.prop is not None
-            if last.prop.type_string != operator or not self.is_free(last):
-                return
-            if len(steps) == len(fusion.operators):
+            if step is None or step.prop is None or step.prop.type_string != operator:
                 break
-            following = self.only_reader(last.outputs[0])
-            if following is None:
-                return
-            steps.append(following)
-        prop = fusion.fuse(*(step.prop for step in steps))
-        if prop is not None:
-            self.chains[steps[-1].name] = _Chain(tuple(steps), prop)
-            self.gone.update(step.name for step in steps[:-1])
-
-    def is_free(self, step: Step) -> bool:
-        """Whether the step may become part of a chain."""
-        named = step.implementation is not None
-        taken = step.name in self.gone or step.name in self.chains
-        return step.fused and not named and not taken
-
-    def only_reader(self, value: ValueId | None) -> Step | None:
-        """The step that reads a value, where it is one and the value is no result."""
-        if value is None or value in self.results:
-            return None
-        readers = self.readers.get(value, [])
-        return readers[0] if len(readers) == 1 else None
-
-    def fused(self) -> Graph:
-        """The graph with each chain in the place of its last step."""
-        steps = [
-            _fused(self.chains[step.name]) if step.name in self.chains else step
-            for step in self.graph.steps
-            if step.name not in self.gone
-        ]
-        return replace(self.graph, steps=tuple(steps))
+            if step.name in joined or not may_join(step):
+                break
+            steps.append(step)
+            step = readers.only_one(step.outputs[0])
+        if len(steps) == len(fusion.operators):
+            prop = fusion.fuse(*(each.prop for each in steps))
+            if prop is not None:
+                return _Chain(tuple(steps), prop)
+    return None
 
 
-def _fused(chain: _Chain) -> Step:
-    first, *others = chain.steps
+def _with_chains(graph: Graph, chains: dict[str, _Chain], joined: set[str]) -> Graph:
+    """The graph with each chain in the place of its last step, whose name finds it."""
+    names = {step.name for step in graph.steps}
+    steps = []
+    for step in graph.steps:
+        if step.name in chains:
+            steps.append(_fused(chains[step.name], names))
+        elif step.name not in joined:
+            steps.append(step)
+    return replace(graph, steps=tuple(steps))
+
+
+def _fused(chain: _Chain, names: set[str]) -> Step:
+    first = chain.steps[0]
     assert first.prop is not None
     arguments = len(first.prop.list_arguments())
-    inputs = list(first.inputs[:arguments])
-    before = first
-    for step in others:
-        inputs += [value for value in step.inputs if value != before.outputs[0]]
-        before = step
-    outputs = (before.outputs[0], *first.outputs[1:])
+    inputs: list[ValueId | None] = []
+    readings: list[tuple[int, int]] = []
+    between: ValueId | None = None
+    for step in chain.steps:
+        own = step.inputs[:arguments] if step is first else step.inputs
+        for position, value in enumerate(own):
+            if step is first or value != between:
+                inputs.append(value)
+                readings.append((step.order, position))
+        between = step.outputs[0]
+    outputs = (between, *first.outputs[1:])
     return replace(
         first,
-        name=joint_name([step.name for step in chain.steps]),
+        name=joint_name([step.name for step in chain.steps], names),
         prop=chain.prop,
         inputs=(*inputs, *first.inputs[arguments:]),
         outputs=outputs,
         requests=writes(outputs),
+        readings=tuple(readings),
     )
-
-
-def joint_name(names: Sequence[str]) -> str:
-    """`unit1/bn+add+relu` of unit1/bn, unit1/add and unit1/relu."""
-    shared = posixpath.commonpath([name.rpartition("/")[0] for name in names])
-    start = len(shared) + 1 if shared else 0
-    return names[0][:start] + "+".join(name[start:] for name in names)

@@ -53,7 +53,7 @@ def inplace(graph: Graph, enabled: bool = True) -> Storage:
                 continue
             reason = "in-place is off"
             if enabled:
-                reason = sharing.refusal(position, source, target)
+                reason = sharing.refusal(position, step, source, target)
             if not reason:
                 sharing.join(source, target)
             names = (graph.values[source].name, graph.values[target].name)
@@ -105,7 +105,7 @@ class _Sharing:
     def roots(self) -> dict[ValueId, ValueId]:
         return {value: self.find(value) for value in range(len(self.parent))}
 
-    def refusal(self, position: int, source: ValueId, target: ValueId) -> str:
+    def refusal(self, position: int, step: Step, source: ValueId, target: ValueId) -> str:
         """Why `source` cannot be overwritten by `target` at this step; empty when it can."""
         values = self.graph.values
         root = self.find(source)
@@ -122,6 +122,10 @@ class _Sharing:
         last = self.last_read.get(root, -1)
         if last > position:
             return f"still read by {self.graph.steps[last].name}"
+        # A hint says that an element may be overwritten once this input's element was read, not
+        # that every other input is read at the same places.
+        if [self.find(value) for value in step.reads()].count(root) > 1:
+            return "read as another input as well"
         return ""
 
 

@@ -73,6 +73,7 @@ def lower(
                 requests=writes(outputs),
                 implementation=node.implementation,
                 fused=node.fused,
+                order=len(builder.steps),
                 place=node.place,
             )
         )
