@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import metadata
@@ -146,3 +147,13 @@ def test_the_readme_lists_what_is_there() -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\.?\w+/)+[\w.]*)`", README))))
 def test_paths_in_the_readme_exist(path: str) -> None:
     assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("line", sorted(set(re.findall(r"^\$ mxrun (.+)$", README, re.M))))
+def test_every_command_of_the_readme_exists_with_its_options(line: str, tmp_path: Path) -> None:
+    command, *words = shlex.split(re.split(r" [|>] ", line)[0])
+    done = mxrun(command, "--help", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for word in words:
+        if word.startswith("-"):
+            assert re.search(rf"(^|[ ,]){word}\b", done.stdout, re.M), word
