@@ -221,7 +221,7 @@ def sums_loop(block: Block) -> None:
         position = line * size + integer(block, 4) + done * step
         if step < 0:
             position -= count - 1
-        totals[item] = reduced_run(0, 0.0, data, position, count, data[position])
+        totals[item] = reduced_run(0, 0.0, data, position, count, data[position], 0)
 
 
 @native

@@ -211,7 +211,7 @@ def index_loop(block: Block) -> None:
         else:
             count, r = 1, 0
             start = data[base] + 0.0 * 1.0
-            extreme = reduced_run(kind, start, data, base, size, data[base])
+            extreme = reduced_run(kind, start, data, base, size, data[base], 0)
             while data[base + r] != extreme and data[base + r] == data[base + r]:
                 r += 1
             output[k] = r

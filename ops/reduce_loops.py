@@ -85,13 +85,13 @@ def reduce_runs_loop(block: Block) -> None:
     Taken in float64, or in float32 where that is exact; each run goes through lanes of its own
     (`reduced_run`), the runs follow one another. Slots: output, data, one shift for each k or
     address 0, the kind, outputs, pieces of each, elements of a piece, elements of an innermost run,
-    divisor, start, counts of kept and of outer reduced axes, then size and stride of each, the
-    innermost first, the kept ones before the reduced.
+    divisor, start, counts of kept and of outer reduced axes, the gap between runs, then size and
+    stride of each axis, the innermost first, the kept ones before the reduced.
     """
     output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
     kind, pieces, length = integer(block, 3), integer(block, 5), integer(block, 6)
-    inner, divisor = integer(block, 7), real(block, 8)
-    reduced = 12 + 2 * integer(block, 10)
+    inner, divisor, gap = integer(block, 7), real(block, 8), integer(block, 12)
+    reduced = 13 + 2 * integer(block, 10)
     last = reduced + 2 * integer(block, 11)
     elements = inner
     for axis in range(reduced, last, 2):
@@ -102,10 +102,10 @@ def reduce_runs_loop(block: Block) -> None:
     while item < end:
         k = item // pieces
         piece, base, rest, neighbours, stride = item - k * pieces, 0, k, 1, 0
-        if reduced > 12 and pieces == 1:
-            stride = integer(block, 13)
-            neighbours = min(end - item, integer(block, 12) - k % integer(block, 12))
-        for axis in range(12, reduced, 2):
+        if reduced > 13 and pieces == 1:
+            stride = integer(block, 14)
+            neighbours = min(end - item, integer(block, 13) - k % integer(block, 13))
+        for axis in range(13, reduced, 2):
             base += rest % integer(block, axis) * integer(block, axis + 1)
             rest = rest // integer(block, axis)
         for i in range(neighbours):
@@ -120,7 +120,7 @@ def reduce_runs_loop(block: Block) -> None:
                 for axis in range(reduced, last, 2):
                     place += rest % integer(block, axis) * integer(block, axis + 1)
                     rest = rest // integer(block, axis)
-                total = reduced_run(kind, total, data, place, count, shift)
+                total = reduced_run(kind, total, data, place, count, shift, gap)
                 left, first, row = left - count, 0, row + 1
             if kind == 7:
                 total = math.sqrt(total)
@@ -135,7 +135,7 @@ def reduce_rows_loop(block: Block) -> None:
 
     Taken in float32, row after row, by blocks of columns that stay near. Slots: those of
     `reduce_runs_loop`, a piece being counted in rows; of the innermost run, which is the kept axis,
-    k's elements lie a step apart, which comes last before the axes.
+    k's elements lie a step apart, which takes the gap's place.
     """
     output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
     kind, outputs, length = integer(block, 3), integer(block, 4), integer(block, 6)
@@ -342,11 +342,21 @@ def _stage(kind: Kind, axes: Axes, inner: int, pieces: int, threads: int, diviso
     rows = elements // outputs
     numbers: list[int | float] = [int(kind), outputs, pieces, -(-rows // pieces), size]
     numbers += [divisor, _START.get(kind, 0.0), len(kept), len(reduced)]
-    if moves:
-        numbers.append(step)
+    following = reduced if reduced or pieces > 1 else kept
+    numbers.append(step if moves else _gap(size, following))
     numbers += [number for axis in (*kept, *reduced) for number in axis]
     loop = reduce_rows_loop if moves else reduce_runs_loop
     return _Stage(loop, tuple(numbers), outputs * pieces, team_for_elements(elements, threads))
+
+
+def _gap(size: int, following: Sequence[tuple[int, int]]) -> int:
+    """Elements from the end of a run to the next, along the first of some axes.
+
+    Behind a short run, what is that far away is of a later one: where they lie apart, the loop is
+    sent back to what it has.
+    """
+    gap = following[0][1] - size if following else 0
+    return gap if gap == 0 or size >= _FAR else -_FAR
 
 
 def _nbytes(stage: _Stage) -> int:

@@ -2,11 +2,12 @@
 
 The map's machine code runs over elements that lie one behind the other. An operand that repeats,
 or lies otherwise, is first brought into that order, a chunk at a time that stays in the innermost
-cache: the memory sees nothing of it.
+cache: the memory sees nothing of it. Long runs of one that repeats are read where they lie.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from mxrun.ops.strided import Axes, collapsed, common_axes
 _CHUNK = 1024
 # Every chunk but the last is whole vectors of the map's code.
 _GRAIN = 32
+# Runs from which on an incomplete vector at the end costs less than to bring them in order.
+_LONG = 512
 _ELEMENT, _WORD = 4, 8
 # Words of a thread's argument block for the map's code, and of an axis that goes on without end.
 _BLOCK_WORDS = 16
@@ -99,28 +102,13 @@ def gather(
             words[state + 1] = first + run
 
 
-@native
-def chunks_loop(block: Block) -> None:
-    """A map's code on one chunk of the output's memory after the other.
-
-    Slots: elements, elements of a chunk, the code, the team's words of scratch, output, scratch,
-    counts of parameters, operands and axes, the parameters, then of each operand: address, way (0:
-    lies as the output does, 1: gathered, 2: every chunk is like the first), and of each axis, the
-    innermost first, size and stride. Scratch of a thread: the code's argument block, then of each
-    operand its row's place, the place within it and on every other axis; last, their chunks.
-    """
-    chunk, code, scratch = integer(block, 1), integer(block, 2), integer(block, 5)
+@piece
+def begun(block: Block, words: Any, states: int, begin: int) -> None:
+    """The operands' positions, from `states` on, at one place of the output."""
     operands, axes = integer(block, 7), integer(block, 8)
-    words, cells = int64s(block, 5), float32s(block, 5)
-    own, behind = share(block, integer(block, 3))
-    records, states = 9 + integer(block, 6), own + _BLOCK_WORDS
-    words[own], words[own + 1] = 0, 0
-    for index in range(integer(block, 6)):
-        words[own + 4 + operands + index] = integer(block, 9 + index)
-    begin, end = share(block, integer(block, 0))
     for operand in range(operands):
-        slot, state = records + operand * (2 + 2 * axes), states + operand * (1 + axes)
-        row, rest = 0, begin
+        slot = 9 + integer(block, 6) + operand * (2 + 2 * axes)
+        state, row, rest = states + operand * (1 + axes), 0, begin
         for axis in range(axes):
             size = integer(block, slot + 2 + 2 * axis)
             words[state + 1 + axis] = rest % size
@@ -128,14 +116,46 @@ def chunks_loop(block: Block) -> None:
                 row += rest % size * integer(block, slot + 3 + 2 * axis)
             rest = rest // size
         words[state] = row
-    at = begin
+
+
+@native
+def chunks_loop(block: Block) -> None:
+    """A map's code on one chunk of the output's memory after the other.
+
+    Slots: elements, elements of a chunk, the code, the team's words of scratch, output, scratch,
+    counts of parameters, operands and axes, the parameters, then of each operand: address, way (0:
+    lies as the output does, 1: gathered, 2: every chunk is like the first, 3: read where it lies,
+    no chunk going beyond an innermost run), and of each axis, the innermost first, size and stride.
+    Scratch of a thread: the code's argument block, then of each operand its row's place, the place
+    within it and on every other axis; last, their chunks.
+    """
+    chunk, code, scratch = integer(block, 1), integer(block, 2), integer(block, 5)
+    operands, record = integer(block, 7), 2 + 2 * integer(block, 8)
+    words, cells = int64s(block, 5), float32s(block, 5)
+    own, behind = share(block, integer(block, 3))
+    records, states = 9 + integer(block, 6), own + _BLOCK_WORDS
+    words[own], words[own + 1] = 0, 0
+    for index in range(integer(block, 6)):
+        words[own + 4 + operands + index] = integer(block, 9 + index)
+    at, end = share(block, integer(block, 0))
+    begin = at
+    begun(block, words, states, begin)
     while at < end:
         count = min(end - at, chunk)
         for operand in range(operands):
-            slot, state = records + operand * (2 + 2 * axes), states + operand * (1 + axes)
-            way = integer(block, slot + 1)
-            if way == 0:
-                words[own + 4 + operand] = integer(block, slot) + 4 * at
+            slot, state = records + operand * record, states + operand * (record // 2)
+            if integer(block, slot + 1) == 3:
+                count = min(count, integer(block, slot + 2) - words[state + 1])
+        for operand in range(operands):
+            slot, state = records + operand * record, states + operand * (record // 2)
+            way, place = integer(block, slot + 1), at
+            if way == 3:
+                place = words[state] + words[state + 1]
+                words[state + 1] += count
+                if words[state + 1] == integer(block, slot + 2):
+                    moved(block, words, slot, state, 1)
+            if way == 0 or way == 3:
+                words[own + 4 + operand] = integer(block, slot) + 4 * place
             elif way == 1 or at == begin:
                 base = 2 * behind - (operand + 1) * (chunk + _GRAIN)
                 words[own + 4 + operand] = scratch + 4 * base
@@ -145,14 +165,33 @@ def chunks_loop(block: Block) -> None:
         at += count
 
 
+@native
+def copied_loop(block: Block) -> None:
+    """output = the one operand, brought into the order of the output's memory at once.
+
+    Slots and scratch: those of `chunks_loop`; neither code nor chunk is asked for.
+    """
+    words, cells, output = int64s(block, 5), float32s(block, 5), float32s(block, 4)
+    own, behind = share(block, integer(block, 3))
+    slot, state = 9 + integer(block, 6), own + _BLOCK_WORDS
+    at, end = share(block, integer(block, 0))
+    begun(block, words, state, at)
+    # What is spoilt behind the last elements would be another thread's.
+    whole = max(end - at - LANES, 0)
+    gather(block, words, slot, state, output, at, whole)
+    at, base = at + whole, 2 * behind - _GRAIN
+    gather(block, words, slot, state, cells, base, end - at)
+    store_lanes(output, at, load_lanes(cells, base, LANES), end - at)
+
+
 @dataclass(frozen=True)
 class ChunksPart:
     """A map some of whose operands do not lie in memory as the output does.
 
-    axes: of each operand its own; way: see `chunks_loop`.
+    loop: None for the one operand as it is; axes: of each operand its own; way: see `chunks_loop`.
     """
 
-    loop: MapLoop
+    loop: MapLoop | None
     output: Slot
     operands: tuple[Slot, ...]
     axes: tuple[Axes, ...]
@@ -188,7 +227,8 @@ class ChunksPart:
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Bind the loop."""
         counts = (len(self.parameters), len(self.operands), self._rank)
-        arguments: list[int | float] = [self.elements, self.chunk, self.loop.address]
+        code = 0 if self.loop is None else self.loop.address
+        arguments: list[int | float] = [self.elements, self.chunk, code]
         arguments += [self.threads * self._thread_words, self.output.address(buffers), scratch]
         arguments += [*counts, *self.parameters]
         for operand, way, axes in zip(self.operands, self.ways, self.axes, strict=True):
@@ -196,7 +236,8 @@ class ChunksPart:
             inward = [(size, strides[0]) for size, strides in reversed(axes)]
             for size, stride in (*inward, *(_ENDLESS,) * (self._rank - len(inward))):
                 arguments += [size, stride]
-        return (jit.bind(chunks_loop, tuple(arguments), self.threads),)
+        function = copied_loop if self.loop is None else chunks_loop
+        return (jit.bind(function, tuple(arguments), self.threads),)
 
 
 def served(*specs: TensorSpec) -> bool:
@@ -248,16 +289,25 @@ def _part(
             slot, slots, elements, parameters, threads=threads, request=request, steps=steps
         )
     chunk, ways = _chunks(elements, axes)
-    form = LoopForm(kernel.dtype, (1,) * len(slots), request is OpReqType.ADD)
-    loop, team = MapLoop(kernel.graph, kernel.result, form), team_for_elements(elements, threads)
+    team, loop = team_for_elements(elements, threads), None
+    if ways == (1,) and request is OpReqType.WRITE and _passes(kernel):
+        chunk = 0
+    else:
+        form = LoopForm(kernel.dtype, (1,) * len(slots), request is OpReqType.ADD)
+        loop = MapLoop(kernel.graph, kernel.result, form)
     return ChunksPart(loop, slot, slots, axes, ways, tuple(parameters), elements, chunk, team)
+
+
+def _passes(kernel: MapKernel) -> bool:
+    """Whether a map of one operand gives it as it is."""
+    return kernel.graph.nodes[kernel.result].operation == "operand"
 
 
 def _chunks(elements: int, operands: Sequence[Axes]) -> tuple[int, tuple[int, ...]]:
     """The size of a chunk, and what is to be done for each of the operands' chunks.
 
     Of an operand that is the same over and over again, all chunks are alike where they hold it so
-    many times.
+    many times; else long runs are read where they lie, in chunks of about one size.
     """
     grain, ways = _GRAIN, []
     for axes in operands:
@@ -270,4 +320,10 @@ def _chunks(elements: int, operands: Sequence[Axes]) -> tuple[int, tuple[int, ..
             grain = period
         else:
             ways.append(1)
-    return _CHUNK // grain * grain, tuple(ways)
+    runs = [axes[-1][0] if axes[-1][1] == (1,) else 0 for axes in operands]
+    long = [way == 1 and run >= _LONG for way, run in zip(ways, runs, strict=True)]
+    if 2 in ways or not any(long):
+        return _CHUNK // grain * grain, tuple(ways)
+    run = min(itertools.compress(runs, long))
+    chunk = math.ceil(run / math.ceil(run / _CHUNK) / grain) * grain
+    return chunk, tuple(3 if own else way for own, way in zip(long, ways, strict=True))

@@ -18,6 +18,8 @@ FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 # Lanes of one vector of a row's, and how many vectors are taken down the rows side by side.
 ROW_LANES = 16
 ROW_VECTORS = 4
+# Elements of a line of the cache.
+LINE = 16
 
 
 def constant(kind: Any, number: float) -> Any:
@@ -56,6 +58,14 @@ def call_intrinsic(builder: Any, name: str, result: Any, arguments: list[Any]) -
     """A call of one of LLVM's own functions."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+def prefetch(builder: Any, pointer: Any, position: Any) -> None:
+    """Have the line of memory brought that an element lies in, which need not exist."""
+    place = builder.bitcast(builder.gep(pointer, [position]), ir.IntType(8).as_pointer())
+    # To read, to stay in every cache, data.
+    arguments = [place, *map(INDEX, (0, 3, 1))]
+    call_intrinsic(builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
 
 
 def load_vector(builder: Any, place: Any, mask: Any, count: int) -> Any:

@@ -91,7 +91,7 @@ def clipped(value: float, limit: float) -> float:
 
 
 def reduced_run(
-    kind: int, total: float, data: Any, position: int, count: int, shift: float
+    kind: int, total: float, data: Any, position: int, count: int, shift: float, gap: int
 ) -> float:
     """A float64 `total` and the float32 data[position:position + count] reduced to one float64.
 
@@ -99,7 +99,8 @@ def reduced_run(
     NaN, 6 sum of magnitudes, 7 sum of squares, 8 sum of squared distances from a float32 `shift`,
     which the others do not read. The elements go in turn to 32 lanes of float64, those of kinds 1
     and 2 to 64 of float32, the upper half of which is joined to the lower until one is left; that
-    is joined to the total. No machine and no team has a say in the order.
+    is joined to the total. No machine and no team has a say in the order. Of the memory behind the
+    run, that from `gap` elements on is brought meanwhile.
     """
     raise TypeError("only inside a native function")
 

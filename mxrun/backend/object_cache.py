@@ -24,6 +24,11 @@ from mxrun.base.errors import InternalError
 _DIGEST_BYTES = 32
 _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
+# This folder's files that make code of native functions.
+_TRANSLATION = (
+    *("call", "jit", "vectors", "philox", "column_code"),
+    *(f"{name}vocabulary" for name in ("", "vector_", "reduction_", "scan_")),
+)
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,6 @@ def _machine() -> str:
         f"{name}{on:d}" for name, on in sorted(llvm.get_host_cpu_features().items())
     )
     here = Path(__file__)
-    sources = ("jit", "vocabulary", "vector_vocabulary", "vectors")
-    translation = "".join(_file_digest(str(here.with_name(f"{name}.py"))) for name in sources)
+    translation = "".join(_file_digest(str(here.with_name(f"{name}.py"))) for name in _TRANSLATION)
     versions = (metadata.version("numba"), metadata.version("llvmlite"), platform.python_version())
     return " ".join((translation, *versions, llvm.get_host_cpu_name(), features))

@@ -18,6 +18,7 @@ from mxrun.backend.column_code import (
     DOUBLE,
     FLOAT,
     INDEX,
+    LINE,
     ROW_LANES,
     WORD,
     Columns,
@@ -28,12 +29,15 @@ from mxrun.backend.column_code import (
     first_lanes,
     joined,
     load_vector,
+    prefetch,
     variables,
     vector_place,
 )
 
 # Lanes of a run's vectors, whatever the processor's are: the code generator splits or pads them.
 _LANES = {DOUBLE: 16, FLOAT: 32}
+# Elements further on that are brought meanwhile: as many as keep the memory busy.
+_AHEAD = 512
 
 
 def _extreme(sign: str) -> Callable[[Any, Any, Any], Any]:
@@ -124,8 +128,15 @@ def _widened(builder: Any, value: Any, kind: Any) -> Any:
     return value if value.type == kind else builder.fpext(value, kind)
 
 
+def _bring(builder: Any, data: Any, position: Any, count: Any, gap: Any) -> None:
+    """Code that has an element of the run brought, or one behind the run and the gap after it."""
+    behind = builder.icmp_signed(">=", position, count)
+    skipped = builder.select(behind, gap, WORD(0))
+    prefetch(builder, data, builder.add(position, skipped))
+
+
 def _reduce_run(
-    builder: Any, reduction: _Reduction, total: Any, data: Any, count: Any, shift: Any
+    builder: Any, reduction: _Reduction, total: Any, data: Any, count: Any, shift: Any, gap: Any
 ) -> None:
     """Code that joins `count` elements to the float64 that `total` points to."""
     width = _LANES[reduction.run]
@@ -149,6 +160,8 @@ def _reduce_run(
     pairs = builder.sdiv(count, pair)
     with cgutils.for_range(builder, pairs) as loop:
         position = builder.mul(loop.index, pair)
+        for ahead in range(_AHEAD, _AHEAD + 2 * width, LINE):
+            _bring(builder, data, builder.add(position, WORD(ahead)), count, gap)
         join(0, position, None)
         join(1, builder.add(position, WORD(width)), None)
     first = builder.mul(pairs, pair)
@@ -165,21 +178,28 @@ def _reduce_run(
 
 @intrinsic
 def reduced_run(
-    typing_context: Any, kind: Any, total: Any, data: Any, position: Any, count: Any, shift: Any
+    typing_context: Any,
+    kind: Any,
+    total: Any,
+    data: Any,
+    position: Any,
+    count: Any,
+    shift: Any,
+    gap: Any,
 ) -> Any:
     """`total` and `count` elements as one, in vectors of a fixed number of lanes."""
     pointer = types.CPointer(types.float32)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, before, elements, first, size, moved = arguments
+        number, before, elements, first, size, moved, skipped = arguments
         place = cgutils.alloca_once_value(builder, before)
         run = builder.gep(elements, [first])
         for reduction in _cases(builder, number):
-            _reduce_run(builder, reduction, place, run, size, moved)
+            _reduce_run(builder, reduction, place, run, size, moved, skipped)
         return builder.load(place)
 
     word = types.int64
-    return types.float64(word, types.float64, pointer, word, word, types.float32), generate
+    return types.float64(word, types.float64, pointer, word, word, types.float32, word), generate
 
 
 def _join_rows(

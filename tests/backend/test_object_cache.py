@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from mxrun.backend import object_cache
+
 SCRIPT = """\
 import json
 import sys
@@ -151,3 +153,16 @@ def test_a_relative_cache_folder_is_not_used(tmp_path: Path) -> None:
     assert compiles(started(tmp_path, "cache"))
     assert not (tmp_path / "cache").exists()
     assert compiles(started(tmp_path, "cache"))
+
+
+def test_every_file_that_makes_code_is_part_of_the_key() -> None:
+    """What the vocabulary imports of this package decides what a native function becomes."""
+    script = (
+        "import sys, mxrun.backend.jit, mxrun.backend.vocabulary;"
+        "print(*(n.rpartition('.')[2] for n in sys.modules if n.startswith('mxrun.backend.')))"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    # These find compiled code, call it and choose its team.
+    others = {"object_cache", "team"}
+    assert set(done.stdout.split()) - others == set(object_cache._TRANSLATION)

@@ -30,6 +30,9 @@ PAIRS: dict[str, tuple[Shape, Shape]] = {
     "long rows, one in all": ((51, 1_001), (1, 1_001)),
     "long rows, one number each": ((51, 1_001), (51, 1)),
     "rows that fill chunks": ((49, 1_024), (1_024,)),
+    "rows of several chunks": ((23, 2_311), (1, 2_311)),
+    "long rows, repeated and moving": ((7, 1, 1_300), (1, 6, 1)),
+    "long rows, both repeat": ((9, 1, 1_027), (1, 6, 1_027)),
     "both repeat": ((61, 1, 33), (1, 29, 33)),
     "both repeat in turn": ((41, 1, 97), (1, 53, 1)),
     "many axes": ((9, 1, 30, 1, 7), (1, 4, 30, 8, 1)),
@@ -75,11 +78,13 @@ def test_O4_a_repeated_operand_is_added_in_the_same_pass() -> None:
 
 
 def run(part: Part, inputs: list[Array], output: Array) -> Array:
-    """The output of a map by itself, on three threads."""
-    scratch = np.full(part.scratch_bytes // 4 + 16, np.nan, "float32")
-    start = scratch.ctypes.data + -scratch.ctypes.data % 64
+    """The output of a map by itself, which keeps to its scratch."""
+    scratch = np.full(part.scratch_bytes // 4 + 32, np.nan, "float32")
+    before = -scratch.ctypes.data % 64
     buffers = Buffers(tuple(each.ctypes.data for each in inputs), (output.ctypes.data,))
+    start = scratch.ctypes.data + before
     Tape([TapeEntry("map", call) for call in part.calls(buffers, start)]).run()
+    assert np.isnan(scratch[before // 4 + part.scratch_bytes // 4 :]).all()
     return output
 
 
@@ -102,6 +107,34 @@ def test_numbers_reach_maps_of_chunks() -> None:
     x, low, high = tensors
     expected = np.where((low < x) & (x < high), x * np.float32(0.5), np.float32(-7))
     np.testing.assert_array_equal(run(part, tensors, np.zeros_like(x)), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("shape", "small"),
+    [
+        ((51, 1_001), (51, 1)),
+        ((51, 1_001), (1, 1_001)),
+        ((16_500, 3), (1, 3)),
+        ((16_500, 3), (16_500, 1)),
+        ((61, 29, 33), (61, 1, 33)),
+        ((5, 3, 2), (5, 1, 2)),
+    ],
+)
+def test_repetition_writes_nothing_else(shape: Shape, small: Shape, threads: int) -> None:
+    """What vectors spoil behind a thread's elements is no one's."""
+    data = np.random.default_rng(0).standard_normal(small).astype("float32")
+    expected = np.broadcast_to(data, shape)
+    part = strided_part(
+        scalar.compile(lambda x: x),
+        (target(0), TensorSpec(shape)),
+        [(source(0), TensorSpec(small))],
+        threads,
+    )
+    room = np.full(expected.size + 32, 7, "float32")
+    run(part, [data], room[: expected.size].reshape(shape))
+    np.testing.assert_array_equal(room[: expected.size].reshape(shape), expected)
+    np.testing.assert_array_equal(room[expected.size :], 7)
 
 
 @pytest.mark.parametrize(
