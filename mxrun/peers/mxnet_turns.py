@@ -10,6 +10,7 @@ import mxnet as mx
 import numpy as np
 
 from mxrun.peers.losses import mean_loss
+from mxrun.peers.mxnet_symbol import bind
 from mxrun.peers.turns import Contestant, Task, Turns
 from mxrun.peers.wire import Array
 
@@ -22,25 +23,14 @@ class Executor:
 
     def __init__(self, task: Task) -> None:
         self.symbol = mx.sym.load_json(task.symbol)
-        names = self.symbol.list_arguments()
         self.batches = [
             {n: value[i].astype(np.float32) for n, value in task.batches.items()}
             for i in range(task.steps)
         ]
         self.inputs = {n: mx.nd.array(value) for n, value in self.batches[0].items()}
         self.variables = {n: mx.nd.array(value) for n, value in task.variables.items()}
-        arrays = {**self.variables, **self.inputs}
-        missing = [n for n in (*names, *self.symbol.list_auxiliary_states()) if n not in arrays]
-        if missing:
-            raise ValueError(f"no array for {', '.join(missing)}")
         self.gradients = {n: mx.nd.zeros_like(self.variables[n]) for n in task.updates}
-        self._bound = self.symbol.bind(
-            mx.cpu(),
-            {name: arrays[name] for name in names},
-            args_grad=self.gradients,
-            grad_req={name: "write" if name in self.gradients else "null" for name in names},
-            aux_states={name: arrays[name] for name in self.symbol.list_auxiliary_states()},
-        )
+        self._bound = bind(self.symbol, {**self.variables, **self.inputs}, self.gradients)
         self.steps = 0
         self.results: list[Any] = []
 

@@ -1,7 +1,7 @@
 """Peers: MXNet and PyTorch running the same symbol, each in a helper process.
 
-The oracle of the operators' tests and the opponents of `bench --against`. The interpreters are
-found by environment variables, because the peers want environments of their own.
+The tests' oracle; `mxrun.peers.opponent` is for taking turns with them. The interpreters are found
+by environment variables, because the peers want environments of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,6 +24,9 @@ from mxrun.peers.wire import Array, Message, group, numbered, prefixed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+# Of a helper process.
+_THREADS = "2"
 
 
 @dataclass(frozen=True)
@@ -68,24 +71,6 @@ class SavedSymbol:
     auxiliary: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class StepTiming:
-    """What to time: a symbol, batches stacked along a first axis, and how often.
-
-    `busy_thread` runs a loop of pure Python beside the steps; `channels_last` and `compile` are
-    PyTorch's and ignored by MXNet.
-    """
-
-    symbol: str
-    batches: Mapping[str, Array]
-    label: str
-    sgd: SGD = field(default_factory=lambda: SGD(lr=0.01, momentum=0.9))
-    warm_up: int = 20
-    busy_thread: bool = False
-    channels_last: bool = False
-    compile: bool = False
-
-
 def operator_symbol(
     operator: str, parameters: Mapping[str, str], inputs: Sequence[str], outputs: int = 1
 ) -> str:
@@ -110,8 +95,8 @@ def operator_symbol(
 class Peer:
     """A library that runs MXNet symbols; use as a context manager.
 
-    `threads` is the compute team of the helper process. Every method raises UserError with the
-    peer's words where it rejects the request and InternalError where its process fails.
+    Every method raises UserError with the peer's words where it rejects the request and
+    InternalError where its process fails.
     """
 
     module: ClassVar[str]
@@ -132,17 +117,21 @@ class Peer:
             return f"{cls.variable} names {interpreter}, which is not an executable"
         return None
 
-    def __init__(self, threads: int = 2) -> None:
+    def __init__(self) -> None:
         interpreter, reason = self.interpreter(), self.unavailable()
         if interpreter is None or reason is not None:
             raise UserError(reason or f"there is no interpreter for {type(self).__name__}")
-        teams = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        teams = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), _THREADS)
         command = worker_command(interpreter, Path(__file__).with_name(self.module))
         self._process = HelperProcess(type(self).__name__, command, teams)
 
-    def describe(self) -> Mapping[str, Any]:
-        """`version` and the names of the `operators` it knows."""
-        return self._process.request("describe", {}, {}).fields
+    def version(self) -> str:
+        """Its version."""
+        return str(self._process.request("version", {}, {}).fields["version"])
+
+    def operators(self) -> set[str]:
+        """The names of the operators it knows."""
+        return set(self._process.request("operators", {}, {}).fields["operators"])
 
     def run_symbol(
         self,
@@ -211,18 +200,6 @@ class Peer:
             {**prefixed("parameters", parameters), **prefixed("batches", batches)},
         )
         return group(reply.arrays, "parameters")
-
-    def time_step(self, timing: StepTiming, steps: int) -> list[float]:
-        """Milliseconds of each of `steps` training steps.
-
-        A step copies a fresh host batch in and runs forward, loss, backward, the update and the
-        accuracy metric. The first call for a timing builds and warms up; later ones go on.
-        """
-        fields = {name: value for name, value in vars(timing).items() if name != "batches"}
-        fields.update(sgd=vars(timing.sgd), steps=steps)
-        reply = self._process.request("time_step", fields, prefixed("batches", timing.batches))
-        times: list[float] = reply.fields["milliseconds"]
-        return times
 
     def close(self) -> int:
         """End the helper process; its exit status."""

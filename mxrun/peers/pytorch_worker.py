@@ -1,19 +1,16 @@
-"""PyTorch's side: runs, differentiates, trains and times MXNet symbols from their JSON."""
+"""PyTorch's side: runs, differentiates and trains MXNet symbols from their JSON."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from mxrun.peers import pytorch_turns
 from mxrun.peers.pytorch import OPERATORS
 from mxrun.peers.pytorch.parameters import Tensor
-from mxrun.peers.pytorch_symbol import Graph, as_tensors, build_module, read_symbol, run_graph
-from mxrun.peers.timing import busy_thread, milliseconds_per_step
+from mxrun.peers.pytorch_symbol import Graph, as_tensors, read_symbol, run_graph
 from mxrun.peers.wire import Message, group, numbered, prefixed
 
 # PyTorch reports shapes and types that do not fit as RuntimeError.
@@ -100,84 +97,15 @@ def train(message: Message) -> Message:
     return Message({}, prefixed("parameters", trained))
 
 
-class _TimedTraining:
-    """A network, its optimizer and host batches, ready to be timed."""
-
-    def __init__(self, message: Message) -> None:
-        torch.manual_seed(0)
-        fields = message.fields
-        batches = as_tensors(group(message.arrays, "batches"))
-        self.labels = batches.pop(fields["label"]).long()
-        self.batches = batches
-        # Preallocated, so that a fresh batch is one copy, as it is for everyone else.
-        self.label = torch.empty_like(self.labels[0])
-        self.data = {name: torch.empty_like(value[0]) for name, value in batches.items()}
-        network = build_module(read_symbol(fields["symbol"]), self.data, fields["label"])
-        if fields["channels_last"]:
-            network = network.to(memory_format=torch.channels_last)
-            self.data = {
-                name: value.to(memory_format=torch.channels_last)
-                for name, value in self.data.items()
-            }
-
-        def forward(label: Tensor, *data: Tensor) -> tuple[Tensor, Tensor]:
-            logits = network.forward(*data)  # Past the traced module's wrapper for tracebacks.
-            return logits, functional.cross_entropy(logits, label)
-
-        self.forward = torch.compile(forward) if fields["compile"] else forward
-        sgd = fields["sgd"]
-        # Fused is the fastest of PyTorch's three ways on a CPU.
-        self.optimizer = torch.optim.SGD(
-            network.parameters(),
-            lr=sgd["lr"],
-            momentum=sgd["momentum"],
-            weight_decay=sgd["wd"],
-            fused=True,
-        )
-        self.steps = 0
-        self.loss = torch.zeros(())
-        self.correct = torch.zeros((), dtype=torch.int64)
-
-    def step(self) -> None:
-        """One step: copy, forward, loss, backward, update, metrics."""
-        index = self.steps % len(self.labels)
-        for name, buffer in self.data.items():
-            buffer.copy_(self.batches[name][index])
-        self.label.copy_(self.labels[index])
-        self.optimizer.zero_grad(set_to_none=True)
-        logits, loss = self.forward(self.label, *self.data.values())
-        loss.backward()
-        self.optimizer.step()
-        self.loss += loss.detach()
-        self.correct += (logits.detach().argmax(1) == self.label).sum()
-        self.steps += 1
-
-
-_timed: dict[str, _TimedTraining] = {}
-
-
-def time_step(message: Message) -> Message:
-    """Milliseconds per step; the first request for a training builds and warms it up."""
-    fields = message.fields
-    key = json.dumps([fields[n] for n in ("symbol", "sgd", "channels_last", "compile")])
-    if key not in _timed:
-        _timed[key] = _TimedTraining(message)
-        milliseconds_per_step(_timed[key].step, fields["warm_up"])
-    with busy_thread(fields["busy_thread"]):
-        times = milliseconds_per_step(_timed[key].step, fields["steps"])
-    return Message({"milliseconds": times})
-
-
-def describe(message: Message) -> Message:
-    """PyTorch's version and the operators known here."""
+def operators(message: Message) -> Message:
+    """The names of the operators known here."""
     del message
-    return Message({"version": torch.__version__, "operators": sorted(OPERATORS)})
+    return Message({"operators": sorted(OPERATORS)})
 
 
 HANDLERS = {
     **pytorch_turns.HANDLERS,
-    "describe": describe,
+    "operators": operators,
     "run_symbol": run_symbol,
-    "time_step": time_step,
     "train": train,
 }

@@ -12,7 +12,7 @@ _UNITS = 3
 _EPS = 1e-5
 
 
-def resnet20(*, activation: str = "relu", label: str = "label", weighted: bool = False) -> Symbol:
+def resnet20(*, activation: str = "relu", weighted: bool = False) -> Symbol:
     """The network; `weighted` as runs use it, with sample weights, which MXNet has not."""
     with fresh_names():
         symbol = _activation(_conv_bn(variable("data"), "stem", 16), "relu", activation)
@@ -24,7 +24,7 @@ def resnet20(*, activation: str = "relu", label: str = "label", weighted: bool =
         pooling = {"pool_type": "avg", "global_pool": True}
         symbol = apply("Pooling", {"data": symbol}, pooling, "pool")
         symbol = apply("FullyConnected", {"data": symbol}, {"num_hidden": 10}, "fc")
-        ends = {"data": symbol, "label": variable(label)}
+        ends = {"data": symbol, "label": variable("label")}
         if not weighted:
             return apply("SoftmaxOutput", ends, {}, "softmax")
         ends["sample_weight"] = variable("sample_weight")
