@@ -21,6 +21,7 @@ from mxrun.cli.ops import ops
 from mxrun.cli.plot import plot
 from mxrun.cli.schema import schema
 from mxrun.cli.train import train
+from mxrun.cli.verify import verify
 
 app = typer.Typer(
     name="mxrun",
@@ -86,5 +87,17 @@ def _mxrun(
     """
 
 
-for _command in (train, infer, check, inspect_memory, bench, convert, ops, check_op, plot, schema):
+for _command in (
+    train,
+    infer,
+    check,
+    inspect_memory,
+    bench,
+    convert,
+    ops,
+    check_op,
+    verify,
+    plot,
+    schema,
+):
     app.command()(_command)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mxrun.session.run import Run
     from mxrun.session.schemas import schema
     from mxrun.session.training import TrainRequest, prepare, train
+    from mxrun.session.verification import verify
 
 __all__ = [
     "BenchReport",
@@ -47,6 +48,7 @@ __all__ = [
     "prepare",
     "schema",
     "train",
+    "verify",
 ]
 
 _MODULES = {
@@ -62,6 +64,7 @@ _MODULES = {
     "run": ("Run",),
     "schemas": ("schema",),
     "training": ("TrainRequest", "prepare", "train"),
+    "verification": ("verify",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

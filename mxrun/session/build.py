@@ -30,13 +30,18 @@ def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = No
 
 def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:
     """The plan of a training run (with its evaluation) or of inference alone."""
+    return compile_plan(built.model.symbol, request_for(built, training, threads))
+
+
+def request_for(built: Built, training: bool, threads: int | None = None) -> CompileRequest:
+    """What the plan of a training run or of inference is made for."""
     settings = built.training
     phases = [TRAIN] if training else []
     if training and settings.accumulate > 1:
         phases.append(ACCUMULATE)
     if not training or built.config.data.eval is not None:
         phases.append(EVALUATE)
-    request = CompileRequest(
+    return CompileRequest(
         inputs=built.model.inputs,
         shapes=built.model.shapes,
         rules=settings.rules if training else {},
@@ -53,7 +58,6 @@ def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:
         fixed=not training,
         fuse=built.config.fuse,
     )
-    return compile_plan(built.model.symbol, request)
 
 
 def staged_specs(built: Built) -> dict[str, TensorSpec]:
