@@ -116,13 +116,14 @@ def plugin_failure(error: Exception) -> UserError | None:
     """What to tell of an exception that a plugin's operator raised at work; None if none did."""
     paths = {plugin.path for plugin in _PLUGINS.values()}
     whose = ""
-    if isinstance(error, OperatorRaised) and isinstance(error.__cause__, Exception):
-        whose, error = f", at work for {error}", error.__cause__
-    frames = traceback.extract_tb(error.__traceback__)
+    raised: BaseException = error
+    if isinstance(error, OperatorRaised) and error.__cause__ is not None:
+        whose, raised = f", at work for {error}", error.__cause__
+    frames = traceback.extract_tb(raised.__traceback__)
     found = next((frame for frame in reversed(frames) if frame.filename in paths), None)
     if found is None:
         return None
-    problem = f"the plugin's {found.name} raised {_described(error)}{whose}"
+    problem = f"the plugin's {found.name} raised {_described(raised)}{whose}"
     hint = "`mxrun check-op FILE.py:NAME` tries an operator by itself"
     return UserError(Diagnostic(problem, Place(found.filename, found.lineno or 1, 1), hint=hint))
 

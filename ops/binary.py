@@ -6,6 +6,7 @@ where a number has no place in a function.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,10 +29,14 @@ Function = Callable[..., Any]
 class ScalarParameters(Parameters):
     """The number beside the tensor."""
 
-    scalar: Float32 = Field(default=1.0, description="The number.", examples=[0.5])
+    scalar: Float32 = Field(
+        default=1.0,
+        description="The number; beside integers its fraction is cut off.",
+        examples=[0.5],
+    )
     is_int: bool = Field(
         default=True,
-        description="Accepted for MXNet's models; has no effect on floating-point tensors.",
+        description="Accepted for MXNet's models; has no effect.",
     )
 
 
@@ -94,6 +99,23 @@ def _narrow(value: Scalar, like: Scalar) -> Scalar:
     return value.convert(like.dtype) if isinstance(value, Value) else value.astype(like.dtype)
 
 
+def saturated(number: Scalar, like: Scalar) -> Scalar:
+    """A number, or the nearest that the type of `like` has where that is an integer type."""
+    kind = np.dtype(like.dtype) if isinstance(like, Value) else np.result_type(like)
+    if kind.kind == "f":
+        return number
+    limits = np.iinfo(kind)
+    return scalar.minimum(scalar.maximum(number, int(limits.min)), int(limits.max))
+
+
+def quotient(x: Scalar, y: Scalar) -> Scalar:
+    """x / y; of integers without its fraction, and 0 where y is 0."""
+    if isinstance(x, Value) or isinstance(y, Value) or np.result_type(x, y).kind == "f":
+        return x / y
+    below, rest = np.divmod(x, y)
+    return below + ((rest != 0) & ((x < 0) != (y < 0)))
+
+
 def base_gradient(gradient: Scalar, x: Scalar, y: Scalar) -> Scalar:
     """d x^y / dx; NaN at 0^0, as 0 * infinity is."""
     return gradient * (scalar.pow(x, y - 1.0) * y)
@@ -105,9 +127,12 @@ def exponent_gradient(gradient: Scalar, x: Scalar, y: Scalar) -> Scalar:
 
 
 def hypot(x: Scalar, y: Scalar) -> Scalar:
-    """sqrt(x^2 + y^2), whose squares never leave the range of float64."""
+    """sqrt(x^2 + y^2), whose squares never leave the range of float64; beside NaN too infinite
+    where a side is.
+    """
     a, b = _wide(x), _wide(y)
-    return scalar.sqrt(a * a + b * b)
+    infinite = scalar.logical_or(scalar.isinf(a), scalar.isinf(b))
+    return scalar.where(infinite, math.inf, scalar.sqrt(a * a + b * b))
 
 
 def hypot_gradient(gradient: Scalar, x: Scalar, y: Scalar) -> Scalar:
@@ -122,7 +147,7 @@ BINARY = {
         "{x} * {y}", lambda x, y: x * y, (lambda g, x, y: g * y, lambda g, x, y: g * x)
     ),
     "div": Definition(
-        "{x} / {y}", lambda x, y: x / y, (lambda g, x, y: g / y, lambda g, x, y: -g * x / (y * y))
+        "{x} / {y}", quotient, (lambda g, x, y: g / y, lambda g, x, y: -g * x / (y * y))
     ),
     "power": Definition(
         "{x} ^ {y}", lambda x, y: scalar.pow(x, y), (base_gradient, exponent_gradient)
@@ -140,7 +165,7 @@ BINARY = {
     # Where both are equal, x has the whole gradient.
     "maximum": Definition(
         "the larger of {x} and {y}",
-        lambda x, y: scalar.maximum(x, y),
+        lambda x, y: scalar.maximum(x, saturated(y, x)),
         (
             lambda g, x, y: scalar.where(x >= y, g, 0.0),
             lambda g, x, y: scalar.where(x < y, g, 0.0),
@@ -148,7 +173,7 @@ BINARY = {
     ),
     "minimum": Definition(
         "the smaller of {x} and {y}",
-        lambda x, y: scalar.minimum(x, y),
+        lambda x, y: scalar.minimum(x, saturated(y, x)),
         (
             lambda g, x, y: scalar.where(x <= y, g, 0.0),
             lambda g, x, y: scalar.where(x > y, g, 0.0),

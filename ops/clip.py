@@ -9,6 +9,7 @@ from pydantic import Field
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator.scalar import logical_or, where
 from mxrun.operator.simple import reads_inputs, simple_operator
+from mxrun.ops.binary import saturated
 
 # Scalar functions run on numbers, arrays and values that stand for compiled ones.
 Scalar = Any
@@ -31,6 +32,8 @@ def clip(x: Scalar, a_min: Scalar, a_max: Scalar) -> Scalar:
     """output = a_max where data > a_max, else a_min where data < a_min, else data.
 
     The gradient passes where data lies within the bounds, both included. Backward reads the
-    output's gradient and data.
+    output's gradient and data. Integers are compared with the bounds without their fractions, and
+    a bound beyond the type is the nearest that it has.
     """
-    return where(x > a_max, a_max, where(x < a_min, a_min, x))
+    low, high = saturated(a_min, x), saturated(a_max, x)
+    return where(x > high, high, where(x < low, low, x))

@@ -20,6 +20,7 @@ from mxrun.operator.native_kernel import (
     GradientParts,
     Part,
     PrimitivePart,
+    Slot,
     native_kernel,
     onednn_serves,
     source,
@@ -255,6 +256,18 @@ class Convolution(Operator):
         return WindowProducts(self.window, self.groups, context.space(0).array)
 
 
+def _forward_slots(*, bias: bool) -> dict[Argument, Slot]:
+    """Where the primitive finds its tensors."""
+    slots = {
+        Argument.SOURCE: source(0),
+        Argument.WEIGHTS: source(1),
+        Argument.OUTPUT: target(0),
+    }
+    if bias:
+        slots[Argument.BIAS] = source(2)
+    return slots
+
+
 @implement("Convolution", backend="onednn")
 class OnednnConvolution(Implementation):
     """oneDNN's convolutions on channels-last data, with weights in the packing each prefers."""
@@ -291,16 +304,9 @@ class OnednnConvolution(Implementation):
             return None
         if primitive.is_reference:
             return None
-        slots = {
-            Argument.SOURCE: source(0),
-            Argument.WEIGHTS: source(1),
-            Argument.OUTPUT: target(0),
-        }
-        if bias:
-            slots[Argument.BIAS] = source(2)
         specs = primitive.specs
         output = specs[Argument.OUTPUT]
-        parts: list[Part] = [PrimitivePart(primitive, slots)]
+        parts: list[Part] = [PrimitivePart(primitive, _forward_slots(bias=bool(bias)))]
         if residual is not None:
             # The primitive adds to what lies in the output's memory.
             team = team_for_elements(output.elements, request.threads)

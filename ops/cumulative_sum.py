@@ -105,12 +105,19 @@ class CumsumProperty(OperatorProperty[CumsumParameters]):
         return [(out_grad[0], in_grad[0])]
 
     def create_operator(self) -> Operator:
-        """NumPy's sum, in float64."""
+        """NumPy's sum."""
         return Cumsum(self.parameters)
 
 
+def _sums(data: Array) -> Array:
+    """The sums so far along axis 1, in float64 or int64."""
+    kind = np.float64 if data.dtype.kind == "f" else np.int64
+    sums: Array = np.cumsum(data, axis=1, dtype=kind)
+    return sums
+
+
 class Cumsum(Operator):
-    """NumPy's sum, in float64."""
+    """NumPy's sum, in float64 or int64."""
 
     def __init__(self, parameters: CumsumParameters) -> None:
         self.parameters = parameters
@@ -125,7 +132,7 @@ class Cumsum(Operator):
     ) -> None:
         """output = the sums so far."""
         data = in_data[0].array
-        sums = np.cumsum(data.reshape(self.parameters.views(data.shape)), axis=1, dtype=np.float64)
+        sums = _sums(data.reshape(self.parameters.views(data.shape)))
         assign(out_data[0], req[0], sums.reshape(out_data[0].shape).astype(data.dtype))
 
     def backward(
@@ -143,7 +150,7 @@ class Cumsum(Operator):
             return
         gradient, shape = need(out_grad[0]), in_grad[0].shape
         backwards = gradient.reshape(self.parameters.views(shape))[:, ::-1]
-        sums = np.cumsum(backwards, axis=1, dtype=np.float64)[:, ::-1]
+        sums = _sums(backwards)[:, ::-1]
         assign(in_grad[0], req[0], sums.reshape(shape).astype(gradient.dtype))
 
 

@@ -90,6 +90,7 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
     """
 
     type_string = "MakeLoss"
+    is_floating = True
     parameter_type = MakeLossParameters
     gradient_instead = "grad_scale / divisor everywhere, whatever the output's gradient is."
 

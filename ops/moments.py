@@ -178,12 +178,24 @@ _MAPS = {
 }
 
 
+def _about_mean(square: Scalar, deviation: Scalar) -> Scalar:
+    """The variance, of the mean square and the mean of what differs from about the mean."""
+    return scalar.maximum(square - deviation * deviation, 0.0)
+
+
+_ABOUT_MEAN = scalar.compile(_about_mean)
+
+
 @implement("moments", backend="jit")
 class CompiledMoments(Implementation):
-    """Two passes over data, and one for the gradient; sums in the manner of the reductions."""
+    """Three passes over data, and one for the gradient; sums in the manner of the reductions.
+
+    The mean is rounded to float32: where it is large beside the deviations, the variance would have
+    the square of what is missing. The third pass sums that up.
+    """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The mean, and the mean square of what differs from it."""
+        """The mean, and from the first two moments of what differs from it the variance."""
         assert isinstance(prop, MomentsProperty)
         (data,), threads = request.inputs, request.threads
         if data.dtype != "float32" or not data.elements:
@@ -192,15 +204,17 @@ class CompiledMoments(Implementation):
         data = in_kept_order(data, axes)
         count = float(count_of(data.shape, axes))
         asked = [requested is not OpReqType.NULL for requested in request.requests]
-        mean = target(0) if asked[0] else between(0)
+        mean, deviation = target(0) if asked[0] else between(0), between(1)
         operand = (source(0), data)
         parts: list[Part] = [reduce_part(Kind.SUM, mean, operand, axes, threads, count)]
         if asked[1]:
-            kind = Kind.SQUARED_DEVIATIONS
-            parts.append(reduce_part(kind, target(1), operand, axes, threads, count, mean))
+            for kind, slot in ((Kind.SQUARED_DEVIATIONS, target(1)), (Kind.DEVIATIONS, deviation)):
+                parts.append(reduce_part(kind, slot, operand, axes, threads, count, mean))
+            moments, kept = [target(1), deviation], request.outputs[1].elements
+            parts.append(_ABOUT_MEAN.part(target(1), moments, kept, threads=threads))
         return native_kernel(
             self.name,
-            [ChainPart(tuple(parts), () if asked[0] else (request.outputs[0].nbytes,))],
+            [ChainPart(tuple(parts), (request.outputs[0].nbytes,) * 2)],
             (data,),
             tuple(spec.laid_out(PLAIN) for spec in request.outputs),
             request.requests,

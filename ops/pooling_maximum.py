@@ -10,10 +10,21 @@ The usual windows, 2 x 2 and 3 x 3, have loops of their own, which give the same
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import Block, NativeCode, float32s, int32s, integer, native, share, uint8s
+from mxrun.backend.jit import (
+    Block,
+    NativeCode,
+    float32s,
+    int32s,
+    integer,
+    native,
+    piece,
+    share,
+    uint8s,
+)
 from mxrun.backend.vectors import (
     add_lanes,
     choose,
@@ -201,6 +212,14 @@ def maximum_of_9_loop(block: Block) -> None:
                     store_lanes(winners, to, winner, count)
 
 
+@piece
+def held_winners(bytes_: Any, integers: Any, size: int, at: int, count: int) -> Any:
+    """Winners from tensors over one another, of numbers of `size` bytes."""
+    if size == 1:
+        return load_lanes(bytes_, at, count)
+    return load_lanes(integers, at, count)
+
+
 @native
 def maximum_gradient_loop(block: Block) -> None:
     """gradient[n, x, c] = the sum of out_grad[n, y, c] over the windows y that x won.
@@ -245,10 +264,7 @@ def maximum_gradient_loop(block: Block) -> None:
                         row = ((image + i) * windows_y + j) * windows_x
                         for window in range(begin_x, end_x):
                             at = (row + window) * channels + c
-                            if winner_bytes == 1:
-                                winner = load_lanes(bytes_, at, count)
-                            else:
-                                winner = load_lanes(integers, at, count)
+                            winner = held_winners(bytes_, integers, winner_bytes, at, count)
                             won = equals(winner, lanes(number - window * stride_x))
                             value = load_lanes(out_grad, at, count)
                             total = choose(won, add_lanes(total, value), total)

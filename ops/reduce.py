@@ -23,6 +23,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.scalar import MapKernel, written
 from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.binary import quotient
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.reduce_loops import Kind, reduce_part
 from mxrun.ops.strided import same_order
@@ -292,6 +293,16 @@ def _times(head: Scalar, data: Scalar) -> Scalar:
     return head * data
 
 
+def _average(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
+    """The mean; of integers without its fraction."""
+    if data.dtype.kind == "f":
+        floating: Array = np.mean(data, axis=tuple(axis), keepdims=keepdims)
+        return floating
+    total = np.sum(data, axis=tuple(axis), keepdims=keepdims, dtype=np.int64)
+    whole: Array = quotient(total, np.int64(count_of(data.shape, axis)))
+    return whole.astype(data.dtype)
+
+
 def _magnitudes(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
     total: Array = np.sum(np.abs(data), axis=tuple(axis), keepdims=keepdims)
     return total
@@ -316,7 +327,7 @@ class MeanProperty(ReduceProperty):
     """output = mean of data over the axes. Backward reads the output's gradient only."""
 
     type_string = "mean"
-    reduction = ReduceRule(np.mean, Kind.SUM, _part_of, mean=True)
+    reduction = ReduceRule(_average, Kind.SUM, _part_of, mean=True)
 
 
 @register("prod")

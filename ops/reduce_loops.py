@@ -21,6 +21,7 @@ from mxrun.backend.jit import (
     integer,
     join_rows,
     native,
+    piece,
     real,
     reduced_run,
     share,
@@ -45,6 +46,7 @@ class Kind(IntEnum):
     MAGNITUDES = 6
     ROOT_OF_SQUARES = 7
     SQUARED_DEVIATIONS = 8  # From one number for each output.
+    DEVIATIONS = 9  # From that number.
 
 
 _START = {
@@ -60,6 +62,7 @@ _OF_PIECES = {
     Kind.PRODUCT_WITHOUT_NAN: Kind.PRODUCT,
     Kind.MAGNITUDES: Kind.SUM,
     Kind.SQUARED_DEVIATIONS: Kind.SUM,
+    Kind.DEVIATIONS: Kind.SUM,
 }
 
 # A piece is no smaller than this, and not more are made than teams can take.
@@ -76,6 +79,16 @@ _MANY = 1024
 _LONG = 128
 # Runs shorter than this are not worth the way to the next of the same output.
 _FAR = 512
+
+
+@piece
+def place_of(block: Block, begin: int, end: int, number: int) -> int:
+    """Where an element lies, of its number along the axes that those slots describe."""
+    place, rest = 0, number
+    for axis in range(begin, end, 2):
+        place += rest % integer(block, axis) * integer(block, axis + 1)
+        rest = rest // integer(block, axis)
+    return place
 
 
 @native
@@ -101,25 +114,21 @@ def reduce_runs_loop(block: Block) -> None:
     item, end = item // 16, end // 16
     while item < end:
         k = item // pieces
-        piece, base, rest, neighbours, stride = item - k * pieces, 0, k, 1, 0
+        part, base = item - k * pieces, place_of(block, 13, reduced, k)
+        neighbours, stride = 1, 0
         if reduced > 13 and pieces == 1:
             stride = integer(block, 14)
             neighbours = min(end - item, integer(block, 13) - k % integer(block, 13))
-        for axis in range(13, reduced, 2):
-            base += rest % integer(block, axis) * integer(block, axis + 1)
-            rest = rest // integer(block, axis)
         for i in range(neighbours):
             row, first, left = 0, 0, min(elements, length)
-            if piece:
-                row, left = piece * length // inner, min(elements - piece * length, length)
-                first = piece * length - row * inner
-            shift = shifts[k + i] if kind == 8 else real(block, 9)
+            if part:
+                row, left = part * length // inner, min(elements - part * length, length)
+                first = part * length - row * inner
+            shift = shifts[k + i] if kind >= 8 else real(block, 9)
             total = 1.0 * real(block, 9) + 0.0
             while left > 0:
-                count, place, rest = min(left, inner - first), base + first, row
-                for axis in range(reduced, last, 2):
-                    place += rest % integer(block, axis) * integer(block, axis + 1)
-                    rest = rest // integer(block, axis)
+                count = min(left, inner - first)
+                place = base + first + place_of(block, reduced, last, row)
                 total = reduced_run(kind, total, data, place, count, shift, gap)
                 left, first, row = left - count, 0, row + 1
             if kind == 7:
@@ -151,27 +160,21 @@ def reduce_rows_loop(block: Block) -> None:
         size, stride = integer(block, reduced), integer(block, reduced + 1)
     at, end = share(block, outputs * integer(block, 5))
     while at < end:
-        piece = at // outputs
-        k = at - piece * outputs
+        part = at // outputs
+        k = at - part * outputs
         rest = k // inner
         first = k - rest * inner
         count = min(min(end - at, inner - first), 4096)
-        base = first * step
-        for axis in range(13, reduced, 2):
-            base += rest % integer(block, axis) * integer(block, axis + 1)
-            rest = rest // integer(block, axis)
+        base = first * step + place_of(block, 13, reduced, rest)
         for i in range(count):
             output[at + i] = start
-        row, stop = piece * length, min(rows, (piece + 1) * length)
+        row, stop = part * length, min(rows, (part + 1) * length)
         while row < stop:
             rest = row // size
             first = row - rest * size
             # Not more than the processor can follow as streams of their own.
             lines = min(min(stop - row, size - first), 8)
-            place = base + first * stride
-            for axis in range(reduced + 2, last, 2):
-                place += rest % integer(block, axis) * integer(block, axis + 1)
-                rest = rest // integer(block, axis)
+            place = base + first * stride + place_of(block, reduced + 2, last, rest)
             join_rows(kind, output, at, count, data, place, step, stride, lines, shifts, k)
             row += lines
         if kind == 7:
@@ -240,7 +243,7 @@ def reduce_part(
 ) -> ReducePart:
     """output = the plain tensor of data's kept axes, reduced over `axes`, then divided.
 
-    shift: the plain tensor that `Kind.SQUARED_DEVIATIONS` takes off, of the output's shape.
+    shift: the plain tensor that deviations are from, of the output's shape.
     """
     slot, spec = data
     stages = _stages(kind, _axes(spec, axes), threads, divisor)
@@ -249,7 +252,8 @@ def reduce_part(
 
 def _stages(kind: Kind, axes: Axes, threads: int, divisor: float) -> tuple[_Stage, ...]:
     """The loops that reduce axes in the order of memory, strides being data's and the output's."""
-    split = None if kind is Kind.SQUARED_DEVIATIONS else _joined_rows(axes) or _runs_alone(axes)
+    shifted = kind in (Kind.SQUARED_DEVIATIONS, Kind.DEVIATIONS)
+    split = None if shifted else _joined_rows(axes) or _runs_alone(axes)
     if split is not None:
         first = _stages(kind, split.first, threads, 1.0)
     else:

@@ -71,6 +71,7 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
     """
 
     parameter_type = RegressionOutputParameters
+    is_floating = True
     rule: ClassVar[Rule]
     label_arguments = ("label", "sample_weight")
     gradient_instead = "That of loss, times grad_scale, whatever the output's gradient is."

@@ -61,6 +61,7 @@ class SoftmaxProperty(OperatorProperty[SoftmaxParameters]):
     """What both have in common. Backward reads the output and its gradient."""
 
     parameter_type = SoftmaxParameters
+    is_floating = True
     logarithm: ClassVar[bool]
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:

@@ -65,6 +65,7 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
     """
 
     type_string = "softmax_cross_entropy"
+    is_floating = True
     parameter_type = SoftmaxCrossEntropyParameters
     label_arguments = ("label", "sample_weight")
 

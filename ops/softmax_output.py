@@ -107,6 +107,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     """
 
     type_string = "SoftmaxOutput"
+    is_floating = True
     parameter_type = SoftmaxOutputParameters
     label_arguments = ("label", "sample_weight")
     gradient_instead = (

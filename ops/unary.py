@@ -23,6 +23,7 @@ from mxrun.operator.simple import (
     reads_output,
     simple_operator,
 )
+from mxrun.ops.activation import relu, relu_gradient
 
 # Scalar functions run on numbers, arrays and values that stand for compiled ones.
 Scalar = Any
@@ -48,11 +49,6 @@ def psi(x: Scalar) -> Scalar:
     return scalar.where(pole, math.inf, scalar.digamma(x))
 
 
-def relu_gradient(g: Scalar, y: Scalar) -> Scalar:
-    """g where y > 0; 0 else, but for NaN."""
-    return g * scalar.where(y > 0, 1.0, y)
-
-
 _OUTPUT = "Backward reads the output and its gradient."
 _DATA = "Backward reads data and the output's gradient."
 _OUT_GRAD = "Backward reads the output's gradient only."
@@ -65,7 +61,7 @@ _OF_OUTPUT: dict[str, tuple[str, Function, Function]] = {
         lambda x: scalar.sigmoid(x),
         lambda g, y: g * (y * (1 - y)),
     ),
-    "relu": ("max(data, 0)", lambda x: scalar.maximum(x, 0.0), relu_gradient),
+    "relu": ("max(data, 0)", relu, relu_gradient),
     "tanh": ("tanh(data)", lambda x: scalar.tanh(x), lambda g, y: g * (1 - y * y)),
     "exp": ("e^data", lambda x: scalar.exp(x), lambda g, y: g * y),
     "sqrt": ("data^(1/2); NaN below 0", lambda x: scalar.sqrt(x), lambda g, y: g * (0.5 / y)),

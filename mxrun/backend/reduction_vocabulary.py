@@ -78,8 +78,12 @@ def _square(builder: Any, value: Any, shift: Any) -> Any:
     return builder.fmul(value, value)
 
 
+def _deviation(builder: Any, value: Any, shift: Any) -> Any:
+    return builder.fsub(value, shift)
+
+
 def _squared_deviation(builder: Any, value: Any, shift: Any) -> Any:
-    deviation = builder.fsub(value, shift)
+    deviation = _deviation(builder, value, shift)
     return builder.fmul(deviation, deviation)
 
 
@@ -108,6 +112,7 @@ _REDUCTIONS = (
     _Reduction(0.0, _magnitude, _plus),
     _Reduction(0.0, _square, _plus, exact=False),
     _Reduction(0.0, _squared_deviation, _plus, exact=False),
+    _Reduction(0.0, _deviation, _plus, exact=False),
 )
 
 
@@ -210,7 +215,7 @@ def _join_rows(
     def work(builder: Any, columns: Columns) -> None:
         before = [columns.read(builder, totals, start) for start in columns.starts]
         shifts = [None] * len(before)
-        if reduction.take is _squared_deviation:
+        if reduction.take in (_deviation, _squared_deviation):
             shifts = [columns.read(builder, shift, start) for start in columns.starts]
         lanes = variables(builder, before)
         with cgutils.for_range(builder, rows.count) as loop:

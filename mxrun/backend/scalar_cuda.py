@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from mxrun.backend.scalar_functions import expanded
-from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node
+from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node, number_dtype
 
 _TYPES = {
     "float32": "float",
@@ -72,7 +72,8 @@ def source(
     """The kernel `name(count, output, operands..., parameters...)` and what it calls."""
     graph, result = expanded(graph, result, _runs)
     kind, made = _TYPES[form.dtype], _TYPES[form.output_dtype]
-    arguments = [f"{kind} {argument}" for argument in (*operands, *parameters)]
+    numbers = [f"{_TYPES[number_dtype(form.dtype)]} {parameter}" for parameter in parameters]
+    arguments = [*(f"{kind} {operand}" for operand in operands), *numbers]
     lines = [f"__device__ __forceinline__ {made} {name}_of({', '.join(arguments)}) {{"]
     for index, node in enumerate(graph.nodes):
         text = _expression(node, graph, (*operands, *parameters), len(operands))
@@ -80,7 +81,7 @@ def source(
     lines += [f"    return v{result};", "}", ""]
     signature = ["long long count", f"{made} *output"]
     signature += [f"const {kind} *{operand}" for operand in operands]
-    signature += [f"{kind} {parameter}" for parameter in parameters]
+    signature += numbers
     places = [f"{o}[{'i' if step else '0'}]" for o, step in zip(operands, form.steps, strict=True)]
     lines += [
         f'extern "C" __global__ void {name}({", ".join(signature)}) {{',

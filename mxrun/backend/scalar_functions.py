@@ -45,7 +45,7 @@ class Function:
         # As in compiled code, what is not defined gives infinity or NaN without a word.
         with np.errstate(all="ignore"):
             if kind != np.float32 or not self.floating:
-                return self.formula(*arguments)
+                return self.formula(*_beside_integers(*arguments))
             own = (np.asarray(argument, kind) for argument in arguments)
             wide = self.formula(*(argument.astype(np.float64) for argument in own))
             return np.asarray(wide).astype(np.float32)[()]
@@ -64,6 +64,33 @@ def _arguments_of(value: Value) -> tuple[Value, ...]:
 def _function(name: str, formula: Callable[..., Any], description: str, **options: bool) -> Any:
     VOCABULARY[name] = Function(name, formula, description, **options)
     return VOCABULARY[name]
+
+
+def _beside_integers(*arguments: Any) -> tuple[Any, ...]:
+    """Whole Python floats beside integer arrays as integers, which they are in compiled code.
+
+    NumPy would make float64 of all, which does not hold every int64.
+    """
+    kinds = {np.asarray(a).dtype for a in arguments if not isinstance(a, float)}
+    if not kinds or not all(kind.kind in "iu" for kind in kinds):
+        return arguments
+    limits = np.iinfo(np.result_type(*kinds))
+    return tuple(
+        int(a) if isinstance(a, float) and a.is_integer() and limits.min <= a <= limits.max else a
+        for a in arguments
+    )
+
+
+def _power(x: Any, y: Any) -> Any:
+    """C's power; of integers what is left of it without its fraction, and 0 of 0 to less than 0."""
+    if np.result_type(x, y).kind == "f":
+        # NumPy takes the square root for a power of 1/2, which is another at -infinity and -0.
+        rooted = (y == 0.5) & ((x == 0) | (x == -np.inf))
+        return np.power(np.where(rooted, np.abs(x), x), y)[()]
+    # Of 1 and -1 a negative power is one of both, of others it has nothing but a fraction.
+    negative = np.asarray(y) < 0
+    value = np.power(x, np.where(negative, y & 1, y))
+    return np.where(negative & (np.abs(x) != 1), 0, value)[()]
 
 
 def _by_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
@@ -115,7 +142,7 @@ arccosh = _function("arccosh", np.arccosh, "inverse hyperbolic cosine")
 arctanh = _function("arctanh", np.arctanh, "inverse hyperbolic tangent")
 sqrt = _function("sqrt", np.sqrt, "square root")
 cbrt = _function("cbrt", np.cbrt, "cube root")
-pow = _function("pow", np.power, "x^y, by C's rules at the limits")
+pow = _function("pow", _power, "x^y, by C's rules at the limits")
 mod = _function("mod", np.mod, "x - floor(x / y) * y, of y's sign and exact; NaN of y = 0")
 fma = _function("fma", lambda x, y, z: x * y + z, "x * y + z, by the processor rounded once")
 erf = _function("erf", _by_element(math.erf), "error function")
@@ -144,7 +171,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition holds (is not 0), else y; both are computed everywhere."""
     values = [value for value in (x, y, condition) if isinstance(value, Value)]
     if not values:
-        return np.where(condition, x, y)[()]
+        return np.where(condition, *_beside_integers(x, y))[()]
     if not isinstance(condition, Value):
         return x if condition else y
     if not isinstance(x, Value) and not isinstance(y, Value):

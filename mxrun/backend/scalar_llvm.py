@@ -272,17 +272,17 @@ class _Loop:
             elif node.operation == "parameter":
                 assert isinstance(node.detail, int)
                 word = self._slot(2 + len(self.form.steps) + node.detail)
-                self.values[index] = self._splat(self._from_word(word))
+                self.values[index] = self._splat(self._from_word(word, node.dtype))
             elif node.operation == "operand":
                 assert isinstance(node.detail, int)
                 if self.form.steps[node.detail] == 0:
                     self.values[index] = self._splat(self.builder.load(operands[node.detail]))
 
-    def _from_word(self, word: Any) -> Any:
+    def _from_word(self, word: Any, dtype: str) -> Any:
         """A parameter's bits as a number."""
-        bits = ir.IntType(8 * _SIZES[self.form.dtype])
+        bits = ir.IntType(8 * _SIZES[dtype])
         whole = word if bits.width == 64 else self.builder.trunc(word, bits)
-        return self.builder.bitcast(whole, self.element) if self.form.dtype in FLOATS else whole
+        return self.builder.bitcast(whole, _TYPES[dtype]) if dtype in FLOATS else whole
 
     def _splat(self, scalar: Any) -> Any:
         builder = self.builder

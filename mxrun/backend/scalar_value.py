@@ -24,6 +24,24 @@ MAP_DTYPES = (*FLOATS, "int32", "int64", "uint8")
 Number = bool | int | float
 
 
+def number_dtype(dtype: str) -> str:
+    """The type of the numbers beside a map's operands: theirs, but int64 where they are integers.
+
+    So what no uint8 holds can be compared with one, and sums and products have the bits of any
+    other arithmetic modulo a power of two.
+    """
+    return dtype if dtype in FLOATS else "int64"
+
+
+def whole_number(number: float) -> int:
+    """A number as an int64: its fraction is cut off, beyond the range is the nearest; NaN is 0."""
+    limits = np.iinfo(np.int64)
+    if math.isnan(number):
+        return 0
+    within = max(min(number, float(limits.max)), float(limits.min))
+    return min(int(within), int(limits.max))
+
+
 class Refused(Exception):
     """A function asks a value for something that no compiled map can do."""
 
@@ -294,11 +312,16 @@ _LOGICAL = ("and", "or", "xor")
 
 
 def arithmetic(operation: str, *operands: Any) -> Value:
-    """A node whose operands have one type: that of the first that is no truth value or number."""
+    """A node whose operands have one type: that of the first that is no truth value or number.
+
+    Integers of several types take the widest.
+    """
     values = [operand for operand in operands if isinstance(operand, Value)]
     graph = values[0].graph
     numbers = [value.dtype for value in values if value.dtype != BOOL]
     dtype = numbers[0] if numbers else BOOL
+    if not set(numbers) & {*FLOATS}:
+        dtype = max(numbers, key=lambda kind: np.dtype(kind).itemsize, default=BOOL)
     plain = [operand for operand in operands if not isinstance(operand, Value)]
     if dtype == BOOL and operation not in (*_LOGICAL, *_COMPARISONS[2:]):
         raise Refused(f"{operation} of truth values", "where(c, 1, 0) makes numbers of them")

@@ -92,7 +92,8 @@ class OperatorRaised(Exception):
 class AtWorkFor:
     """Within its block, what operators raise says for which node; mxrun's errors pass as they are.
 
-    Raises OperatorRaised from what was raised.
+    SystemExit too is theirs: it would end the run as if all was well. Raises OperatorRaised from
+    what was raised.
     """
 
     def __init__(self, node: str, place: Place | None) -> None:
@@ -106,7 +107,9 @@ class AtWorkFor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, (MxrunError, OperatorRaised)):
+        if isinstance(error, (MxrunError, OperatorRaised)):
+            return
+        if isinstance(error, (Exception, SystemExit)):
             raise OperatorRaised(*self._said) from error
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mxrun.base.errors import Diagnostic, Place, nearest
+from mxrun.base.keywords import RESERVED_KEYS
 from mxrun.config.marked import Marked, describe
 from mxrun.config.names import is_reference, scope_of
 
 IMPLEMENTATIONS = ("auto", "numpy", "onednn")
-RESERVED_KEYS = ("name", "inputs", "outputs", "precision", "implementation", "fused")
 _NOT_YET = ("outputs", "precision")
 
 

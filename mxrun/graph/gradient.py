@@ -139,16 +139,34 @@ def _reading(reader: Step, argument: int) -> tuple[int, int]:
 def backward_inputs(step: Step, out_grad: tuple[ValueId | None, ...]) -> tuple[ValueId | None, ...]:
     """out_grad + in_data + out_data, with None for what the operator does not declare."""
     assert step.prop is not None
-    arguments = len(step.prop.list_arguments())
-    groups = (len(out_grad), arguments, len(step.outputs))
-    marks = [[(group, i) for i in range(size)] for group, size in enumerate(groups)]
-    declared = set(step.prop.declare_backward_dependency(*marks))
-    values = (out_grad, step.inputs[:arguments], step.outputs)
+    declared = _declared(step)
+    values = (out_grad, step.inputs[: len(step.prop.list_arguments())], step.outputs)
     return tuple(
-        values[group][i] if (group, i) in declared else None
-        for group, size in enumerate(groups)
-        for i in range(size)
+        value if (group, i) in declared else None
+        for group, tensors in enumerate(values)
+        for i, value in enumerate(tensors)
     )
+
+
+def has_backward(step: Step, out_grad: tuple[ValueId | None, ...]) -> bool:
+    """Whether a loss or a gradient that the operator declares to read is there to pass on.
+
+    Of an operator that declares none, whether any is.
+    """
+    assert step.prop is not None
+    if step.prop.loss_output is not None:
+        return True
+    declared = _declared(step)
+    read = [value for i, value in enumerate(out_grad) if (0, i) in declared]
+    return any(value is not None for value in read or out_grad)
+
+
+def _declared(step: Step) -> set[tuple[int, int]]:
+    """What backward reads: (group, index) in out_grad, in_data and out_data."""
+    assert step.prop is not None
+    groups = (len(step.outputs), len(step.prop.list_arguments()), len(step.outputs))
+    marks = [[(group, i) for i in range(size)] for group, size in enumerate(groups)]
+    return set(step.prop.declare_backward_dependency(*marks))
 
 
 def backward_step(
@@ -218,8 +236,7 @@ def _differentiate(
     out_grad = tuple(
         None if value is None else contributions.total(value) for value in step.outputs
     )
-    is_loss = step.prop.loss_output is not None
-    if not needed or not (is_loss or any(value is not None for value in out_grad)):
+    if not needed or not has_backward(step, out_grad):
         return
     blocked = [index for index in needed if kinds[index] is GradientKind.NONE]
     if blocked:

@@ -8,9 +8,9 @@ unknown is listed. Contradictions are all collected, each with the inferences th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mxrun.base.errors import AtWorkFor, Diagnostic
+from mxrun.base.errors import AtWorkFor, Diagnostic, UserError
 from mxrun.base.tensor import PartialShape, TensorSpec
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.property import Inferred, PartialType
@@ -173,6 +173,12 @@ def _text(shape: object) -> str:
     return show(shape) if isinstance(shape, tuple) or shape is None else str(shape)
 
 
+def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
+    """What an operator says of its types, with the node's name and place."""
+    problem = f"{node.operator} {node.name!r}: {diagnostic.problem}"
+    return replace(diagnostic, problem=problem, place=diagnostic.place or node.place)
+
+
 def _infer_types(nodes: list[Node], given: Mapping[str, str]) -> dict[NodeEntry, str]:
     """Element types, to a fixpoint; what nothing decides is float32."""
     types: dict[NodeEntry, PartialType] = {}
@@ -189,9 +195,12 @@ def _infer_types(nodes: list[Node], given: Mapping[str, str]) -> dict[NodeEntry,
             entries = list(node.argument_entries())
             outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
             with AtWorkFor(f"{node.operator} {node.name!r}", node.place):
-                completed = node.prop.infer_type(
-                    [types[e] for e in entries], [types[o] for o in outputs]
-                )
+                try:
+                    completed = node.prop.infer_type(
+                        [types[e] for e in entries], [types[o] for o in outputs]
+                    )
+                except UserError as error:
+                    raise UserError(_of(node, each) for each in error.diagnostics) from None
             for entry, dtype in zip(
                 [*entries, *outputs], [*completed[0], *completed[1]], strict=True
             ):

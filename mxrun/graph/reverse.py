@@ -18,6 +18,7 @@ from mxrun.graph.gradient import (
     Differentiated,
     backward_inputs,
     backward_step,
+    has_backward,
     no_gradient,
 )
 from mxrun.graph.graph import Graph, GraphBuilder
@@ -33,7 +34,7 @@ def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
         out_grad = tuple(
             None if value is None else contributions.total(value) for value in step.outputs
         )
-        if step.prop.loss_output is None and all(value is None for value in out_grad):
+        if not has_backward(step, out_grad):
             continue
         kinds = step.prop.list_gradients()
         in_grad = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mxrun.base.errors import InternalError
+from mxrun.base.errors import Diagnostic, InternalError, Place, UserError
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.operator.kernel import (
     BackwardRequest,
@@ -15,7 +15,7 @@ from mxrun.operator.kernel import (
     OpReqType,
     PythonCall,
 )
-from mxrun.operator.operator import OpContext
+from mxrun.operator.operator import OpContext, Operator
 from mxrun.operator.property import ResourceKind, ResourceRequest
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.tensor import Tensor
@@ -37,7 +37,7 @@ class NumpyImplementation(Implementation):
             None if req is OpReqType.NULL else _plain(spec)
             for spec, req in zip(request.outputs, request.requests, strict=True)
         )
-        body = prop.create_operator()
+        body = _body(prop)
 
         def bind(buffers: Buffers) -> tuple[Call, ...]:
             tensors = _tensors(buffers.inputs, inputs)
@@ -75,7 +75,7 @@ class NumpyImplementation(Implementation):
             None if req is OpReqType.NULL else _plain(spec)
             for spec, req in zip(request.in_grad, request.requests, strict=True)
         )
-        body = prop.create_operator()
+        body = _body(prop)
         first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
 
         def bind(buffers: Buffers) -> tuple[Call, ...]:
@@ -105,6 +105,17 @@ class NumpyImplementation(Implementation):
 
 
 NUMPY = NumpyImplementation()
+
+
+def _body(prop: AnyProperty) -> Operator:
+    """The property's readable body; raises UserError, at the method's line, where it is none."""
+    body: object = prop.create_operator()
+    if not isinstance(body, Operator):
+        code = type(prop).create_operator.__code__
+        problem = f"create_operator of {prop.type_string} returns {type(body).__name__}"
+        place = Place(code.co_filename, code.co_firstlineno, 1)
+        raise UserError(Diagnostic(problem, place, "an Operator (mxrun.operator.operator)"))
+    return body
 
 
 def _plain(spec: TensorSpec) -> TensorSpec:

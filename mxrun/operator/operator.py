@@ -74,10 +74,16 @@ class Operator(ABC):
 
 
 def assign(out: Tensor | None, req: OpReqType, value: npt.ArrayLike) -> None:
-    """Store `value` into `out` as `req` asks: the one place that knows the four requests."""
+    """Store `value` into `out` as `req` asks: the one place that knows the four requests.
+
+    A single number stands for every element; raises ValueError for any other shape than the
+    tensor's.
+    """
     if req is OpReqType.NULL or out is None:
         return
     target: npt.NDArray[Any] = out.array
+    if np.shape(value) not in (target.shape, ()):
+        raise ValueError(f"a value of shape {np.shape(value)} for a tensor of {target.shape}")
     if req is OpReqType.ADD:
         np.add(target, value, out=target, casting="same_kind")
     else:
@@ -85,7 +91,10 @@ def assign(out: Tensor | None, req: OpReqType, value: npt.ArrayLike) -> None:
 
 
 def need(tensor: Tensor | None) -> npt.NDArray[Any]:
-    """The array of a tensor that the property declared; raises TypeError when it did not."""
+    """The array of a tensor that backward gets; raises TypeError for one that is absent."""
     if tensor is None:
-        raise TypeError("backward reads a tensor that declare_backward_dependency does not name")
+        raise TypeError(
+            "backward reads a tensor that declare_backward_dependency does not name, or the "
+            "gradient of an output that nothing reads, which is absent"
+        )
     return tensor.array

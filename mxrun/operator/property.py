@@ -10,6 +10,7 @@ from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
 from mxrun.base.classification import Classification
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
@@ -82,6 +83,8 @@ class OperatorProperty(ABC, Generic[P]):
     parameter_type: ClassVar[type[Parameters]]
     # Arguments that hold targets: no gradient reaches them and their element type stands alone.
     label_arguments: ClassVar[tuple[str, ...]] = ()
+    # What it makes has no place among whole numbers: `infer_type` refuses them.
+    is_floating: ClassVar[bool] = False
     # Output 0 is input 0's memory under another shape, and its gradient likewise: nothing runs.
     is_view: ClassVar[bool] = False
     # Only passes make it: no network names it, and no list of operators shows it.
@@ -149,11 +152,18 @@ class OperatorProperty(ABC, Generic[P]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Complete the element types; by default all inputs and outputs share one, labels apart."""
+        """Complete the element types; by default all inputs and outputs share one, labels apart.
+
+        Raises UserError for whole numbers where the operator is one of others alone.
+        """
         names = self.list_arguments()
         shared = [i for i, name in enumerate(names) if name not in self.label_arguments]
         candidates = [inputs[i] for i in shared] + outputs
         common = next((dtype for dtype in candidates if dtype is not None), None)
+        if self.is_floating and common is not None and not common.startswith("float"):
+            hint = "a Cast in front of it makes other numbers of them"
+            problem = f"{self.type_string} of whole numbers"
+            raise UserError(Diagnostic(problem, None, "float32 or float64", common, hint))
         completed = [
             (inputs[i] or common) if i in shared else inputs[i] for i in range(len(inputs))
         ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.params import Parameters, Problem, check, from_strings
 from mxrun.base.registry import Registry
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
@@ -40,10 +41,17 @@ _IMPLEMENTATIONS: Registry[Mapping[str, Implementation]] = Registry("implementat
 def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClass]:
     """Class decorator: make a property known under `name` (its type string) and aliases.
 
-    Raises InternalError when the name is taken or is not the property's type string.
+    Raises UserError for what is no whole property or no name, InternalError when the name is taken
+    or is not the property's type string.
     """
 
     def add(property_class: PropertyClass) -> PropertyClass:
+        _require_property(property_class)
+        for key in (name, *aliases):
+            if not is_operator_name(key):
+                called = property_class.__name__
+                problem = f"{called} cannot be registered under that name"
+                raise UserError(Diagnostic(problem, expected=OPERATOR_NAME, got=repr(key)))
         if property_class.type_string != name:
             raise InternalError(
                 f"{property_class.__name__} is registered as {name!r}, but its type string is "
@@ -53,6 +61,23 @@ def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClas
         return property_class
 
     return add
+
+
+def _require_property(candidate: object) -> None:
+    """Raise UserError for what no operator can be made of."""
+    name = getattr(candidate, "__name__", repr(candidate))
+    if not (isinstance(candidate, type) and issubclass(candidate, OperatorProperty)):
+        hint = "a function is registered by mxrun.operator.simple.simple_operator"
+        raise UserError(Diagnostic(f"{name} is no OperatorProperty", expected="one", hint=hint))
+    lacking = sorted(candidate.__abstractmethods__)
+    if not isinstance(getattr(candidate, "type_string", None), str):
+        lacking.append("type_string")
+    parameter_type = getattr(candidate, "parameter_type", None)
+    if not (isinstance(parameter_type, type) and issubclass(parameter_type, Parameters)):
+        lacking.append("parameter_type (a class of Parameters)")
+    if lacking:
+        hint = "`mxrun.operator.property` says what each of them answers"
+        raise UserError(Diagnostic(f"{name} lacks {', '.join(lacking)}", hint=hint))
 
 
 def implement(*names: str, backend: str) -> Callable[[ImplementationClass], ImplementationClass]:

@@ -87,7 +87,16 @@ from mxrun.backend.scalar_functions import (
     trunc,
     where,
 )
-from mxrun.backend.scalar_value import FLOATS, MAP_DTYPES, Graph, LoopForm, Refused, Value
+from mxrun.backend.scalar_value import (
+    FLOATS,
+    MAP_DTYPES,
+    Graph,
+    LoopForm,
+    Refused,
+    Value,
+    number_dtype,
+    whole_number,
+)
 from mxrun.backend.team import team_for_elements
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
 from mxrun.operator.kernel import OpReqType
@@ -252,6 +261,7 @@ def compile(
     The function computes in `dtype`; its result becomes a number of `result_dtype`, if that is
     another, as C converts it: a fraction is cut off, and of an integer too large the lowest bits
     stay. What a floating-point number beyond an integer type becomes is the processor's choice.
+    Beside integers a parameter is an int64, see `whole_number`, and so is what is made of both.
     Nothing is translated before a part of it is bound to addresses. Raises UserError, naming the
     line of the function, for what has no place in a map.
     """
@@ -263,11 +273,18 @@ def compile(
 def evaluate(
     function: Function, operands: Sequence[Array], parameters: Sequence[float] = ()
 ) -> Array:
-    """The function on NumPy arrays of one dtype, which the parameters and the result take."""
+    """The function on NumPy arrays of one dtype, which the result takes, and so do the parameters.
+
+    Beside integers a parameter is an int64: see `whole_number`. Of a result too large for the type
+    the lowest bits stay.
+    """
     dtype = operands[0].dtype
+    numbers: list[Any] = [np.int64(whole_number(number)) for number in parameters]
+    if dtype.kind == "f":
+        numbers = [dtype.type(number) for number in parameters]
     # As in compiled code, what is not defined gives infinity or NaN without a word.
     with np.errstate(all="ignore"):
-        result = function(*operands, *(dtype.type(number) for number in parameters))
+        result = function(*operands, *numbers)
         return np.asarray(result).astype(dtype)
 
 
@@ -295,7 +312,7 @@ def _word(number: float, dtype: str) -> int:
     if dtype in FLOATS:
         kind, bits = ("<f", "<i") if dtype == "float32" else ("<d", "<q")
         return int(struct.unpack(bits, struct.pack(kind, number))[0])
-    return int(number)
+    return whole_number(number)
 
 
 def _traced(
@@ -321,7 +338,8 @@ def _traced(
         )
     graph = Graph()
     values = [graph.add("operand", dtype, (), index) for index in range(len(operands))]
-    values += [graph.add("parameter", dtype, (), index) for index in range(len(parameters))]
+    beside = number_dtype(dtype)
+    values += [graph.add("parameter", beside, (), index) for index in range(len(parameters))]
     try:
         made = function(*values)
         if not isinstance(made, (Value, bool, int, float, np.number)):

@@ -23,13 +23,15 @@ is stored as the request says.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import Field, create_model
 
 from mxrun.base.errors import InternalError
-from mxrun.base.params import Float32, Parameters
+from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
+from mxrun.base.params import LARGEST_FLOAT32, Float32, Parameters
 from mxrun.operator.map_kernel import MapImplementation
 from mxrun.operator.property import GradientKind, ResourceRequest
 from mxrun.operator.register import OPERATORS, Implementation, implement, register
@@ -111,6 +113,10 @@ def simple_operator(
     where the name is taken.
     """
 
+    if callable(name):
+        expected = '@simple_operator("NAME") above the function'
+        raise refused(name, "simple_operator is given no name", expected, "@simple_operator")
+
     def add(function: F) -> F:
         kind = _parameter_type(function, scalar, parameters)
         entry = simple_entry(
@@ -121,6 +127,9 @@ def simple_operator(
             shape=shape,
             resource=resource,
         )
+        if scalar is not None and not entry.takes("scalar"):
+            hint = "name it behind the tensors: def f(x, scalar)"
+            raise refused(function, f"no function of {name} takes its scalar", hint=hint)
         document = description or function.__doc__
         if not document:
             hint = "begin the function with a docstring: the formula, what backward reads"
@@ -150,10 +159,13 @@ def register_entry(
 ) -> None:
     """Register the operator `name` of an entry: a `base`, which `loops` compute where it is a map.
 
-    Raises InternalError where the name is taken.
+    Raises UserError for what is no name, and InternalError where it is taken.
     """
     function = entry.forward.function
     for key in (name, *aliases):
+        if not is_operator_name(key):
+            problem = f"{function.__name__} cannot be registered under that name"
+            raise refused(function, problem, OPERATOR_NAME, repr(key))
         if key in OPERATORS:
             raise InternalError(str(refused(function, f"operator {key!r} is registered twice")))
     members: dict[str, Any] = {
@@ -188,9 +200,8 @@ def simple_entry(
     if not 1 <= len(inputs) <= 2:
         problem = f"{owner} has {len(inputs)} inputs"
         raise refused(function, problem, "one or two tensors", list(inputs), FULL)
-    if forward.is_map and shape is not None:
-        hint = "a function on whole arrays, def f(env, ...), may have another shape"
-        raise refused(function, f"{owner} is a map, which keeps the shape", hint=hint)
+    if shape is not None:
+        _require_shape_function(function, forward, shape)
     if forward.is_map and resource != ():
         hint = "a function on whole arrays, def f(env, ...), may request resources"
         raise refused(function, f"{owner} is a map, which needs no resources", hint=hint)
@@ -202,19 +213,44 @@ def simple_entry(
         gradients,
         _inplace(function, forward, inplace),
         shape,
-        _requests(resource),
+        _requests(function, resource),
     )
 
 
-def _requests(resource: AnyResource) -> tuple[ResourceRequest, ...] | ResourceFunction:
-    if isinstance(resource, ResourceRequest):
-        return (resource,)
-    return resource if callable(resource) else tuple(resource)
+def _require_shape_function(function: Function, forward: Formula, shape: object) -> None:
+    """Raise UserError, at the function's line, where the shape is not this function's to make."""
+    owner = function.__name__
+    if forward.is_map:
+        hint = "a function on whole arrays, def f(env, ...), may have another shape"
+        raise refused(function, f"{owner} is a map, which keeps the shape", hint=hint)
+    expected = f"a function of the parameters and the shape of each of {', '.join(forward.tensors)}"
+    if not callable(shape):
+        raise refused(function, "shape is no function", expected, repr(shape))
+    try:
+        inspect.signature(shape).bind(None, *forward.tensors)
+    except TypeError as error:
+        problem = f"the shape function of {owner} has other arguments"
+        raise refused(function, problem, expected, str(error)) from error
 
 
-def _parameter_type(
-    function: Function, scalar: float | None, parameters: type[Parameters] | None
-) -> type[Parameters]:
+def _requests(
+    function: Function, resource: AnyResource
+) -> tuple[ResourceRequest, ...] | ResourceFunction:
+    if callable(resource):
+        return resource
+    requests = resource if isinstance(resource, (tuple, list)) else (resource,)
+    if not all(isinstance(request, ResourceRequest) for request in requests):
+        expected = "a ResourceRequest, several, or a function of the inputs' specs"
+        raise refused(function, "resource is no request", expected, repr(resource))
+    return tuple(requests)
+
+
+def _parameter_type(function: Function, scalar: object, parameters: object) -> type[Parameters]:
+    if parameters is not None and not (
+        isinstance(parameters, type) and issubclass(parameters, Parameters)
+    ):
+        expected = "a class of mxrun.base.params.Parameters"
+        raise refused(function, "parameters is no class of parameters", expected, repr(parameters))
     if scalar is None:
         return parameters or NoParameters
     if parameters is not None:
@@ -225,6 +261,9 @@ def _parameter_type(
             "one of both",
             hint=hint,
         )
+    if not _is_finite(scalar):
+        problem = f"scalar cannot be {scalar!r} by default"
+        raise refused(function, problem, "a finite number that float32 holds", repr(scalar))
     field = Field(default=scalar, description="The number beside the tensors.")
     document = "The operator's number."
     return create_model(
@@ -232,15 +271,26 @@ def _parameter_type(
     )
 
 
+def _is_finite(number: object) -> bool:
+    """Whether a number, and no truth value, is one that float32 holds."""
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return False
+    return abs(number) <= LARGEST_FLOAT32
+
+
 def _gradients(
     function: Function, forward: Formula, parameters: type[Parameters], gradient: AnyGradient
 ) -> tuple[Reads, tuple[Formula | GradientKind, ...]]:
     """What the gradients read, and each as a formula."""
     inputs = forward.tensors
+    wanted = "reads_out_grad(f), reads_output(f) or reads_inputs(f)"
+    if not isinstance(gradient, (Gradient, GradientKind)):
+        problem = "gradient does not say what its functions read"
+        got = type(gradient).__name__
+        raise refused(function, problem, f"{wanted}, or GradientKind.ZERO", got)
     if isinstance(gradient, GradientKind):
         if gradient is GradientKind.COMPUTES:
-            hint = "reads_out_grad(f), reads_output(f) or reads_inputs(f)"
-            raise refused(function, "a computed gradient needs a function", hint=hint)
+            raise refused(function, "a computed gradient needs a function", hint=wanted)
         return Reads.OUT_GRAD, (gradient,) * len(inputs)
     if len(gradient.sides) != len(inputs):
         expected = f"a gradient for each of {', '.join(inputs)}"
@@ -267,7 +317,7 @@ def _inplace(
     """The kinds as a tuple; raises UserError for one of another number of inputs."""
     if inplace is None:
         return None if forward.is_map else ()
-    kinds = (inplace,) if isinstance(inplace, Inplace) else tuple(inplace)
+    kinds = tuple(inplace) if isinstance(inplace, (tuple, list)) else (inplace,)
     unary = (Inplace.NONE, Inplace.IN_OUT, Inplace.OUT_IN)
     binary = (Inplace.NONE, Inplace.LHS_OUT, Inplace.OUT_LHS)
     allowed = unary if len(forward.tensors) == 1 else binary

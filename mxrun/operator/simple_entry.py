@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic.fields import FieldInfo
 
 from mxrun.base.errors import Diagnostic, Place, UserError
 from mxrun.base.params import Parameters
@@ -128,14 +130,20 @@ class Formula:
 
     def kernel(self, dtype: str) -> scalar.MapKernel:
         """The compiled map; raises UserError for what has no place in a map of this type."""
-        if dtype == "float32":
-            return self.traced
-        return scalar.compile(self.function, parameters=self.numbers, dtype=dtype)
+        if dtype not in self._kernels:
+            kernel = scalar.compile(self.function, parameters=self.numbers, dtype=dtype)
+            self._kernels[dtype] = kernel
+        return self._kernels[dtype]
 
     @cached_property
+    def _kernels(self) -> dict[str, scalar.MapKernel]:
+        """The maps that were compiled so far, by their type."""
+        return {}
+
+    @property
     def traced(self) -> scalar.MapKernel:
         """The map of float32, which tells what the function reads."""
-        return scalar.compile(self.function, parameters=self.numbers)
+        return self.kernel("float32")
 
     @cached_property
     def reads(self) -> tuple[bool, ...]:
@@ -190,6 +198,11 @@ class SimpleEntry:
         """The gradients that there are functions for."""
         return tuple(each for each in self.gradients if isinstance(each, Formula))
 
+    def takes(self, number: str) -> bool:
+        """Whether a function gets that parameter; one on whole arrays can find it by itself."""
+        formulas = (self.forward, *self.computed)
+        return any(not formula.is_map or number in formula.numbers for formula in formulas)
+
     def cuda_sources(self, name: str, dtype: str = "float32") -> dict[str, str]:
         """CUDA C of the operator's maps by the names of their kernels; empty of what is no map.
 
@@ -230,6 +243,11 @@ def formula_of(
         allowed = ", ".join(parameters.model_fields) or "none"
         expected = f"{', '.join(tensors or given)}; numbers among its parameters: {allowed}"
         raise refused(function, f"{owner} gets {', '.join(unknown)}", expected, names)
+    for name in numbers:
+        if name in parameters.model_fields and not _is_number(parameters.model_fields[name]):
+            problem = f"{owner} is a map, whose parameter {name!r} is no number"
+            hint = "a function on whole arrays, def f(env, ...), finds it in env.parameters"
+            raise refused(function, problem, "a number", hint=hint)
     formula = Formula(function, tuple(given), tuple(numbers), is_map)
     if is_map and given:
         # What has no place in a map is refused where it is registered.
@@ -251,6 +269,20 @@ def refused(
 def _has(parameters: type[Parameters], name: str) -> bool:
     """Whether the parameters have a field of that name, or a number that follows from them."""
     return name in parameters.model_fields or isinstance(getattr(parameters, name, None), property)
+
+
+def _is_number(annotation: Any) -> bool:
+    """Whether all that a field or a type holds is a number."""
+    if isinstance(annotation, FieldInfo):
+        return _is_number(annotation.annotation)
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _is_number(parts[0])
+    if origin is typing.Literal:
+        return all(isinstance(value, (int, float)) for value in parts)
+    if origin in (typing.Union, types.UnionType):
+        return all(map(_is_number, parts))
+    return annotation in (float, int, bool)
 
 
 def _argument_names(function: Function, owner: str) -> list[str]:

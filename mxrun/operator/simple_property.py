@@ -21,7 +21,7 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.shape import is_known, known, unify
-from mxrun.operator.simple_entry import Array, Formula, Inplace, Reads, SimpleEntry
+from mxrun.operator.simple_entry import Array, Formula, Inplace, Reads, SimpleEntry, refused
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
@@ -53,9 +53,11 @@ class SimpleProperty(OperatorProperty[P]):
         if not all(map(is_known, inputs)):
             return Inferred(inputs, outputs, [])
         made = shape_of(self.parameters, *map(known, inputs))
-        return Inferred(
-            inputs, [unify("output", outputs[0], tuple(made), "the shape function")], []
-        )
+        if not _is_shape(made):
+            problem = f"the shape function of {self.type_string} returns {made!r}"
+            raise refused(shape_of, problem, "a tuple of sizes, which are integers from 0")
+        output = unify("output", outputs[0], tuple(map(int, made)), "the shape function")
+        return Inferred(inputs, [output], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """Computed where there is a function."""
@@ -156,8 +158,9 @@ class SimpleOperator(Operator):
         """output = forward(inputs)."""
         if req[0] is not OpReqType.NULL:
             arrays = [tensor.array for tensor in in_data]
-            value = self.entry.forward.array(arrays, self.parameters, context)
-            assign(out_data[0], req[0], value)
+            forward = self.entry.forward
+            value = forward.array(arrays, self.parameters, context)
+            assign(out_data[0], req[0], fitting(forward, value, out_data[0], "the output"))
 
     def backward(
         self,
@@ -182,8 +185,39 @@ class SimpleOperator(Operator):
                     for tensor, reads in zip(tensors, formula.reads, strict=True)
                 ]
                 value = formula.array(arrays, self.parameters, context)
-                assign(gradient, req[side], self.shaped(value, gradient.shape))
+                value = self.shaped(value, gradient.shape)
+                name = f"the gradient of {self.entry.arguments[side]}"
+                assign(gradient, req[side], fitting(formula, value, gradient, name))
 
     def shaped(self, gradient: Array | np.generic, shape: Shape) -> Array | np.generic:
         """A gradient of elements as one of an input with that shape: it is that already."""
         return gradient
+
+
+def _is_shape(made: object) -> bool:
+    return isinstance(made, (tuple, list)) and all(
+        isinstance(size, (int, np.integer)) and size >= 0 for size in made
+    )
+
+
+def fitting(formula: Formula, value: object, tensor: Tensor, name: str) -> Array:
+    """What a function made for a tensor, as an array of its shape or a number for every element.
+
+    Raises UserError, at the function's line, for another shape or a type that the tensor's cannot
+    hold: NumPy would repeat what is too small, be it a sum over an axis too many.
+    """
+    made, target = np.asarray(value), tensor.array
+    is_array = isinstance(value, (np.ndarray, np.generic))
+    repeats = made.shape == () and (formula.is_map or not is_array or target.size == 1)
+    if (made.shape == target.shape or repeats) and np.can_cast(
+        made.dtype, target.dtype, "same_kind"
+    ):
+        return made
+    got = _described(made) if is_array else type(value).__name__
+    # All on the first line, which alone a check shows.
+    problem = f"{formula.function.__name__} returns {got} as {name}, {_described(target)}"
+    raise refused(formula.function, problem, hint="return an array of that shape")
+
+
+def _described(array: Array) -> str:
+    return f"{array.dtype} of shape {array.shape}"

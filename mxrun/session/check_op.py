@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
@@ -18,11 +20,13 @@ def check_operator(target: str, settings: Sequence[str] = ()) -> Description:
     """Try every check on an operator, NAME or FILE:NAME, on cases made up for it.
 
     settings: `KEY=VALUE` parameters that all cases have; without them the examples of the
-    parameters and their other choices in turn. Raises UserError for an unknown operator, a file
-    that cannot be loaded and wrong parameters.
+    parameters and their other choices in turn. What the operator prints goes to standard error,
+    beside its warnings. Raises UserError for an unknown operator, a file that cannot be loaded and
+    wrong parameters.
     """
-    prop = example(named_operator(target), settings)
-    report = check_property(prop, [text.partition("=")[0] for text in settings])
+    with redirect_stdout(sys.stderr):
+        prop = example(named_operator(target), settings)
+        report = check_property(prop, [text.partition("=")[0] for text in settings])
     return {
         "operator": report.operator,
         "gradient_instead": prop.gradient_instead,

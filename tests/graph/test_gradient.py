@@ -8,12 +8,14 @@ from networks import (
     BATCH,
     INPUTS,
     NETWORKS,
+    chain,
     convolutional,
     gradients_of,
     plan_of,
     residual,
     same_bits,
     shared,
+    softmax,
     trained,
 )
 
@@ -21,7 +23,7 @@ from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
 from mxrun.graph.graph import MemoryClass, StepKind
-from mxrun.graph.symbol import apply, variable
+from mxrun.graph.symbol import apply, fresh_names, variable
 from mxrun.operator.kernel import OpReqType
 
 
@@ -174,3 +176,17 @@ def test_a_gradient_that_only_passes_is_nobodys_step() -> None:
     value = graph.values[graph.results["bias_grad"]]
     assert value.memory_class is MemoryClass.GRADIENTS
     assert "shifted:backward" in {step.name for step in graph.steps}
+
+
+@pytest.mark.parametrize("backward", ["explicit_graph", "reverse"])
+def test_what_gets_no_gradient_that_it_declares_to_read_has_no_backward(backward: str) -> None:
+    """BatchNorm passes none from its mean: what lies before it learns by other ways alone."""
+    with fresh_names():
+        stem = chain(variable("data"), ("FullyConnected", {"num_hidden": 4}, "stem"))
+        norm = apply("BatchNorm", {"data": stem}, {"output_mean_var": True}, "norm")
+        joined = apply("broadcast_add", {"lhs": stem, "rhs": norm[1]}, {}, "joined")
+        symbol = softmax(joined)
+    plan = plan_of(symbol, ("norm_gamma", "norm_beta"), backward=backward)
+    assert "norm:backward" not in {step.name for step in plan.phases[TRAIN].steps}
+    losses, _ = trained(plan)
+    assert np.isfinite(losses).all()

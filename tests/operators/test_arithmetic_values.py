@@ -66,6 +66,7 @@ CORNERS: list[tuple[str, dict[str, object], list[Any], list[Any], list[Any]]] = 
         [0, 1, 2, NAN],
         [[INF, 0.5, 0.25, NAN]],
     ),
+    ("_power_scalar", {"scalar": 0.5}, [[-INF, -0.0, INF]], [INF, 0, INF], [[0, INF, 0]]),
     ("_power_scalar", {"scalar": 0.0}, [[0, 1, 2]], [1, 1, 1], [[NAN, 0, 0]]),
     ("_power_scalar", {"scalar": 2.0}, [[0, 1, -3]], [0, 1, 9], [[0, 2, -6]]),
     (
@@ -115,6 +116,24 @@ def test_O1_a_long_sum_loses_no_digits() -> None:
         run = forward(implementations("sum")["jit"], prop, [values], [np.zeros(1, "float32")])
         assert run is not None
         np.testing.assert_allclose(run.outputs[0], [np.float32(0.1) * 1e7], rtol=1e-6)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e3, 1e4, 1e5, 1e6])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((4000, 50), (0,)), ((50, 4000), (1,)), ((40, 50, 10), (0, 2))]
+)
+def test_O1_a_large_mean_leaves_the_variance_its_digits(
+    shape: tuple[int, ...], axes: tuple[int, ...], mean: float
+) -> None:
+    """Where float32 rounds the mean by up to a thirtieth of the deviation."""
+    values = (np.random.default_rng(0).standard_normal(shape) + mean).astype("float32")
+    prop = create("moments", {"axes": axes})
+    kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    for implementation in all_implementations(prop):
+        run = forward(implementation, prop, [values], [np.zeros(kept, "float32")] * 2)
+        assert run is not None
+        np.testing.assert_allclose(run.outputs[0], values.mean(axes, np.float64), 1e-6, 1e-7)
+        np.testing.assert_allclose(run.outputs[1], values.astype(float).var(axes), rtol=2e-6)
 
 
 @pytest.mark.parametrize("operator", ["sum", "mean", "max"])

@@ -101,6 +101,13 @@ def test_O1_corners_with_a_number_are_mxnets(
         np.testing.assert_allclose(slope, gradient, rtol=1e-6)
 
 
+def test_O1_hypot_with_an_infinite_side_is_infinite() -> None:
+    for got, (left, right) in compute("_hypot", {}, [[NAN, 1, -INF], [INF, INF, NAN]]):
+        np.testing.assert_array_equal(got, [INF, INF, INF])
+        np.testing.assert_array_equal(left, [NAN, 0, NAN])
+        np.testing.assert_array_equal(right, [NAN, NAN, NAN])
+
+
 def test_O1_remainders_are_exact_at_any_quotient() -> None:
     """From the largest by the smallest numbers of float32 on, where one quotient has no digit."""
     random = np.random.default_rng(0)

@@ -13,9 +13,6 @@ from mxrun.base.errors import UserError
 
 Change = tuple[str, str]
 
-SIN = "output = self.scale * lhs * np.sin(rhs)\n"
-DOUBLE_WRITE = "        out_data[0].array[...] = output\n"
-
 
 def body(*lines: str) -> Change:
     """Other lines in place of the forward body's storing of its result."""
@@ -129,6 +126,21 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
                 "        return (GradientKind.COMPUTES, GradientKind.ZERO)\n",
             ),
             ("return [(out_grad[0], in_grad[1])]", "return []"),
+        ),
+    ),
+    "unread_output": (
+        "unread outputs",
+        ("where nothing reads rest, numpy backward fails",),
+        (
+            (MORE, '    list_outputs = lambda self: ("output", "rest")\n'),
+            (
+                'lhs, rhs, output = same_shape(("lhs", "rhs", "output"), ',
+                'lhs, rhs, output, _ = same_shape(("lhs", "rhs", "output", "rest"), ',
+            ),
+            ("[lhs, rhs], [output], []", "[lhs, rhs], [output, output], []"),
+            ("return [out_grad[0], in_data[0]", "return [*out_grad, in_data[0]"),
+            body(ASSIGN.strip(), "assign(out_data[1], req[1], rhs)"),
+            ("* lhs * np.cos(rhs)", "* lhs * np.cos(rhs) + out_grad[1].array"),
         ),
     ),
     "unsafe_in_place": (

@@ -126,6 +126,97 @@ def _negated(backward: Callable[..., None]) -> Callable[..., None]:
     return wrong
 
 
+def scaled(x: Any, scalar: Any) -> Any:
+    """output = scalar * data^2."""
+    return scalar * x * x
+
+
+def test_numbers_that_give_no_examples_are_varied() -> None:
+    register: Callable[..., Any] = simple_operator
+    right = reads_inputs(lambda g, x, scalar: g * scalar * 2 * x)
+    register("scaled", gradient=right, scalar=1.0)(scaled)
+    assert broken("scaled") == {}
+    forgetful = reads_inputs(lambda g, x, scalar: g * 2 * x)
+    register("forgetful", gradient=forgetful, scalar=1.0)(scaled)
+    assert "scalar=1.5" in broken("forgetful")["gradients"]
+    assert broken("forgetful", "scalar=1") == {}
+
+
+def squared(x: Any) -> Any:
+    """output = data^2."""
+    return x * x
+
+
+def test_gradients_are_compared_at_far_values() -> None:
+    def cut_off(g: Any, x: Any) -> Any:
+        return scalar.where(scalar.abs(x) > 5.0, 0.0, g * 2 * x)
+
+    register: Callable[..., Any] = simple_operator
+    register("cut_off", gradient=reads_inputs(cut_off))(squared)
+    assert "wide" in broken("cut_off")["gradients"]
+
+
+def tiny(x: Any) -> Any:
+    """output = data / 1e9."""
+    return x * 1e-9
+
+
+def test_a_small_gradient_is_compared_too() -> None:
+    register: Callable[..., Any] = simple_operator
+    register("tiny", gradient=reads_out_grad(lambda g: g * 1e-9))(tiny)
+    assert broken("tiny") == {}
+    register("tiny_turned", gradient=reads_out_grad(lambda g: g * -1e-9))(tiny)
+    assert "is not the derivative" in broken("tiny_turned")["gradients"]
+
+
+def whole(env: Any, x: Any) -> Any:
+    """output = data^2, on whole arrays."""
+    return x * x
+
+
+def test_the_gradient_is_compared_in_the_type_that_trains() -> None:
+    def gradient(env: Any, g: Any, x: Any) -> Any:
+        return g * x * (2 if x.dtype == np.float64 else 3)
+
+    register: Callable[..., Any] = simple_operator
+    register("double_only", gradient=reads_inputs(gradient))(whole)
+    assert "gradient of x in float32" in broken("double_only")["element types"]
+
+
+def test_a_team_has_enough_to_do() -> None:
+    def large(env: Any, x: Any) -> Any:
+        """output = data^2, but of many elements data."""
+        return x * x if x.size < 65536 else x
+
+    register: Callable[..., Any] = simple_operator
+    register("large", gradient=reads_inputs(lambda env, g, x: g * 2 * x))(large)
+    assert "257x263" in broken("large")["gradients"]
+
+
+def test_a_domain_that_was_not_tried_is_told_as_such() -> None:
+    def far(x: Any) -> Any:
+        """output = log(data - 100)."""
+        return scalar.log(x - 100)
+
+    register: Callable[..., Any] = simple_operator
+    register("far", gradient=reads_inputs(lambda g, x: g / (x - 100)))(far)
+    assert "finite for none of the values that were tried" in broken("far")["gradients"]
+
+
+def test_what_an_operator_prints_is_beside_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    def loud(env: Any, x: Any) -> Any:
+        """output = data^2."""
+        print("loud")
+        return x * x
+
+    register: Callable[..., Any] = simple_operator
+    register("loud", gradient=reads_inputs(lambda env, g, x: g * 2 * x))(loud)
+    assert broken("loud") == {}
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert "loud" in printed.err
+
+
 def test_inputs_are_compared_where_the_operator_is_defined() -> None:
     def gradient(g: Any, x: Any) -> Any:
         return g * 0.5 / scalar.sqrt(x)

@@ -330,3 +330,17 @@ def test_Q13_one_helper_knows_the_four_requests(
     memory = np.array([5, 6], "float32")
     assign(Tensor(memory.ctypes.data, TensorSpec((2,))), request_type, [1, 2])
     assert memory.tolist() == expected
+
+
+def test_a_map_is_traced_once_for_each_type() -> None:
+    traced = []
+
+    def counted(x: Any) -> Any:
+        """output = 2 data."""
+        traced.append(x)
+        return 2 * x
+
+    forward = simple_entry(counted).forward
+    for dtype in ("float32", "float64", "float64", "float32"):
+        assert forward.kernel(dtype).dtype == dtype
+    assert len(traced) == 2

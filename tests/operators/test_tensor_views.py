@@ -61,6 +61,18 @@ def test_assign_is_where_the_four_requests_are_known() -> None:
         assert memory.tolist() == [expected] * 3
 
 
-def test_reading_an_undeclared_tensor_is_an_error() -> None:
-    with pytest.raises(TypeError, match="declare_backward_dependency"):
+@pytest.mark.parametrize("request_type", [OpReqType.WRITE, OpReqType.ADD])
+def test_a_value_of_another_shape_is_not_repeated(request_type: OpReqType) -> None:
+    memory = np.full(6, 2.0, "float32")
+    for shape in ((1,), (1, 6), (2, 3), (3,)):
+        with pytest.raises(ValueError, match=r"for a tensor of \(6,\)"):
+            assign(view(memory), request_type, np.ones(shape, "float32"))
+    assert memory.tolist() == [2.0] * 6
+    # A number stands for every element.
+    assign(view(memory), OpReqType.WRITE, 0.0)
+    assert memory.tolist() == [0.0] * 6
+
+
+def test_reading_an_absent_tensor_is_an_error_that_names_both_reasons() -> None:
+    with pytest.raises(TypeError, match=r"declare_backward_dependency .* nothing reads"):
         need(None)

@@ -189,6 +189,9 @@ def line_of(text: str, words: str) -> int:
 
 DUPLICATE = SOUND.lstrip().replace('"planted"', '"Flatten"')
 MISNAMED = SOUND.lstrip().replace('type_string = "planted"', 'type_string = "other"')
+ABSTRACT = SOUND.lstrip().replace("def infer_shape", "def infer_shapes")
+UNTYPED = SOUND.lstrip().replace("    parameter_type = PlantedParameters\n", "")
+UNNAMED = SOUND.lstrip().replace('"planted"', '"repeat"')
 BROKEN: dict[str, tuple[str, int, str]] = {
     "syntax": ("import math\nx = = 1\n", 2, "not valid Python"),
     "bytes": ("x = 1\0\n", 1, "not valid Python"),
@@ -196,6 +199,14 @@ BROKEN: dict[str, tuple[str, int, str]] = {
     "exits": ("import sys\nsys.exit(7)\n", 2, "SystemExit: 7"),
     "imports": ("\nimport no_such_module_here\n", 2, "ModuleNotFoundError"),
     "duplicate": (DUPLICATE, line_of(DUPLICATE, "@register"), "'Flatten' is registered twice"),
+    "abstract": (ABSTRACT, line_of(ABSTRACT, "@register"), "PlantedProperty lacks infer_shape"),
+    "no property": (
+        'from mxrun.operator.register import register\n\n@register("x")\nclass X:\n    pass\n',
+        3,
+        "X is no OperatorProperty",
+    ),
+    "no parameters": (UNTYPED, line_of(UNTYPED, "@register"), "PlantedProperty lacks parameter_ty"),
+    "unnameable": (UNNAMED, line_of(UNNAMED, "@register"), "PlantedProperty cannot be registered"),
     "misnamed": (MISNAMED, line_of(MISNAMED, "@register"), "but its type string is 'other'"),
 }
 
@@ -234,6 +245,74 @@ def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
     layer = line_of(CONFIG, "    - my_swish")
     assert f", at work for my_swish 'my_swish0{':backward' * (name == 'backward')}'" in said
     assert f" at {config}:{layer}:7" in said
+
+
+@pytest.mark.parametrize("name", ["forward", "backward"])
+def test_an_operator_that_ends_the_process_is_one_error_with_its_line(
+    config: Path, name: str, tmp_path: Path
+) -> None:
+    line = {"forward": "data = in_data[0].array", "backward": "data = need(in_data[0])"}[name]
+    broken = SWISH.replace(f"        {line}", f"        raise SystemExit(0)\n        {line}")
+    plugin_of(config).write_text(broken)
+    done = mxrun("train", str(config), cwd=tmp_path)
+    assert done.returncode == 2
+    number = line_of(broken, "        raise SystemExit(0)")
+    said = f"{plugin_of(config)}:{number}:1: the plugin's {name} raised SystemExit: 0"
+    assert said in done.stderr
+    found = mxrun("check-op", f"{plugin_of(config)}:my_swish", cwd=tmp_path)
+    assert found.returncode != 0
+    assert f"{name} raises SystemExit: 0" in found.stdout
+    assert f"my_ops.py:{number} ({name})" in found.stdout
+
+
+def test_a_body_that_is_no_operator_is_one_error_with_its_line(
+    config: Path, tmp_path: Path
+) -> None:
+    broken = SWISH.replace("return Swish(self.parameters.beta)", "Swish(self.parameters.beta)")
+    plugin_of(config).write_text(broken)
+    line = line_of(broken, "    def create_operator")
+    done = mxrun("train", str(config), cwd=tmp_path)
+    assert done.returncode == 2
+    said = f"{plugin_of(config)}:{line}:1: create_operator of my_swish returns NoneType"
+    assert done.stderr.startswith(said)
+
+
+ARRAYS = '''from mxrun.operator.simple import reads_inputs, simple_operator
+
+
+def gradient(env, out_grad, data):
+    return out_grad
+
+
+@simple_operator("my_swish", gradient=reads_inputs(gradient))
+def identity(env, data):
+    """output = data. Backward reads its gradient."""
+    return data
+'''
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("return data\n", "return data.ravel()[:1]\n", "identity returns float32 of shape (1,) as"),
+        ("return data\n", "return None\n", "identity returns NoneType as the output, float32 of"),
+        (
+            "return out_grad\n",
+            "return out_grad[None]\n",
+            "gradient returns float32 of shape (1, 64",
+        ),
+    ],
+)
+def test_a_value_of_another_shape_is_one_error_at_the_functions_line(
+    config: Path, right: str, wrong: str, said: str, tmp_path: Path
+) -> None:
+    text = ARRAYS.replace(right, wrong)
+    plugin_of(config).write_text(text)
+    config.write_text(CONFIG.replace("{beta: 1.5}", "{}"))
+    line = line_of(text, "def gradient" if "gradient" in said else "@simple_operator")
+    done = mxrun("train", str(config), cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{plugin_of(config)}:{line}:1: {said}" in done.stderr
 
 
 def test_what_mxrun_refuses_within_a_plugin_is_said_as_it_is(config: Path, tmp_path: Path) -> None:

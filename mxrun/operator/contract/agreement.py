@@ -18,6 +18,9 @@ from mxrun.operator.property import GradientKind
 # Central differences in float64: the steps, and how near the derivative must be.
 STEPS = (1e-6, 1e-7)
 GRADIENT_RELATIVE, GRADIENT_ABSOLUTE = 1e-5, 1e-8
+# Where slopes at these steps too are alike, no rounding made them, however small they are; backward
+# is held to them but for a hundredth.
+_STEADY, _STEADY_RELATIVE = (1e-5, *STEPS), 1e-2
 # Slopes at the two steps are nearer to each other than this, unless the function jumps in between.
 _SMOOTH = 1e-3
 # Directions that are tried, each along half of the elements, until none of them jumps.
@@ -59,20 +62,25 @@ def implementations(bench: Bench) -> Iterator[Problem]:
 
 
 def element_types(bench: Bench) -> Iterator[Problem]:
-    """The readable body in float32 gives what it gives in float64, but for rounding.
+    """The readable body, forward and backward, gives in float32 what it gives in float64.
 
-    A loss is left out: of what cannot be, it is -log of its type's smallest number.
+    But for rounding. A loss is left out: of what cannot be, it is -log of its type's smallest
+    number.
     """
     case = bench.case
     single, double = (bench.accepted(NUMPY, dtype) for dtype in (SINGLE, DOUBLE))
-    hint = "compute in the type of the inputs"
-    for index, name in enumerate(case.outputs):
-        if index == bench.prop.loss_output:
-            continue
-        one, other = single.outputs[index], double.outputs[index]
+    pairs = [
+        (name, single.outputs[index], double.outputs[index])
+        for index, name in enumerate(case.outputs)
+        if index != bench.prop.loss_output
+    ]
+    if case.asked:
+        one, other = (bench.backward(NUMPY, dtype).gradients for dtype in (SINGLE, DOUBLE))
+        pairs += [(f"gradient of {case.arguments[i]}", one[i], other[i]) for i in case.asked]
+    for name, narrow, wide in pairs:
         problem = f"numpy gives another {name} in float32 than in float64"
-        wide = other.astype(one.dtype)
-        yield from differing(problem, one, wide, hint, RELATIVE, ABSOLUTE)
+        hint = "compute in the type of the inputs"
+        yield from differing(problem, narrow, wide.astype(narrow.dtype), hint, RELATIVE, ABSOLUTE)
 
 
 def gradients(bench: Bench) -> Iterator[Problem]:
@@ -89,6 +97,16 @@ def gradients(bench: Bench) -> Iterator[Problem]:
     subjects = [i for i in _with_gradient(bench) if case.inputs[DOUBLE][i].dtype == DOUBLE]
     deliberate = bench.prop.gradient_instead and bench.prop.loss_output is None
     if not case.differentiable or deliberate or not subjects:
+        return
+    if case.undefined:
+        yield Problem(
+            "its outputs are finite for none of the values that were tried, so that there is no "
+            "derivative to compare",
+            f"finite outputs for inputs that are {case.undefined}",
+            "NaN or infinity",
+            "if it is defined elsewhere, make what it is defined by a parameter, and give as its "
+            "example one under which some of these fit",
+        )
         return
     slope = _Slope(bench)
     if any(case.output_types(DOUBLE)[i] != DOUBLE for i in slope.paths):
@@ -171,9 +189,18 @@ class _Slope:
         # A smaller step where the function bends much between the ends.
         for step in STEPS:
             numeric, noise = self.along(index, direction, step)
-            if abs(analytic - numeric) <= noise + GRADIENT_RELATIVE * abs(numeric):
-                return analytic, numeric, True
+            error, allowed = abs(analytic - numeric), GRADIENT_RELATIVE * abs(numeric)
+            if error <= allowed + noise:
+                lost = error > allowed and self._denied(index, direction, analytic)
+                return analytic, numeric, not lost
         return analytic, numeric, False
+
+    def _denied(self, index: int, direction: Array, analytic: float) -> bool:
+        """Whether a slope that is lost beside the objective's rounding is steady, and another."""
+        slopes = np.array([self.along(index, direction, step)[0] for step in _STEADY])
+        apart = np.abs(analytic - slopes) > _STEADY_RELATIVE * np.abs(slopes)
+        steady = np.ptp(slopes) <= _SMOOTH * np.abs(slopes).min()
+        return bool(slopes.any() and steady and apart.all())
 
     def is_smooth(self, index: int, direction: Array) -> bool:
         """Whether the steps tell one slope: across a jump it would grow as they shrink."""

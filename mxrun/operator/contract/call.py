@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -253,15 +253,17 @@ def backward(
     inplace: Mapping[int, int] | None = None,
     poison: bool = False,
     conditions: Conditions = STANDARD,
+    unread: Collection[int] = (),
 ) -> BackwardRun:
     """One backward call; what is undeclared is absent, or with `poison` present and all NaN.
 
-    before: what the gradients hold. inplace: {gradient: position in `data.all` whose memory it
+    unread: outputs whose gradient is absent too, as nothing reads them. before: what the gradients
+    hold. inplace: {gradient: position in `data.all` whose memory it
     takes}. Raises Breach as `forward` does, and where an implementation lacks the backward of its
     forward.
     """
     request, values = _backward_request(
-        prop, data, forward_run, requests or default_requests(prop), poison, conditions
+        prop, data, forward_run, requests or default_requests(prop), poison, conditions, unread
     )
     whose = f"{implementation.name} backward"
     with attempting(whose), _team(implementation, conditions):
@@ -302,9 +304,10 @@ def _backward_request(
     requests: Sequence[OpReqType],
     poison: bool,
     conditions: Conditions,
+    unread: Collection[int],
 ) -> tuple[BackwardRequest, list[Array]]:
     """What backward is asked for, and the values it finds, poisoned where it declares none."""
-    needed = declared(prop)
+    needed = declared(prop).difference(unread)
     values = [
         value if index in needed else _poisoned(value) for index, value in enumerate(data.all)
     ]

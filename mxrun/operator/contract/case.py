@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +26,14 @@ Objective = Callable[[list[Array], list[Array], list[Array]], float]
 SINGLE, DOUBLE = "float32", "float64"
 
 
+class Extent(Enum):
+    """What values a case has: ordinary ones, ones of far magnitudes, or a team's worth of them."""
+
+    ORDINARY = auto()
+    WIDE = auto()
+    LARGE = auto()
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """An operator under one parameter set with values for its arguments and auxiliary states.
@@ -32,7 +41,8 @@ class Case:
     name: what a report calls it. inputs: the same values in float32 and in float64, but for
     arguments whose type stands alone. is_train: whether forward runs as in training.
     differentiable: whether backward gives the derivative of the objective, by default of
-    <out_grad, outputs>, and of the loss where there is one.
+    <out_grad, outputs>, and of the loss where there is one. extent: which checks look at it.
+    undefined: the values that were tried where none gave finite outputs; empty where some did.
     """
 
     name: str
@@ -41,6 +51,8 @@ class Case:
     is_train: bool = True
     differentiable: bool = True
     objective: Objective | None = None
+    extent: Extent = Extent.ORDINARY
+    undefined: str = ""
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
@@ -89,9 +101,7 @@ class Case:
 
     def with_inputs(self, inputs: Mapping[str, tuple[Array, ...]]) -> Case:
         """The same case on other values."""
-        return Case(
-            self.name, self.prop, inputs, self.is_train, self.differentiable, self.objective
-        )
+        return replace(self, inputs=inputs)
 
 
 def exact(values: Array) -> Array:

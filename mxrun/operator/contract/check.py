@@ -14,7 +14,7 @@ from mxrun.operator.contract import (
     reading,
     requests,
 )
-from mxrun.operator.contract.case import DOUBLE, SINGLE, Bench, Case
+from mxrun.operator.contract.case import DOUBLE, SINGLE, Bench, Case, Extent
 from mxrun.operator.contract.derive import RANKS
 from mxrun.operator.contract.derive import cases as derived
 from mxrun.operator.contract.problem import Breach, Problem, attempting, listed
@@ -27,8 +27,8 @@ class Check:
     """One promise of the contract.
 
     name: in one or two words; promise: what holds where it is kept. `of_case` looks at one case,
-    `of_all` at all of an operator's together. missing: why this machine cannot check all of it;
-    empty where it can.
+    `of_all` at all of an operator's together; `extents` says at which. missing: why this machine
+    cannot check all of it; empty where it can.
     """
 
     name: str
@@ -36,9 +36,11 @@ class Check:
     of_case: Callable[[Bench], Iterator[Problem]] | None = None
     of_all: Callable[[Sequence[Bench]], Iterator[Problem]] | None = None
     missing: Callable[[], str] = str
+    extents: Sequence[Extent] = (Extent.ORDINARY,)
 
     def problems(self, benches: Sequence[Bench]) -> Iterator[Problem]:
         """All that is wrong, each with its case."""
+        benches = [bench for bench in benches if bench.case.extent in self.extents]
         if self.of_all is not None:
             yield from _caught(self.name, self.of_all, benches)
         if self.of_case is not None:
@@ -71,10 +73,22 @@ def calls(bench: Bench) -> Iterator[Problem]:
     yield from ()
 
 
+# Where a team of several threads has more than one to do.
+TEAMWORK = (Extent.ORDINARY, Extent.LARGE)
 # What must hold of a case before anything else can be tried on it.
 FIRST: tuple[Check, ...] = (
-    Check("names", "tensors have names, and what points at them fits", interface.names),
-    Check("calls", "calls end, stay within their tensors, leave inputs alone", calls),
+    Check(
+        "names",
+        "tensors have names, and what points at them fits",
+        interface.names,
+        extents=(*Extent,),
+    ),
+    Check(
+        "calls",
+        "calls end, stay within their tensors, leave inputs alone",
+        calls,
+        extents=(*Extent,),
+    ),
 )
 THEN: tuple[Check, ...] = (
     Check(
@@ -95,14 +109,28 @@ THEN: tuple[Check, ...] = (
     Check("forward in place", "every hint gives the bits of write", requests.forward_in_place),
     Check("backward in place", "every hint gives the bits of write", requests.backward_in_place),
     Check("undeclared inputs", "backward reads what it declares", reading.undeclared_inputs),
-    Check("gradients", "backward is the derivative, in float64", agreement.gradients),
+    Check("unread outputs", "a gradient that is absent is one of zeros", reading.unread_outputs),
+    Check(
+        "gradients",
+        "backward is the derivative, in float64",
+        agreement.gradients,
+        extents=(*Extent,),
+    ),
     Check("element types", "float32 is float64 but for rounding", agreement.element_types),
-    Check("repetition", "the same bits again, whatever memory held", reading.repetition),
+    Check(
+        "repetition",
+        "the same bits on one team size, alike on others",
+        reading.repetition,
+        extents=TEAMWORK,
+    ),
     Check("shared body", "one body serves two networks in turn", reading.shared_body),
     Check("random numbers", "no numbers but of the operator's stream", reading.random_numbers),
     Check("steps", "each step has random numbers of its own", of_all=reading.draws_by_step),
     Check(
-        "implementations", "every implementation agrees with the body", agreement.implementations
+        "implementations",
+        "every implementation agrees with the body",
+        agreement.implementations,
+        extents=TEAMWORK,
     ),
     Check("losses", "the loss is one number, and weight 0 is silence", loss.losses),
     Check(

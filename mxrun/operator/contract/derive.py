@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import typing
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape
 from mxrun.operator.contract import call
-from mxrun.operator.contract.case import DOUBLE, SINGLE, Case, exact
+from mxrun.operator.contract.case import DOUBLE, SINGLE, Case, Extent, exact
 from mxrun.operator.contract.interface import describe
 from mxrun.operator.contract.loss import WEIGHT
 from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import Breach, attempting
+from mxrun.operator.contract.problem import Breach, attempting, listed
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Inferred, PartialShapes
 from mxrun.operator.register import AnyProperty
@@ -28,19 +32,37 @@ SIZES: tuple[Shape, ...] = (
     *((1,), (1, 1), (1, 1, 1, 1), (7, 1), (2, 1, 5, 5)),
     *((4, 4), (3, 4, 4), (3, 4, 8, 8), (67, 33)),
 )
+# Shapes of which a team of two takes each a half; the first that fits is tried.
+LARGE: tuple[Shape, ...] = ((257, 263), (259, 259), (2, 183, 183), (5, 3, 67, 69), (70001,))
+# Elements of the case that is tried on values of far magnitudes, as near to as it can be.
+_WIDE_ELEMENTS = 1024
 # What MXNet calls the arguments that training changes: their shapes follow from the others'.
 _LEARNED = frozenset({"weight", "bias", "gamma", "beta"})
 # Choices of a parameter that are tried beside the first.
 _MOST_CHOICES = 6
+# Numbers for a parameter that gives no examples, and how many of those in its bounds are tried.
+_NUMBERS, _MOST_NUMBERS = (1.5, -0.5, 0.25, 0.75, 3.0), 2
 
 Draw = Callable[[np.random.Generator, Shape], Array]
 # Where an operator is defined: tried in turn until its outputs are finite.
-_DOMAINS: tuple[Draw, ...] = (
-    lambda random, shape: random.standard_normal(shape),
-    lambda random, shape: random.uniform(0.25, 2, shape),
-    lambda random, shape: random.uniform(-0.9, 0.9, shape),
-    lambda random, shape: random.uniform(1.1, 3, shape),
-)
+_DOMAINS: Mapping[str, Draw] = {
+    "normal": lambda random, shape: random.standard_normal(shape),
+    "0.25 to 2": lambda random, shape: random.uniform(0.25, 2, shape),
+    "-0.9 to 0.9": lambda random, shape: random.uniform(-0.9, 0.9, shape),
+    "1.1 to 3": lambda random, shape: random.uniform(1.1, 3, shape),
+    "6 to 40": lambda random, shape: random.uniform(6, 40, shape),
+}
+
+
+def _magnitudes(random: np.random.Generator, shape: Shape) -> Array:
+    """Numbers from 0.001 to 30, as many of every magnitude."""
+    return 10 ** random.uniform(-3, 1.5, shape)
+
+
+_WIDE: Mapping[str, Draw] = {
+    "wide": lambda random, shape: _magnitudes(random, shape) * random.choice([-1, 1], shape),
+    "wide and positive": _magnitudes,
+}
 
 
 def cases(prop: AnyProperty, fixed: Sequence[str] = ()) -> list[Case]:
@@ -50,17 +72,63 @@ def cases(prop: AnyProperty, fixed: Sequence[str] = ()) -> list[Case]:
     """
     found = [case for shape in (*RANKS, *SIZES) for case in _case(prop, shape)]
     plain = next(iter(found), None)
+    shapes = [case.input_shapes[0] for case in found[:1]] or list(RANKS)
+    shapes += [shape for shape in RANKS if shape not in shapes]
     for other in variants(prop, fixed):
-        shapes = [case.input_shapes[0] for case in found[:1]] or list(RANKS)
-        shapes += [shape for shape in RANKS if shape not in shapes]
-        made = next((case for shape in shapes for case in _case(other, shape)), None)
-        if made is not None:
-            found.append(made)
-    if plain is not None and (
-        plain.prop.list_state_updates() or call.resources(prop, _first(plain))
-    ):
+        found += _first_case(other, shapes)
+    for other in made_up(prop, fixed):
+        with attempting(f"making up cases of {describe(other)}"):
+            found += [case for case in _first_case(other, shapes) if _is_accepted(case)]
+    if plain is None:
+        return found
+    far = _wide(plain, found)
+    if plain.prop.list_state_updates() or call.resources(prop, _first(plain)):
         found += [_evaluated(case) for case in found[:2]]
-    return found
+    large = [replace(case, extent=Extent.LARGE) for case in _first_case(prop, LARGE)]
+    return [*found, *far, *large]
+
+
+def _first_case(prop: AnyProperty, shapes: Sequence[Shape]) -> list[Case]:
+    """The case of the first shape that gives one; none where the parameters are refused."""
+    return next(filter(None, (_case(prop, shape) for shape in shapes)), [])
+
+
+def _wide(plain: Case, found: Sequence[Case]) -> list[Case]:
+    """A case of the plain parameters on values of far magnitudes; none where it is not finite.
+
+    Nor of what compares with labels: there -log of what cannot be is cut off.
+    """
+    if plain.prop.label_arguments:
+        return []
+    same = [case for case in found if case.prop is plain.prop]
+    sizes = [sum(math.prod(shape) for shape in case.input_shapes) for case in same]
+    case = same[min(range(len(same)), key=lambda i: abs(sizes[i] - _WIDE_ELEMENTS))]
+    shapes = [array.shape for array in case.inputs[SINGLE]]
+    for what, draw in _WIDE.items():
+        name = f"{case.name}, {what}"
+        values = _values(case.prop, shapes, draw, name)
+        wide = replace(case, name=name, inputs=values, extent=Extent.WIDE)
+        if all(_is_finite(wide, dtype) for dtype in values):
+            return [wide]
+    return []
+
+
+def made_up(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
+    """The property with each number that has no other examples set to a few within its bounds."""
+    kind = type(prop.parameters)
+    given = {name: getattr(prop.parameters, name) for name in prop.parameters.model_fields_set}
+    for name, field in kind.model_fields.items():
+        now = getattr(prop.parameters, name)
+        if name in fixed or any(value != now for value in field.examples or ()):
+            continue
+        types = {field.annotation, *typing.get_args(field.annotation)}
+        numbers: Sequence[float] = ()
+        if float in types:
+            numbers = [value for value in _NUMBERS if value != now]
+        elif int in types and isinstance(now, int):
+            numbers = [now + 1]
+        made = (_with(prop, kind, {**given, name: value}) for value in numbers)
+        yield from itertools.islice(filter(None, made), _MOST_NUMBERS)
 
 
 def variants(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
@@ -83,7 +151,10 @@ def _with(
     prop: AnyProperty, kind: type[Parameters], values: Mapping[str, object]
 ) -> AnyProperty | None:
     parameters, _ = check(kind, values)
-    return None if parameters is None else type(prop)(parameters)
+    try:
+        return None if parameters is None else type(prop)(parameters)
+    except UserError:
+        return None
 
 
 def _choices(annotation: Any) -> list[object]:
@@ -115,11 +186,11 @@ def _case(prop: AnyProperty, sample: Shape) -> list[Case]:
     shapes = [known(shape) for shape in (*inferred.inputs, *inferred.auxiliary)]
     first = f"{prop.list_arguments()[0]} {_times(shapes[0])}"
     name = ", ".join(filter(None, (describe(prop), first)))
-    for draw in _DOMAINS:
-        case = Case(name, prop, _values(prop, shapes, draw, name))
+    made = [Case(name, prop, _values(prop, shapes, draw, name)) for draw in _DOMAINS.values()]
+    for case in made:
         if _is_finite(case):
             return [case]
-    return [Case(name, prop, _values(prop, shapes, _DOMAINS[0], name))]
+    return [replace(made[0], undefined=listed(list(_DOMAINS)))]
 
 
 def _times(shape: Shape) -> str:
@@ -218,15 +289,25 @@ def _label(
     return random.integers(0, count, shape).astype(dtype or "int32")
 
 
-def _is_finite(case: Case) -> bool:
+def _is_finite(case: Case, dtype: str = DOUBLE) -> bool:
     """Whether the readable body gives finite outputs on the case's values."""
     try:
-        with attempting("forward"), np.errstate(all="ignore"):
-            run = call.forward(
-                NUMPY, case.prop, case.inputs[DOUBLE], case.blank_outputs(DOUBLE, 0.0)
-            )
+        return _outputs_are_finite(case, dtype)
     except Breach:
         # What is wrong with the call is found, and told, by the first checks.
         return True
+
+
+def _is_accepted(case: Case) -> bool:
+    """Whether parameters that nobody gave suit the operator: it may refuse them in words."""
+    try:
+        return _outputs_are_finite(case, DOUBLE)
+    except Breach as breach:
+        return not isinstance(breach.__cause__, UserError)
+
+
+def _outputs_are_finite(case: Case, dtype: str) -> bool:
+    with attempting("forward"), np.errstate(all="ignore"):
+        run = call.forward(NUMPY, case.prop, case.inputs[dtype], case.blank_outputs(dtype, 0.0))
     assert run is not None
     return all(bool(np.isfinite(array).all()) for array in run.outputs)

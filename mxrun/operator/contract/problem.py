@@ -60,7 +60,7 @@ def attempting(what: str) -> Iterator[None]:
     except Breach:
         raise
     # The code under test is the user's: there is no telling what it raises.
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Breach(
             Problem(
                 f"{what} raises {type(error).__name__}: {_first_line(error)}",
@@ -69,11 +69,11 @@ def attempting(what: str) -> Iterator[None]:
         ) from error
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "no message")
 
 
-def _last_line(error: Exception) -> str:
+def _last_line(error: BaseException) -> str:
     """Where an exception was raised: the last line outside of this package, if there is one."""
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if not frame.filename.startswith(_HERE)]

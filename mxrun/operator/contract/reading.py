@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,13 @@ from mxrun.operator.contract import call
 from mxrun.operator.contract.call import Conditions, ForwardRun
 from mxrun.operator.contract.case import SINGLE, Bench, Way
 from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import Problem, differing, first_difference, listed
+from mxrun.operator.contract.problem import (
+    Breach,
+    Problem,
+    differing,
+    first_difference,
+    listed,
+)
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import ResourceKind
@@ -39,8 +46,36 @@ def undeclared_inputs(bench: Bench) -> Iterator[Problem]:
             )
 
 
+def unread_outputs(bench: Bench) -> Iterator[Problem]:
+    """Backward with each visible output unread in turn: no gradient of it is one of zeros."""
+    case, prop = bench.case, bench.prop
+    # Without any gradient that it declares to read, no backward is called.
+    read = [i for i in range(prop.num_visible_outputs) if i in call.declared(prop)]
+    unread = read if len(read) > 1 else []
+    for way in bench.ways if case.asked else ():
+        run = bench.accepted(way.implementation, way.dtype)
+        data = bench.backward_data(run, way.dtype)
+        blank = case.blank_gradients(way.dtype)
+        for output in unread:
+            silent = list(data.out_grad)
+            silent[output] = np.zeros_like(silent[output])
+            zeros = replace(data, out_grad=silent)
+            want = call.backward(way.implementation, prop, zeros, blank, run).gradients
+            whose = f"where nothing reads {case.outputs[output]}, {way} backward"
+            hint = "the gradient of an output that nothing reads is None: leave its part out"
+            try:
+                absent = call.backward(way.implementation, prop, data, blank, run, unread=(output,))
+            except Breach as breach:
+                yield Problem(f"{whose} fails: {breach.problem.problem}", hint=hint)
+                continue
+            for index in case.asked:
+                problem = f"{whose} gives another gradient of {case.arguments[index]} than of zeros"
+                got = absent.gradients[index]
+                yield from differing(problem, got, want[index], hint, RELATIVE, ABSOLUTE)
+
+
 def repetition(bench: Bench) -> Iterator[Problem]:
-    """The same bits whatever memory held before and, for one team, every time."""
+    """The same bits on a team of one size, whatever memory held; on another but for rounding."""
     case = bench.case
     for way in bench.ways:
         first = bench.accepted(way.implementation, way.dtype)

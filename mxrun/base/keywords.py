@@ -1,0 +1,18 @@
+"""The words that a config keeps for itself among its layers."""
+
+from __future__ import annotations
+
+RESERVED_KEYS = ("name", "inputs", "outputs", "precision", "implementation", "fused")
+"""Keys of every layer beside its operator's parameters."""
+
+_KEPT = frozenset((*RESERVED_KEYS, "repeat"))
+
+OPERATOR_NAME = f"letters, digits and _, and none of {', '.join(sorted(_KEPT))}"
+"""What `is_operator_name` accepts, in words."""
+
+
+def is_operator_name(value: object) -> bool:
+    """Whether an operator may be called so: a layer is told by it, and code of it is named so."""
+    return (
+        isinstance(value, str) and value.isascii() and value.isidentifier() and value not in _KEPT
+    )
