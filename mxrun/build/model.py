@@ -124,7 +124,7 @@ def build_model(
 
 def contradictions(network: Network, symbol: Symbol, batch_size: int) -> tuple[Diagnostic, ...]:
     """The shapes that contradict each other in a network of which not every layer is right."""
-    return infer(symbol.heads, _given(network, batch_size)).diagnostics
+    return infer(symbol.heads, _given(network, batch_size)).contradictions
 
 
 def _given(network: Network, batch_size: int) -> dict[str, Shape]:

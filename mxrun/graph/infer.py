@@ -22,13 +22,20 @@ from mxrun.operator.shape import ShapeContradiction, is_known, known, show, unif
 class Inference:
     """What is known of every entry, and what is wrong.
 
+    contradictions: of shapes. mistyped: element types that an operator does not serve.
     unknown: names of variables without a complete shape that no contradiction accounts for.
     """
 
     shapes: Mapping[NodeEntry, PartialShape]
     types: Mapping[NodeEntry, str]
-    diagnostics: tuple[Diagnostic, ...]
+    contradictions: tuple[Diagnostic, ...]
+    mistyped: tuple[Diagnostic, ...]
     unknown: tuple[str, ...]
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All that is wrong."""
+        return (*self.contradictions, *self.mistyped)
 
     @property
     def complete(self) -> bool:
@@ -49,8 +56,9 @@ def infer(
     nodes = topological(heads)
     state = _ShapeInference(nodes, shapes)
     state.run()
-    inferred_types = _infer_types(nodes, types or {})
-    return Inference(state.shapes, inferred_types, tuple(state.diagnostics), state.unknown())
+    inferred_types, mistyped = _infer_types(nodes, types or {})
+    contradictions = tuple(state.diagnostics)
+    return Inference(state.shapes, inferred_types, contradictions, mistyped, state.unknown())
 
 
 class _ShapeInference:
@@ -179,9 +187,12 @@ def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
     return replace(diagnostic, problem=problem, place=diagnostic.place or node.place)
 
 
-def _infer_types(nodes: list[Node], given: Mapping[str, str]) -> dict[NodeEntry, str]:
-    """Element types, to a fixpoint; what nothing decides is float32."""
+def _infer_types(
+    nodes: list[Node], given: Mapping[str, str]
+) -> tuple[dict[NodeEntry, str], tuple[Diagnostic, ...]]:
+    """Element types, to a fixpoint; what nothing decides is float32. And what is refused."""
     types: dict[NodeEntry, PartialType] = {}
+    refused: dict[Node, tuple[Diagnostic, ...]] = {}
     for node in nodes:
         for index in range(node.num_outputs):
             declared = given.get(node.name) if node.is_variable else None
@@ -190,7 +201,7 @@ def _infer_types(nodes: list[Node], given: Mapping[str, str]) -> dict[NodeEntry,
     while changed:
         changed = False
         for node in nodes:
-            if node.prop is None:
+            if node.prop is None or node in refused:
                 continue
             entries = list(node.argument_entries())
             outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
@@ -200,11 +211,13 @@ def _infer_types(nodes: list[Node], given: Mapping[str, str]) -> dict[NodeEntry,
                         [types[e] for e in entries], [types[o] for o in outputs]
                     )
                 except UserError as error:
-                    raise UserError(_of(node, each) for each in error.diagnostics) from None
+                    refused[node] = tuple(_of(node, each) for each in error.diagnostics)
+                    continue
             for entry, dtype in zip(
                 [*entries, *outputs], [*completed[0], *completed[1]], strict=True
             ):
                 if types[entry] is None and dtype is not None:
                     types[entry] = dtype
                     changed = True
-    return {entry: dtype or "float32" for entry, dtype in types.items()}
+    found = {entry: dtype or "float32" for entry, dtype in types.items()}
+    return found, tuple(each for diagnostics in refused.values() for each in diagnostics)

@@ -11,9 +11,11 @@ import pytest
 from operator_harness import all_implementations, forward
 
 from mxrun.base.errors import Place, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.graph.compile import CompileRequest, compile_plan
 from mxrun.graph.infer import infer
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.graph.symbol import apply, variable
+from mxrun.graph.symbol import Symbol, apply, variable
 from mxrun.operator.register import create
 from mxrun.operator.shape import known
 
@@ -185,6 +187,9 @@ def test_P13_the_refusal_names_the_layer() -> None:
     whole = apply("Cast", {"data": variable("data")}, {"dtype": "int32"}, "whole")
     place = Place("net.yaml", 7, 3)
     made = Node("chances", create("softmax", {}), tuple(whole.heads), place=place)
-    with pytest.raises(UserError, match="softmax 'chances': softmax of whole numbers") as caught:
-        infer([NodeEntry(made)], {"data": (2, 3)})
-    assert caught.value.diagnostics[0].place == place
+    inference = infer([NodeEntry(made)], {"data": (2, 3)})
+    (refused,) = inference.mistyped
+    assert "softmax 'chances': softmax of whole numbers" in refused.problem
+    assert refused.place == place
+    with pytest.raises(UserError, match="whole numbers"):
+        compile_plan(Symbol([NodeEntry(made)]), CompileRequest({"data": TensorSpec((2, 3))}))
