@@ -157,6 +157,9 @@ class _Training:
         directory = beginning.commit()
         keeper = CheckpointKeeper(directory.path, run.built.training.policy)
         held = None if checkpoint is None else loop.progress
+        if checkpoint is not None and checkpoint.manifest.due:
+            # What was killed after it had saved may not have come to this.
+            keeper.remove_others(checkpoint.manifest.progress)
         snapshot = partial(run.snapshot, loop=loop)
         saver = RunSaver(directory, keeper, snapshot, held, self._observer.note)
         resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step

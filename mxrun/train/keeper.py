@@ -19,6 +19,7 @@ from mxrun.train.checkpoint import (
     read_manifest,
     save_checkpoint,
 )
+from mxrun.train.progress import Progress
 
 Unit = Literal["steps", "epochs", "minutes"]
 
@@ -69,11 +70,12 @@ class CheckpointKeeper:
         path = save_checkpoint(self._folder, state, groups)
         self._saved_at = time.monotonic()
         if state.due:
-            self._remove_others(state)
+            self.remove_others(state.progress)
         return path
 
-    def _remove_others(self, newest: RunState) -> None:
-        step = newest.progress.step
+    def remove_others(self, newest: Progress) -> None:
+        """Remove what the policy no longer keeps beside a checkpoint that was due."""
+        step = newest.step
         due, unreadable = {step}, set()
         for number in saved_steps(self._folder):
             try:
@@ -85,8 +87,8 @@ class CheckpointKeeper:
             if manifest.due and number < step:
                 due.add(number)
         kept = unreadable | set(sorted(due)[-self._policy.keep :])
-        if newest.progress.best is not None:
-            kept.add(newest.progress.best.step)
+        if newest.best is not None:
+            kept.add(newest.best.step)
         for number in saved_steps(self._folder):
             if number not in kept:
                 discard_checkpoint(self._folder, number)

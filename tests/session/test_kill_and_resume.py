@@ -193,3 +193,19 @@ def test_what_was_recorded_before_anything_was_saved_is_recorded_anew(tmp_path: 
     assert (folder / "runs/killed/metrics.jsonl").read_text().count("\n") >= 1
     assert "nothing is saved in runs/killed: starting afresh" in go_on(folder, rarely).errors
     assert left(folder) == left(tmp_path / "whole")
+
+
+def test_F5_what_a_kill_after_the_last_save_left_goes(
+    whole: dict[str, str], tmp_path: Path
+) -> None:
+    """The last checkpoint was written, the ones that it takes the place of were still there."""
+    run = tmp_path / "runs/killed"
+    Started(tmp_path, moment=f"{2 * EPOCH}:evaluate").end()
+    older = f"checkpoint-{saved_steps(run)[0]}"
+    shutil.copytree(run / older, tmp_path / "aside")
+    go_on(tmp_path)
+    assert not (run / older).exists()
+    shutil.move(tmp_path / "aside", run / older)
+    (run / "summary.json").unlink()
+    go_on(tmp_path)
+    assert left(tmp_path) == whole

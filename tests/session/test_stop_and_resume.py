@@ -135,15 +135,16 @@ def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path:
 def test_C17_a_terminal_that_goes_away_stops_a_run_unless_nohup_says_otherwise(
     tmp_path: Path,
 ) -> None:
-    # Long enough for the signal to come before the end.
-    long = "train.epochs=200"
-    started = Started(tmp_path, long)
-    started.wait_for(3, 0)
-    started.process.send_signal(signal.SIGHUP)
-    code, _, errors = started.end()
-    assert code == STOPPED, errors
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Long enough for the signal to come before the end; these tests may run under nohup themselves.
+    long = "train.epochs=30"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
+        started = Started(tmp_path, long)
+        started.wait_for(3, 0)
+        started.process.send_signal(signal.SIGHUP)
+        code, _, errors = started.end()
+        assert code == STOPPED, errors
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         started = Started(tmp_path, long, "--resume")
     finally:
         signal.signal(signal.SIGHUP, before)
