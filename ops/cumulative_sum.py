@@ -27,7 +27,7 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.property import Inferred, InPlaceProperty, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, is_known, known, unify
 from mxrun.operator.tensor import Tensor
@@ -59,7 +59,7 @@ class CumsumParameters(Parameters):
 
 
 @register("cumsum")
-class CumsumProperty(OperatorProperty[CumsumParameters]):
+class CumsumProperty(InPlaceProperty[CumsumParameters]):
     """output[.., i, ..] = sum of a[.., j, ..] over j <= i along the axis; without an axis, output
     is one row. Backward, the sum over i >= j, reads the output's gradient only.
     """
@@ -87,22 +87,6 @@ class CumsumProperty(OperatorProperty[CumsumParameters]):
     ) -> list[T]:
         """out_grad."""
         return [out_grad[0]]
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """Over a."""
-        return [(in_data[0], out_data[0])]
-
-    def backward_inplace_option(
-        self,
-        out_grad: Sequence[T],
-        in_data: Sequence[T],
-        out_data: Sequence[T],
-        in_grad: Sequence[T],
-    ) -> list[tuple[T, T]]:
-        """Over the output's gradient."""
-        return [(out_grad[0], in_grad[0])]
 
     def create_operator(self) -> Operator:
         """NumPy's sum."""

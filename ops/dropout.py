@@ -29,7 +29,7 @@ from mxrun.operator.native_kernel import LoopPart, Part, Slot, native_kernel, so
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import (
     Inferred,
-    OperatorProperty,
+    InPlaceProperty,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
@@ -82,7 +82,7 @@ class DropoutParameters(Parameters):
 
 
 @register("Dropout")
-class DropoutProperty(OperatorProperty[DropoutParameters]):
+class DropoutProperty(InPlaceProperty[DropoutParameters]):
     """output = data * mask; mask is 1 / (1 - p) with probability 1 - p, else 0.
 
     data and output of any shape; mask, hidden, has data's shape with 1 along `axes`. Element i of
@@ -132,22 +132,6 @@ class DropoutProperty(OperatorProperty[DropoutParameters]):
     ) -> list[T]:
         """The output's gradient and the mask, unless that is 1 everywhere."""
         return [out_grad[0], out_data[1]] if self.parameters.p > 0 else [out_grad[0]]
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """The output over data."""
-        return [(in_data[0], out_data[0])]
-
-    def backward_inplace_option(
-        self,
-        out_grad: Sequence[T],
-        in_data: Sequence[T],
-        out_data: Sequence[T],
-        in_grad: Sequence[T],
-    ) -> list[tuple[T, T]]:
-        """data's gradient over the output's."""
-        return [(out_grad[0], in_grad[0])]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Random numbers, unless nothing is ever dropped."""

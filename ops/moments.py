@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
@@ -23,8 +23,7 @@ from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.reduce import (
-    AXES_SCHEMA,
-    as_axes,
+    AxesOption,
     chosen_axes,
     count_of,
     in_kept_order,
@@ -42,9 +41,7 @@ Array = npt.NDArray[Any]
 class MomentsParameters(Parameters):
     """Parameters of moments (MXNet's)."""
 
-    axes: Annotated[
-        tuple[int, ...] | None, BeforeValidator(as_axes), WithJsonSchema(AXES_SCHEMA)
-    ] = Field(
+    axes: AxesOption = Field(
         default=None,
         description="The axes to reduce, counted from the end where negative; all where left out "
         "or empty (which MXNet refuses).",

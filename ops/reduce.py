@@ -48,12 +48,16 @@ AXES_SCHEMA = {
 }
 
 
+# None or an empty tuple stands for all axes.
+AxesOption = Annotated[
+    tuple[int, ...] | None, BeforeValidator(as_axes), WithJsonSchema(AXES_SCHEMA)
+]
+
+
 class AxisParameters(Parameters):
     """Which axes an operator reduces, and whether they stay."""
 
-    axis: Annotated[
-        tuple[int, ...] | None, BeforeValidator(as_axes), WithJsonSchema(AXES_SCHEMA)
-    ] = Field(
+    axis: AxesOption = Field(
         default=None,
         description="The axis or axes to reduce, counted from the end where negative; all where "
         "left out or empty.",

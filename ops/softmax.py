@@ -28,7 +28,7 @@ from mxrun.operator.native_kernel import (
     target,
 )
 from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.property import Inferred, InPlaceProperty, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, show
 from mxrun.operator.tensor import Tensor
@@ -57,7 +57,7 @@ class SoftmaxParameters(Parameters):
         return value
 
 
-class SoftmaxProperty(OperatorProperty[SoftmaxParameters]):
+class SoftmaxProperty(InPlaceProperty[SoftmaxParameters]):
     """What both have in common. Backward reads the output and its gradient."""
 
     parameter_type = SoftmaxParameters
@@ -77,22 +77,6 @@ class SoftmaxProperty(OperatorProperty[SoftmaxParameters]):
     ) -> list[T]:
         """out_grad and output."""
         return [out_grad[0], out_data[0]]
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """The output over data."""
-        return [(in_data[0], out_data[0])]
-
-    def backward_inplace_option(
-        self,
-        out_grad: Sequence[T],
-        in_data: Sequence[T],
-        out_data: Sequence[T],
-        in_grad: Sequence[T],
-    ) -> list[tuple[T, T]]:
-        """data's gradient over the output's."""
-        return [(out_grad[0], in_grad[0])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Maximum, subtraction, exponential, sum and division of every element."""

@@ -20,7 +20,7 @@ from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import (
     Inferred,
-    OperatorProperty,
+    InPlaceProperty,
     PartialShapes,
     PartialType,
     same_shape,
@@ -42,7 +42,7 @@ class CastParameters(Parameters):
 
 
 @register("Cast", "cast")
-class CastProperty(OperatorProperty[CastParameters]):
+class CastProperty(InPlaceProperty[CastParameters]):
     """output = data as numbers of `dtype`, of any shape. Backward reads the output's gradient only.
 
     A fraction is cut off; a number beyond an integer type becomes what the processor makes of it.
@@ -73,22 +73,6 @@ class CastProperty(OperatorProperty[CastParameters]):
     ) -> list[T]:
         """out_grad."""
         return [out_grad[0]]
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """The output over data, where both types are of one size."""
-        return [(in_data[0], out_data[0])]
-
-    def backward_inplace_option(
-        self,
-        out_grad: Sequence[T],
-        in_data: Sequence[T],
-        out_data: Sequence[T],
-        in_grad: Sequence[T],
-    ) -> list[tuple[T, T]]:
-        """data's gradient over the output's, where both types are of one size."""
-        return [(out_grad[0], in_grad[0])]
 
     def create_operator(self) -> Operator:
         """NumPy's conversion."""

@@ -9,14 +9,14 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import OperatorProperty
+from mxrun.operator.property import InPlaceProperty
 from mxrun.operator.tensor import Tensor
 
 P = TypeVar("P", bound=Parameters)
 T = TypeVar("T")
 
 
-class ViewProperty(OperatorProperty[P]):
+class ViewProperty(InPlaceProperty[P]):
     """output = data in row-major order under the output's shape.
 
     Nothing is computed and, where the planner can, nothing is copied. Backward reads the output's
@@ -30,22 +30,6 @@ class ViewProperty(OperatorProperty[P]):
     ) -> list[T]:
         """out_grad."""
         return [out_grad[0]]
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """The same bytes under another shape."""
-        return [(in_data[0], out_data[0])]
-
-    def backward_inplace_option(
-        self,
-        out_grad: Sequence[T],
-        in_data: Sequence[T],
-        out_data: Sequence[T],
-        in_grad: Sequence[T],
-    ) -> list[tuple[T, T]]:
-        """The same bytes under another shape."""
-        return [(out_grad[0], in_grad[0])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """None: nothing is computed."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 RESERVED_KEYS = ("name", "inputs", "outputs", "precision", "implementation", "fused")
 """Keys of every layer beside its operator's parameters."""
 
-_KEPT = frozenset((*RESERVED_KEYS, "repeat"))
+REPEAT = "repeat"
+"""What stands in an operator's place to repeat layers."""
+
+_KEPT = frozenset((*RESERVED_KEYS, REPEAT))
 
 OPERATOR_NAME = f"letters, digits and _, and none of {', '.join(sorted(_KEPT))}"
 """What `is_operator_name` accepts, in words."""

@@ -39,12 +39,14 @@ class Registry(Generic[T]):
     def all_or_nothing(cls) -> Iterator[None]:
         """Take back what is registered within the block, of every kind, where the block raises."""
         before = [(each, dict(each._entries), dict(each._aliases)) for each in cls._all]
+        kept = False
         try:
             yield
-        except BaseException:
-            for each, entries, aliases in before:
-                each._entries, each._aliases = entries, aliases
-            raise
+            kept = True
+        finally:
+            if not kept:
+                for each, entries, aliases in before:
+                    each._entries, each._aliases = entries, aliases
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries or name in self._aliases

@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mxrun.base.errors import Diagnostic, Place, nearest
+from mxrun.base.keywords import REPEAT
 from mxrun.config.arithmetic import RESERVED
 from mxrun.config.interpolate import Interpolator, mentions
 from mxrun.config.load import MOST_VALUES
@@ -107,7 +108,7 @@ def _blocks(node: Marked | None, problems: list[Diagnostic]) -> dict[str, Block]
 
 def _block(name: str, body: Marked, problems: list[Diagnostic]) -> Block | None:
     before = len(problems)
-    if not is_word(name) or name == "repeat":
+    if not is_word(name) or name == REPEAT:
         expected = "letters, digits, _ . -, not 'repeat'"
         problems.append(Diagnostic("not a name for a block", body.start, expected, repr(name)))
     entries = _entries(body)
@@ -191,7 +192,7 @@ class _Expander:
                 expected="{parameter: value}",
                 got=describe(body.value),
             )
-        elif operator == "repeat":
+        elif operator == REPEAT:
             self._repeat(body, frame)
         elif operator in self._blocks:
             self._use(operator, body, frame)

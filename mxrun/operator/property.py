@@ -232,6 +232,26 @@ class OperatorProperty(ABC, Generic[P]):
         """The readable NumPy body."""
 
 
+class InPlaceProperty(OperatorProperty[P]):
+    """An operator that may write over what it reads, in both directions; where sizes are equal."""
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """The first output over the first input."""
+        return [(in_data[0], out_data[0])]
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """The first input's gradient over the first output's."""
+        return [(out_grad[0], in_grad[0])]
+
+
 def same_shape(names: Sequence[str], shapes: PartialShapes, rule: str) -> PartialShapes:
     """All of `shapes` unified into one shape; for elementwise operators."""
     common: PartialShape = None

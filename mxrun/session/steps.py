@@ -94,12 +94,16 @@ class Steps:
 
     def outputs(self, count: int) -> list[list[npt.NDArray[Any]]]:
         """Take `count` steps; the network's outputs after each."""
-        names = self._built.model.symbol.list_outputs()
         results = []
         for _ in range(count):
             self.run(self.executor.run)
-            results.append([self.executor.result(self.phase, name).copy() for name in names])
+            results.append(list(self.results().values()))
         return results
+
+    def results(self) -> dict[str, npt.NDArray[Any]]:
+        """Copies of the network's outputs after the last step, by name."""
+        names = self._built.model.symbol.list_outputs()
+        return {name: self.executor.result(self.phase, name).copy() for name in names}
 
     def seconds(self, count: int) -> npt.NDArray[np.float64]:
         """Take `count` steps; what each took."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.build import Built
-from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
 from mxrun.graph.graph import MemoryClass
 from mxrun.session.build import check_fits, load, request_for
@@ -57,23 +56,20 @@ def verify(
     steps: int = 20,
     batch: int | None = None,
     threads: int | None = None,
-    advance: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Any]:
     """Take the same steps on made-up records in every way, and compare what they lead to.
 
     The answer holds `ways`, each with its name, what was promised, the greatest difference found
-    and in which tensor, and `passed`. `advance` hears of each way before it begins. Raises
-    UserError for a config that is wrong or does not fit into memory.
+    and in which tensor, and `passed`. Raises UserError for a config that is wrong or does not fit
+    into memory.
     """
     built = load(path, overrides, batch)
     found = []
     for phase in (TRAIN, EVALUATE):
         request = request_for(built, phase == TRAIN, threads)
-        advance("as planned")
         expected = _results(built, request, Way("", phase), steps)
         for way in WAYS:
             if way.phase == phase:
-                advance(way.name)
                 changed = replace(request, **way.changes)
                 found.append(_compared(way, expected, _results(built, changed, way, steps)))
     return {
@@ -94,18 +90,12 @@ def _results(built: Built, request: CompileRequest, way: Way, steps: int) -> Arr
     for step in range(steps):
         taken.run(run)
         if way.phase == EVALUATE:
-            outputs |= _outputs(taken.executor, built, step)
+            results = taken.results().items()
+            outputs |= {f"{name}, step {step + 1}": array for name, array in results}
     return outputs or {
         block.name: taken.executor.array(block.name).copy()
         for block in plan.pinned
         if block.memory_class in _KEPT
-    }
-
-
-def _outputs(executor: Executor, built: Built, step: int) -> Arrays:
-    return {
-        f"{name}, step {step + 1}": executor.result(EVALUATE, name).copy()
-        for name in built.model.symbol.list_outputs()
     }
 
 
