@@ -47,3 +47,28 @@ def test_an_unusable_library_leaves_everything_importable(tmp_path, content):
 def test_a_failing_call_is_named_with_its_status():
     with pytest.raises(InternalError, match="dnnl_engine_create returned invalid_arguments"):
         library.require().create("dnnl_engine_create", 99, 0)
+
+
+@needs_onednn
+@pytest.mark.parametrize("chosen", [None, "AVX2"])
+def test_a_matrix_unit_without_a_description_is_left_alone(chosen):
+    program = (
+        "import os\n"
+        "from mxrun.backend.onednn import instructions, library\n"
+        "assert library.load()\n"
+        "lacks = instructions.announces_tiles() and not instructions.described_tiles()\n"
+        "print(lacks, os.environ.get('ONEDNN_MAX_CPU_ISA'), library.version())\n"
+    )
+    names = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {} if chosen is None else {names[0]: chosen}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lacks, limit, version = done.stdout.split(maxsplit=2)
+    if chosen is None and lacks == "True":
+        assert limit == "AVX512_CORE_FP16"
+        assert "amx" not in version
+    else:
+        assert limit == str(chosen)

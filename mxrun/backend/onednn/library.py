@@ -14,6 +14,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from mxrun.backend.onednn.instructions import limit_instructions
 from mxrun.backend.team import openmp
 from mxrun.base import flags
 from mxrun.base.errors import InternalError
@@ -204,6 +205,7 @@ def _attempt() -> tuple[Library | None, str]:
     if path is None:
         return None, f"oneDNN is not installed (distribution {DISTRIBUTION})"
     openmp()
+    limit_instructions()
     try:
         shared_object = ctypes.CDLL(str(path))
         version = _version_of(shared_object)

@@ -1,0 +1,53 @@
+"""Instruction sets that oneDNN must leave alone on this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+# oneDNN's environment variable, its older name, and all instruction sets but the matrix unit's.
+_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+_WITHOUT_TILES = "AVX512_CORE_FP16"
+# CPUID's leaf of the matrix unit's tiles, which gives the number of their palettes.
+_TILES = 0x1D
+
+
+def limit_instructions() -> None:
+    """Keep oneDNN from the matrix unit (AMX) where the processor does not describe its tiles.
+
+    Some virtual machines announce the unit and leave its description empty. oneDNN then lays out
+    no tiles, and its matrix products end the process: illegal instruction. Must be called before
+    oneDNN is loaded; holds for processes that this one starts, too, and yields to who has set the
+    variable.
+    """
+    if not os.environ.keys() & {*_VARIABLES} and announces_tiles() and not described_tiles():
+        os.environ[_VARIABLES[0]] = _WITHOUT_TILES
+
+
+def announces_tiles() -> bool:
+    """Whether the processor says that it has a matrix unit."""
+    import llvmlite.binding as llvm
+
+    return bool(llvm.get_host_cpu_features().get("amx-tile"))
+
+
+def described_tiles() -> int:
+    """The number of the matrix unit's palettes; only where the processor has this leaf."""
+    import llvmlite.binding as llvm
+    from llvmlite import ir
+
+    word = ir.IntType(32)
+    module = ir.Module("tiles")
+    function = ir.Function(module, ir.FunctionType(word, []), "tiles")
+    builder = ir.IRBuilder(function.append_basic_block())
+    # CPUID takes a leaf and a part of it, and overwrites four registers.
+    registers = "={eax},{eax},{ecx},~{ebx},~{ecx},~{edx}"
+    cpuid = ir.InlineAsm(ir.FunctionType(word, [word, word]), "cpuid", registers, side_effect=True)
+    builder.ret(builder.call(cpuid, [word(_TILES), word(0)]))
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(str(module)), machine)
+    engine.finalize_object()
+    return int(ctypes.CFUNCTYPE(ctypes.c_uint32)(engine.get_function_address("tiles"))())
