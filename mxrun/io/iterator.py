@@ -174,7 +174,8 @@ class ArrayIterator(DataIterator):
             write(start)
         if self._weight is not None:
             self._weight.fill(1.0)
-            self._weight[valid:] = 0.0
+            if valid < self.batch_size:
+                self._weight[valid:] = 0.0
         return Batch(valid, indices)
 
     def close(self) -> None:

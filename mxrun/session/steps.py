@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mxrun.build import Built, Model
 from mxrun.executor.executor import Executor
+from mxrun.executor.hand_over import quick_hand_over
 from mxrun.graph.compile import TRAIN
 from mxrun.graph.passes.updates import SCHEDULE
 from mxrun.graph.plan import Plan
@@ -26,7 +27,7 @@ from mxrun.train.measure import Measure, Phase
 _BATCHES = 8
 _RECORD_BYTES = 256 << 20
 # Of what integers count that no reader limits.
-_FEW = 10
+FEW = 10
 # Steps whose rates are made together, as the training loop does.
 _RATES = 1024
 
@@ -106,13 +107,14 @@ class Steps:
         return {name: self.executor.result(self.phase, name).copy() for name in names}
 
     def seconds(self, count: int) -> npt.NDArray[np.float64]:
-        """Take `count` steps; what each took."""
+        """Take `count` steps, as the training loop does; what each took."""
         clock = time.perf_counter
         seconds = np.zeros(count)
-        for index in range(count):
-            begun = clock()
-            self.run(self.executor.run)
-            seconds[index] = clock() - begun
+        with quick_hand_over:
+            for index in range(count):
+                begun = clock()
+                self.run(self.executor.run)
+                seconds[index] = clock() - begun
         return seconds
 
     def run(self, run: Callable[[str], None], times: npt.NDArray[np.int64] | None = None) -> None:
@@ -155,19 +157,19 @@ def made_up_records(model: Model) -> Dataset:
     """
     batch_bytes = sum(spec.nbytes for spec in model.inputs.values())
     batches = max(1, min(_BATCHES, _RECORD_BYTES // batch_bytes))
-    limits = _limits(model)
+    limits = count_limits(model)
     fields = {}
     for name, spec in model.records.items():
         stream, shape = f"bench/{name}", (batches * model.batch_size, *spec.shape)
         if spec.dtype == "float32" and name not in limits:
             fields[name] = Field(draw_bytes(0, stream, shape), 1 / 255)
         else:
-            numbers = draw_integers(0, stream, shape, limits.get(name, _FEW))
+            numbers = draw_integers(0, stream, shape, limits.get(name, FEW))
             fields[name] = Field(numbers.astype(spec.dtype))
     return Dataset("made up", fields)
 
 
-def _limits(model: Model) -> dict[str, int]:
+def count_limits(model: Model) -> dict[str, int]:
     """For inputs that count something, by how many they go."""
     limits: dict[str, int] = {}
     for loss in model.losses:

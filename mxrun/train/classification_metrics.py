@@ -14,19 +14,10 @@ from pydantic import Field
 
 from mxrun.base.classification import Classification
 from mxrun.base.params import Int32
-from mxrun.train.metric_kind import Figure, Mean, Metric, MetricKind
-from mxrun.train.predictions import (
-    Array,
-    ClassPredictions,
-    DistributionPredictions,
-    LossPredictions,
-    Seen,
-)
+from mxrun.train.class_loop import BEST, LIMITED_LOG, LOG
+from mxrun.train.metric_kind import Figure, MeanOfValues, Metric, MetricKind, SummedMean
+from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Seen
 
-# What MXNet's CrossEntropy adds to a probability before it takes the logarithm, and the least
-# that its Perplexity takes it of.
-_EPSILON = 1e-12
-_LEAST = 1e-10
 # A confusion matrix of more classes would be millions of numbers in every line of a record.
 MOST_CLASSES = 256
 
@@ -70,7 +61,7 @@ class Accuracy(ClassMetricKind):
 
     def create(self, predictions: LossPredictions) -> Metric:
         """Sums over the most probable classes."""
-        return MeanAccuracy(predictions.classes)
+        return SummedMean(predictions.classes, BEST)
 
 
 class TopK(ClassMetricKind):
@@ -95,7 +86,7 @@ class TopK(ClassMetricKind):
 
     def create(self, predictions: LossPredictions) -> Metric:
         """Sums over all probabilities."""
-        return MeanTopK(predictions.distributions, self.k)
+        return MeanTopK(predictions.classes, self.k)
 
 
 class CrossEntropy(ClassMetricKind):
@@ -172,26 +163,12 @@ class ConfusionMatrix(ClassMetricKind):
         return CountedPairs(predictions.classes)
 
 
-class MeanAccuracy(Mean):
-    """Counts hits."""
-
-    def __init__(self, predictions: ClassPredictions) -> None:
-        super().__init__(predictions)
-        self._predictions = predictions
-        self._hits = np.zeros(len(predictions.labels), np.bool_)
-
-    def _measure(self) -> None:
-        best, doubt = self._predictions.best()
-        np.equal(best, self._predictions.labels, out=self._hits)
-        self._values[...] = self._hits
-        np.add(self._values, doubt, out=self._values)
-
-
-class MeanTopK(Mean):
+class MeanTopK(MeanOfValues):
     """Finds the largest, takes it out, and so on k times."""
 
-    def __init__(self, predictions: DistributionPredictions, k: int) -> None:
+    def __init__(self, predictions: ClassPredictions, k: int) -> None:
         super().__init__(predictions)
+        predictions.want(BEST)
         self._predictions, self._k = predictions, k
         self._left = np.zeros_like(predictions.probabilities)
         self._best = np.zeros_like(predictions.labels)
@@ -199,9 +176,8 @@ class MeanTopK(Mean):
         self._factors = np.zeros(len(predictions.labels))
 
     def _measure(self) -> None:
-        _, doubt = self._predictions.best()
         self._left[...] = self._predictions.probabilities
-        self._values[...] = doubt
+        self._values[...] = self._predictions.doubt
         for _ in range(self._k):
             self._left.argmax(1, self._best)
             np.equal(self._best, self._predictions.labels, out=self._hits)
@@ -210,34 +186,22 @@ class MeanTopK(Mean):
             self._left.put(self._predictions.places(self._best), -np.inf)
 
 
-class MeanCrossEntropy(Mean):
+class MeanCrossEntropy(SummedMean):
     """Sums logarithms."""
 
     def __init__(self, predictions: ClassPredictions) -> None:
-        super().__init__(predictions)
-        self._predictions = predictions
-
-    def _measure(self) -> None:
-        self._predictions.probability(self._values)
-        np.add(self._values, _EPSILON, out=self._values)
-        np.log(self._values, out=self._values)
+        super().__init__(predictions, LOG)
 
     def value(self) -> float:
         """The mean over everything since the last reset; NaN if that is nothing."""
         return -super().value()
 
 
-class ExponentialMean(Mean):
+class ExponentialMean(SummedMean):
     """Sums logarithms, of which it gives the exponential."""
 
     def __init__(self, predictions: ClassPredictions) -> None:
-        super().__init__(predictions)
-        self._predictions = predictions
-
-    def _measure(self) -> None:
-        self._predictions.probability(self._values)
-        np.maximum(self._values, _LEAST, out=self._values)
-        np.log(self._values, out=self._values)
+        super().__init__(predictions, LIMITED_LOG)
 
     def value(self) -> float:
         """exp of minus the mean; NaN if nothing was measured."""
@@ -252,6 +216,7 @@ class CountedF1(Metric):
 
     def __init__(self, predictions: ClassPredictions, average: str) -> None:
         self._predictions, self._average = predictions, average
+        predictions.want(BEST)
         self.totals = np.zeros((3, predictions.classes))
         self._labels = np.zeros_like(predictions.labels)
         self._amounts, self._factors = np.zeros((2, len(predictions.labels)))
@@ -286,6 +251,7 @@ class CountedPairs(Metric):
 
     def __init__(self, predictions: ClassPredictions) -> None:
         self._predictions = predictions
+        predictions.want(BEST)
         self.totals = np.zeros((predictions.classes, predictions.classes))
         self._flat = self.totals.reshape(-1)
         self._index = np.zeros_like(predictions.labels)
@@ -312,7 +278,6 @@ def _counted(predictions: ClassPredictions, labels: Array, amounts: Array) -> Ar
     """
     np.maximum(predictions.labels, 0, out=labels)
     np.minimum(labels, predictions.classes - 1, out=labels)
-    best, doubt = predictions.best()
-    np.add(predictions.weights, doubt, out=amounts)
+    np.add(predictions.weights, predictions.doubt, out=amounts)
     predictions.leave_out(amounts)
-    return best
+    return predictions.best

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
+from mxrun.executor.hand_over import quick_hand_over
 from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.passes.lower import RANDOM_STATE
@@ -137,7 +138,8 @@ class TrainingLoop:
         return progress.with_(finished=over)
 
     def run(self, saver: Saver, interrupted: Callable[[], bool]) -> LoopResult:
-        """Train from `progress` to the end.
+        """Train from `progress` to the end; busy threads hand the interpreter's lock over quickly
+        meanwhile.
 
         Raises Diverged for numbers that are none, and what `saver` raises.
         """
@@ -148,8 +150,9 @@ class TrainingLoop:
             self._observer.note(
                 f"train.schedule: the warm-up of {warmup} steps takes the whole run of {total}"
             )
-        while not self.progress.finished:
-            self._epoch(saver, interrupted)
+        with quick_hand_over:
+            while not self.progress.finished:
+                self._epoch(saver, interrupted)
         early = self.progress.epoch <= self._pace.epochs
         return LoopResult(self.progress, self._step_ms[: self._taken], self._first_step_at, early)
 

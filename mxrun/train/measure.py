@@ -92,7 +92,7 @@ class MeasuredLoss:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
             self._totals[1] += int(np.count_nonzero(self._counted[:valid]))
         if self.metrics:
-            self._metrics.update(self._label, self._outputs[tape], self._weight, self.is_finite)
+            self._metrics.update(self._label, self._outputs[tape], self._weight)
 
     def mean(self) -> float:
         """The mean loss of what counts; NaN where nothing does."""

@@ -9,7 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from mxrun.base.params import Parameters
-from mxrun.train.predictions import Array, LossPredictions, Predictions, Seen
+from mxrun.train.predictions import (
+    Array,
+    ClassPredictions,
+    LossPredictions,
+    Predictions,
+    Seen,
+)
 
 Table = list[list[float]]
 Figure = float | Table
@@ -40,9 +46,34 @@ class Metric(ABC):
 class Mean(Metric):
     """A weighted mean over predictions: totals are the sums of weight * value and of weight."""
 
+    def __init__(self) -> None:
+        self.totals = np.zeros(2)
+
+    def value(self) -> float:
+        """The mean over everything since the last reset; NaN if that is nothing."""
+        total, weight = self.totals.tolist()
+        return total / weight if weight else float("nan")
+
+
+class SummedMean(Mean):
+    """A mean of which the predictions give the sums of each batch."""
+
+    def __init__(self, predictions: ClassPredictions, what: int) -> None:
+        """`what` is asked of the predictions."""
+        super().__init__()
+        self._sums = predictions.want(what)
+
+    def update(self) -> None:
+        """Add the batch that the predictions hold."""
+        np.add(self.totals, self._sums, out=self.totals)
+
+
+class MeanOfValues(Mean):
+    """A mean of which each value is written down."""
+
     def __init__(self, predictions: Predictions) -> None:
-        self._weighted = predictions
-        self._values, self.totals = np.zeros_like(predictions.weights), np.zeros(2)
+        super().__init__()
+        self._weighted, self._values = predictions, np.zeros_like(predictions.weights)
 
     @abstractmethod
     def _measure(self) -> None:
@@ -55,11 +86,6 @@ class Mean(Metric):
         np.multiply(self._values, self._weighted.weights, out=self._values)
         self.totals[0] += np.add.reduce(self._values)
         self.totals[1] += self._weighted.weight
-
-    def value(self) -> float:
-        """The mean over everything since the last reset; NaN if that is nothing."""
-        total, weight = self.totals.tolist()
-        return total / weight if weight else float("nan")
 
 
 class MetricKind(Parameters):
@@ -91,12 +117,19 @@ class Metrics:
             kind.figure: kind.create(self._predictions) for kind in kinds if not kind.unfit(seen)
         }
 
-    def update(self, label: Array, output: Array, weight: Array, is_finite: bool = False) -> None:
-        """Add a batch: labels and output in row-major order, the weights of its rows, and whether
-        what counts of the output is known to be finite.
-        """
+        self._metrics = tuple(self.by_figure.values())
+        self._may_warn = any(isinstance(metric, MeanOfValues) for metric in self._metrics)
+
+    def update(self, label: Array, output: Array, weight: Array) -> None:
+        """Add a batch: labels and output in row-major order, the weights of its rows."""
+        if not self._may_warn:
+            self._add(label, output, weight)
+            return
         # Padded rows and networks that diverge hold anything; what counts becomes NaN.
         with np.errstate(all="ignore"):
-            self._predictions.load(label, output, weight, is_finite)
-            for metric in self.by_figure.values():
-                metric.update()
+            self._add(label, output, weight)
+
+    def _add(self, label: Array, output: Array, weight: Array) -> None:
+        self._predictions.load(label, output, weight)
+        for metric in self._metrics:
+            metric.update()

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from mxrun.base.regression import Regression
-from mxrun.train.metric_kind import Mean, Metric, MetricKind
+from mxrun.train.metric_kind import MeanOfValues, Metric, MetricKind
 from mxrun.train.predictions import LossPredictions, NumberPredictions, Seen
 
 
@@ -64,7 +64,7 @@ class RootMeanSquaredErrorKind(NumberMetricKind):
         return RootMeanSquaredError(predictions.numbers)
 
 
-class MeanSquaredError(Mean):
+class MeanSquaredError(MeanOfValues):
     """Sums squares."""
 
     def __init__(self, predictions: NumberPredictions) -> None:
@@ -75,7 +75,7 @@ class MeanSquaredError(Mean):
         np.square(self._predictions.differences, out=self._values)
 
 
-class MeanAbsoluteError(Mean):
+class MeanAbsoluteError(MeanOfValues):
     """Sums absolute values."""
 
     def __init__(self, predictions: NumberPredictions) -> None:

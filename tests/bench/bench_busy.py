@@ -1,17 +1,21 @@
-"""What a busy Python thread costs mxrun's training steps: quiet and busy turns, alternating.
+"""What a busy Python thread costs mxrun's training steps: turns alone, beside a busy process and
+beside a busy thread, alternating.
 
     python tests/bench/bench_busy.py lenet_mnist --rounds 10
 
 A segment of the tape runs without the interpreter's lock and asks for it back at its end. A thread
-that never rests hands it over after a switch interval (5 ms, unless Python was told otherwise), so
-that busy less quiet shows how many such waits a step has. By default the team leaves one core to
-that thread: what they share is the lock, not the processor. Not one of the tests.
+that never rests hands it over after a switch interval, which is short while steps are taken. By
+default the team leaves one core to that thread. What a process costs that does the same is the
+machine's: caches, memory, and cores that others want. What the thread costs beyond is the lock's.
+Not one of the tests.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -46,35 +50,58 @@ def busy_thread() -> Iterator[None]:
         thread.join()
 
 
-def milliseconds(steps: Steps, rounds: int, count: int) -> tuple[list[float], list[float]]:
-    """Of each step in quiet and in busy turns of `count`; who begins a round alternates."""
-    quiet: list[float] = []
-    busy: list[float] = []
-    turns = [(quiet, nullcontext), (busy, busy_thread)]
+@contextmanager
+def busy_process() -> Iterator[None]:
+    """A process of pure Python runs meanwhile."""
+    loop = "print(flush=True)\ncount = 0\nwhile True: count += 1"
+    command = [sys.executable, "-S", "-c", loop]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+TURNS = {
+    "alone": nullcontext,
+    "beside a busy process": busy_process,
+    "beside a busy thread": busy_thread,
+}
+
+
+def milliseconds(steps: Steps, rounds: int, count: int) -> dict[str, list[float]]:
+    """Of each step in turns of `count`, by turn; who begins a round alternates."""
+    times: dict[str, list[float]] = {name: [] for name in TURNS}
+    order = list(TURNS)
     for _ in range(rounds):
-        for times, beside in turns:
-            with beside():
-                times += (steps.seconds(_LEAD + count)[_LEAD:] * 1e3).tolist()
-        turns.reverse()
-    return quiet, busy
+        for name in order:
+            with TURNS[name]():
+                times[name] += (steps.seconds(_LEAD + count)[_LEAD:] * 1e3).tolist()
+        order.reverse()
+    return times
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("config", nargs="?", default="lenet_mnist")
+    parser.add_argument("--batch", type=int, help="samples in a batch, if not the config's")
     parser.add_argument("--threads", type=int, default=max(1, available_cores() - 1))
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=10, help="timed in a turn")
     options = parser.parse_args(arguments)
-    built = load(find_config(options.config))
+    given = [f"data.batch_size={options.batch}"] if options.batch else []
+    built = load(find_config(options.config), given)
     steps = Steps(built, plan_for(built, training=True, threads=options.threads), TRAIN)
     steps.seconds(_WARM_UP)
-    quiet, busy = map(statistics.median, milliseconds(steps, options.rounds, options.steps))
-    print(f"{options.config}, threads: {options.threads}, median step")
-    print(f"  quiet                 {quiet:9.3f} ms")
-    print(f"  beside a busy thread  {busy:9.3f} ms")
-    print(f"  busy / quiet          {busy / quiet:9.2f}")
+    times = milliseconds(steps, options.rounds, options.steps)
+    alone = statistics.median(times["alone"])
+    print(f"{options.config}, threads: {options.threads}: step in ms, median, least; of alone")
+    for name, turn in times.items():
+        median = statistics.median(turn)
+        print(f"  {name:22} {median:9.3f} {min(turn):9.3f} {median / alone:7.2f}")
 
 
 if __name__ == "__main__":

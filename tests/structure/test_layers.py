@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "executor": "base profiler backend runtime operator graph",
     "io": "base backend runtime",
     "datasets": "base io",
-    "train": "base runtime graph executor io",
+    "train": "base backend runtime graph executor io",
     "convert": "base operator graph",
     "peers": "base operator graph",
     "build": "base config operator graph io train",

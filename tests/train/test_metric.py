@@ -13,8 +13,10 @@ from measuring import Array, Batch, class_batch, create, kind_of, measure, numbe
 
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
+from mxrun.train.class_loop import BEST
 from mxrun.train.metric import METRICS, default_metrics, fitting
 from mxrun.train.metric_kind import Figure
+from mxrun.train.predictions import LossPredictions
 
 CLASS_METRICS: list[tuple[str, dict[str, Any]]] = [
     ("accuracy", {}),
@@ -265,6 +267,13 @@ def test_ties_go_to_the_first_class() -> None:
     assert measure(kind_of("accuracy", {}), Regression(2, 1, True), [even]) == 0.5
 
 
+def test_one_class_is_no_single_probability() -> None:
+    seen = Classification(3, 1, 1)
+    batch = (np.zeros((3, 1), np.int32), np.ones((3, 1), np.float32), np.ones(3, np.float32))
+    assert measure(kind_of("accuracy", {}), seen, [batch]) == 1
+    assert measure(kind_of("cross_entropy", {}), seen, [batch]) == pytest.approx(0, abs=1e-11)
+
+
 def test_f1_without_hits_is_zero() -> None:
     seen = Classification(2, 2, 1)
     batch = (np.array([[1], [0]]), np.array([[1, 0], [1, 0]], np.float32), np.ones(2, np.float32))
@@ -281,6 +290,45 @@ def test_float_labels_are_class_numbers() -> None:
         want = measure(kind_of(name, given), SEEN[1], [(label, output, weight)])
         floats = (label.astype(np.float32), output, weight)
         assert measure(kind_of(name, given), SEEN[1], [floats]) == want
+
+
+@pytest.mark.parametrize(("name", "given"), CLASS_METRICS)
+@pytest.mark.parametrize("seen", [Classification(12, 10, 1), Classification(4, 5, 6)])
+def test_arrays_of_any_kind_hold_the_same(
+    name: str, given: dict[str, Any], seen: Classification
+) -> None:
+    """Labels of other types, arrays with gaps, and others from batch to batch."""
+    label, output, weight = class_batch(seen, 5)
+    want = measure(kind_of(name, given), seen, [(label, output, weight)] * 5)
+    gaps, wide = np.zeros((2, *output.shape), np.float32), output.astype(np.float64)
+    gaps[1] = output
+    batches = [
+        (label.astype(np.int64), output.copy(), weight.copy()),
+        (label.astype(np.uint8), gaps[1], weight),
+        (np.repeat(label, 2, axis=1)[:, ::2], np.repeat(output, 2, axis=2)[..., ::2], weight),
+        (label.astype(np.float64), wide, weight),
+        (label, output, weight),
+    ]
+    assert same(measure(kind_of(name, given), seen, batches), want)
+
+
+def test_the_best_of_many_classes_is_the_first_among_equals() -> None:
+    """Wherever it is, and whatever stands behind it; the first that is no number comes first."""
+    classes, generator = 5000, np.random.default_rng(8)
+    seen = Classification(40, classes, 1)
+    output = generator.integers(0, 400, (40, classes)).astype(np.float32) - 500
+    output[:8] = -np.inf
+    best = [0, 1, 255, 256, 257, 2048, 4998, 4999]
+    for row, place in enumerate(best):
+        output[row, place:] = -1
+    output[8, 2000:2002], output[9, 3000], output[9, 10] = np.nan, np.nan, np.inf
+    want = output.argmax(1)
+    assert want[:10].tolist() == [*best, 2000, 3000]
+    predictions = LossPredictions(seen, 40).classes
+    predictions.want(BEST)
+    predictions.load(want.reshape(40, 1), output, np.ones(40, np.float32))
+    assert predictions.best.tolist() == want.tolist()
+    assert np.isnan(predictions.doubt).tolist() == [row in (8, 9) for row in range(40)]
 
 
 @pytest.mark.parametrize(("name", "given", "seen"), EVERY)

@@ -1,0 +1,111 @@
+"""One native loop over the predictions of a batch: what all metrics of classes read, and sums."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mxrun.backend.jit import (
+    Block,
+    float32s,
+    float64s,
+    int32s,
+    int64s,
+    integer,
+    native,
+    piece,
+    reduced_run,
+)
+
+# What labels may be read as, by the number that tells the loop.
+KINDS = {"float32": 0, "int32": 1, "float64": 2}
+# What may be asked for, as bits of one number, and the row of the sums that it goes to.
+BEST, LOG, LIMITED_LOG = 1, 2, 4
+ROWS = {BEST: 0, LOG: 1, LIMITED_LOG: 2}
+# The argument slots that are replaced between two runs.
+WANTED, KIND, LABEL, OUTPUT, ROW_WEIGHTS = 0, 1, 2, 3, 4
+
+# What MXNet's CrossEntropy adds to a probability before it takes the logarithm, and the least
+# that its Perplexity takes it of.
+_EPSILON = 1e-12
+_LEAST = 1e-10
+# Numbers beyond are no classes: they become this one's opposite, which is none either.
+_LARGEST = 2.0**53
+# Elements among which a maximum is looked for again, one by one.
+_CHUNK = 256
+
+
+@piece
+def label_at(block: Block, i: int, is_binary: bool) -> int:
+    """Label i as a class; of a single probability, class 1 above 0.5."""
+    kind = integer(block, 1)
+    if kind == 0:
+        value = np.float64(float32s(block, 2)[i])
+    elif kind == 1:
+        value = np.float64(int32s(block, 2)[i])
+    else:
+        value = float64s(block, 2)[i]
+    if is_binary:
+        return 1 if value > 0.5 else 0
+    return int(value if -_LARGEST < value < _LARGEST else -_LARGEST)
+
+
+@piece
+def best_of(output: Any, first: int, classes: int) -> int:
+    """The place of the first maximum of a row, or of the first that is no number."""
+    largest = reduced_run(1, -np.inf, output, first, min(classes, _CHUNK), output[first], 0)
+    place = 0
+    for start in range(_CHUNK, classes, _CHUNK):
+        count = min(classes - start, _CHUNK)
+        top = reduced_run(1, -np.inf, output, first + start, count, output[first], 0)
+        if largest == largest and not top <= largest:
+            largest, place = top, start
+    while output[first + place] == output[first + place] and output[first + place] != largest:
+        place += 1
+    return place
+
+
+@native
+def read_classes_loop(block: Block) -> None:
+    """Labels and weights of all predictions; sums of weight * value for what is wanted.
+
+    A row of the output is a distribution over the classes; where these are 0, the chance of class 1
+    among two. Where a best class is wanted it is written, with its doubt: NaN where a probability
+    is no number, else 0. The value of a hit is 1 plus the doubt; of others it is the logarithm of
+    the label's probability. A prediction of weight 0 adds nothing, whatever it holds.
+    """
+    wanted, output, row_weights = integer(block, 0), float32s(block, 3), float32s(block, 4)
+    count, classes, per_row = integer(block, 5), integer(block, 6), integer(block, 7)
+    has_ignored, ignored = integer(block, 8), integer(block, 9)
+    labels, best, doubts = int64s(block, 10), int64s(block, 11), float64s(block, 12)
+    weights, sums = float64s(block, 13), float64s(block, 14)
+    is_binary = classes == 0
+    total, hits, logarithms, limited = 0.0, 0.0, 0.0, 0.0
+    for i in range(count):
+        label = label_at(block, i, is_binary)
+        weight = np.float64(row_weights[i // per_row])
+        if has_ignored and label == ignored:
+            weight = 0.0
+        labels[i], weights[i] = label, weight
+        total += weight
+        if wanted & 1:
+            place = i if is_binary else i * classes + best_of(output, i * classes, classes)
+            largest = np.float64(output[place])
+            best[i] = (1 if largest > 0.5 else 0) if is_binary else place - i * classes
+            doubts[i] = largest - largest
+            if weight != 0:
+                hits += weight * ((1.0 if best[i] == label else 0.0) + doubts[i])
+        if wanted > 1 and weight != 0:
+            if is_binary:
+                chance = 1 - abs(label - np.float64(output[i]))
+            else:
+                chance = np.float64(output[i * classes + max(0, min(label, classes - 1))])
+            if wanted & 2:
+                logarithms += weight * math.log(chance + _EPSILON)
+            if wanted & 4:
+                limited += weight * math.log(_LEAST if chance < _LEAST else chance)
+    for i in range(3):
+        sums[2 * i + 1] = total
+    sums[0], sums[2], sums[4] = hits, logarithms, limited

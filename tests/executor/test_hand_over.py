@@ -1,0 +1,66 @@
+"""How long a busy thread may keep the interpreter's lock from a loop of steps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mxrun import session
+from mxrun.config.bundled import find_config
+from mxrun.executor.hand_over import INTERVAL_S, HandOver
+from mxrun.train.observer import EpochDone
+from mxrun.train.replay import Silent
+
+
+@pytest.fixture(autouse=True)
+def interval() -> Iterator[float]:
+    """Python's own, restored whatever a test leaves."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    try:
+        yield 0.005
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_the_last_loop_to_leave_restores_the_interval(interval: float) -> None:
+    hand_over = HandOver()
+    with hand_over:
+        assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
+        with hand_over:
+            pass
+        assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
+    assert sys.getswitchinterval() == pytest.approx(interval)
+
+
+def test_an_interval_that_is_shorter_stays() -> None:
+    sys.setswitchinterval(2e-5)
+    with HandOver():
+        assert sys.getswitchinterval() == pytest.approx(2e-5)
+    assert sys.getswitchinterval() == pytest.approx(2e-5)
+
+
+class Watcher(Silent):
+    """Notes the interval at the end of each epoch, and fails after the second."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def epoch_done(self, done: EpochDone) -> None:
+        self.seen.append(sys.getswitchinterval())
+        if done.epoch == 2:
+            raise KeyboardInterrupt
+
+
+def test_a_run_has_it_short_and_leaves_it_as_it_was(
+    interval: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config, watcher = find_config("digits_lenet"), Watcher()
+    with pytest.raises(KeyboardInterrupt):
+        session.train(config, ("train.epochs=3",), watcher, session.TrainRequest())
+    assert watcher.seen == pytest.approx([INTERVAL_S, INTERVAL_S])
+    assert sys.getswitchinterval() == pytest.approx(interval)
