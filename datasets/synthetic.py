@@ -19,7 +19,7 @@ class SyntheticOptions(Parameters):
     """How many records, of how many classes."""
 
     records: int = Option(default=1024, ge=1, description="number of records of each split")
-    classes: int = Option(default=10, ge=1, le=100_000, description="labels are 0 to classes - 1")
+    classes: int = Option(default=10, ge=1, le=1 << 24, description="labels are 0 to classes - 1")
     seed: int = Option(default=0, ge=0, description="other seeds give other records")
 
 
@@ -54,7 +54,7 @@ def _check(options: SyntheticOptions, inputs: Inputs) -> None:
             problem = f"data set 'synthetic' cannot make up the network's input {name!r}"
             raise UserError(Diagnostic(problem, None, "float32 or int32", spec.dtype))
         if spec.dtype == "float32":
-            total += (options.records + options.classes) * spec.elements
+            total += (options.records + 1) * spec.elements
         else:
             total += options.records * spec.nbytes
     if total > MAXIMUM_BYTES:
@@ -67,9 +67,13 @@ def _patterns(
     options: SyntheticOptions, stream: str, name: str, shape: Shape, chosen: NDArray[np.int32]
 ) -> NDArray[np.uint8]:
     """uint8 [records, *shape]: pattern[class] / 2 + noise / 2, each rounded down."""
-    kinds = (options.classes, *shape)
-    patterns = draw_bytes(options.seed, f"synthetic/patterns/{name}", kinds)
     records = draw_bytes(options.seed, stream, (options.records, *shape))
     records >>= 1
-    records += (patterns >> 1)[chosen]
+    # One after the other: there may be more classes than records, and of large images.
+    order = np.argsort(chosen, kind="stable")
+    kinds, starts = np.unique(chosen[order], return_index=True)
+    for kind, members in zip(kinds.tolist(), np.split(order, starts[1:]), strict=True):
+        pattern = draw_bytes(options.seed, f"synthetic/pattern/{name}/{kind}", shape) >> 1
+        for member in members.tolist():
+            records[member] += pattern
     return records

@@ -27,12 +27,21 @@ class Event:
 
 
 @dataclass(frozen=True)
+class CandidateTime:
+    """What one candidate took, in milliseconds, when a step's implementation was chosen."""
+
+    implementation: str
+    ms: float
+
+
+@dataclass(frozen=True)
 class OperatorTime:
     """What one step of a plan's phase took on the average over `calls` runs.
 
     name: the step's; op: its operator; phase: forward, backward, update or reorder.
     ms: milliseconds of one run; share: its part of all operators' time, 0 to 1.
     gflops, gbytes_per_s: 10^9 floating-point operations and least bytes moved, per second.
+    candidates: those that were timed beforehand, the preferred one first.
     """
 
     name: str
@@ -44,6 +53,7 @@ class OperatorTime:
     share: float
     gflops: float
     gbytes_per_s: float
+    candidates: tuple[CandidateTime, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The record for machines."""

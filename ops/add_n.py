@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import cache, reduce
+from operator import add
 from typing import Annotated, TypeVar
 
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, share
-from mxrun.backend.team import team_for_elements
+from mxrun.backend.scalar_value import Graph
+from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.params import Int32, Parameters
-from mxrun.base.tensor import Shape
+from mxrun.base.tensor import Shape, TensorSpec, unpacked
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, Precision, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import MapKernel
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.rows import copy_part
 
 T = TypeVar("T")
-
-# Elements summed at a time: their partial sums stay in the first-level cache.
-_CHUNK = 1024
 
 
 class AddNParameters(Parameters):
@@ -45,6 +45,7 @@ class AddNProperty(OperatorProperty[AddNParameters]):
 
     type_string = "add_n"
     parameter_type = AddNParameters
+    precision = Precision.FOLLOWS
 
     def list_arguments(self) -> tuple[str, ...]:
         """arg0, arg1, ..."""
@@ -117,74 +118,94 @@ class AddN(Operator):
             assign(tensor, request, gradient)
 
 
-@native
-def sum_loop(block: Block) -> None:
-    """output[i] = the sum of input_k[i] over k in their order; the output may lie over any input.
+# The types that tensors may have in memory; sums are float32.
+_FLOATS = (FLOAT32, BFLOAT16)
+_COPY = scalar.compile(lambda x: x)
 
-    Arguments: elements, threads, elements of a chunk, inputs, output, the inputs, scratch of one
-    chunk for each thread. A chunk is summed there because any two of the inputs may be one memory.
-    """
-    count, team, chunk, inputs = (
-        integer(block, 0),
-        integer(block, 1),
-        integer(block, 2),
-        integer(block, 3),
-    )
-    output, scratch = float32s(block, 4), float32s(block, 5 + inputs)
-    # Of 16 elements a thread, each gets its own 16.
-    thread = share(block, 16 * team)[0] // 16
-    place = thread * chunk
-    begin, end = share(block, count)
-    while begin < end:
-        size = min(chunk, end - begin)
-        first = float32s(block, 5)
-        for i in range(size):
-            scratch[place + i] = first[begin + i]
-        for k in range(1, inputs):
-            addend = float32s(block, 5 + k)
-            for i in range(size):
-                scratch[place + i] += addend[begin + i]
-        for i in range(size):
-            output[begin + i] = scratch[place + i]
-        begin += size
+
+@cache
+def _sum_of(count: int) -> MapKernel:
+    """The map of so many tensors to their sum, from the left."""
+    graph = Graph()
+    tensors = [graph.add("operand", FLOAT32, (), index) for index in range(count)]
+    names = tuple(f"arg{index}" for index in range(count))
+    return MapKernel("sum", names, (), FLOAT32, graph, reduce(add, tensors).index, FLOAT32)
 
 
 @implement("add_n", backend="jit")
 class CompiledAddN(Implementation):
-    """One pass in float32, in the first input's layout."""
+    """One pass in the first input's layout; each tensor is float32 or bfloat16."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """The sum."""
-        layout = request.inputs[0].layout
-        inputs = tuple(spec.laid_out(layout) for spec in request.inputs)
-        if any(spec.dtype != "float32" for spec in inputs):
+        specs = (request.outputs[0], *request.inputs)
+        if any(spec.dtype not in _FLOATS for spec in specs):
             return None
-        count = inputs[0].nbytes // 4
-        team = team_for_elements(count, request.threads)
-        chunk = min(_CHUNK, max(count, 1))
-        sources = [source(index) for index in range(len(inputs))]
-        arguments: list[Slot | int] = [count, team, chunk, len(inputs), target(0), *sources]
+        first = request.inputs[0]
+        # Two types differ in their packed layouts.
+        layout = first.layout if _alike(specs) else unpacked(first).layout
+        output, *inputs = (spec.laid_out(layout) for spec in specs)
+        part = _sum_of(len(inputs)).part(
+            target(0),
+            [source(index) for index in range(len(inputs))],
+            _elements(output),
+            threads=request.threads,
+            request=request.requests[0],
+            stored=[spec.dtype for spec in (output, *inputs)],
+        )
         return native_kernel(
             self.name,
-            [LoopPart(sum_loop, tuple(arguments), team, 4 * chunk * team)],
-            inputs,
-            (request.outputs[0].laid_out(layout),),
-            request.requests,
+            [part],
+            tuple(inputs),
+            (output,),
+            scalar.written(request.requests),
             request.threads,
-            flops=prop.flops([], [inputs[0].shape]),
+            flops=prop.flops([], [output.shape]),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Copies of the gradient, in its layout."""
         (gradient,) = request.out_grad
         assert gradient is not None
-        asked = [index for index, req in enumerate(request.requests) if req is not OpReqType.NULL]
-        arguments = len(request.requests)
+        if not _alike([gradient, *request.in_grad]):
+            gradient = unpacked(gradient)
+        made = [spec.laid_out(gradient.layout) for spec in request.in_grad]
+        parts = [
+            _copied(gradient, made[index].dtype, target(index), req, request.threads)
+            for index, req in enumerate(request.requests)
+            if req is not OpReqType.NULL
+        ]
         return native_kernel(
             self.name,
-            [copy_part(gradient, source(0), target(index), request.threads) for index in asked],
-            (gradient, *(None,) * (arguments + 1)),
-            tuple(gradient if index in asked else None for index in range(arguments)),
-            request.requests,
+            parts,
+            (gradient, *(None,) * (len(made) + 1)),
+            tuple(made),
+            scalar.written(request.requests),
             request.threads,
         )
+
+
+def _alike(specs: Sequence[TensorSpec]) -> bool:
+    """Whether all have one type."""
+    return len({spec.dtype for spec in specs}) == 1
+
+
+def _elements(spec: TensorSpec) -> int:
+    """How many there are in memory: a packed layout may have more than the shape."""
+    return spec.nbytes // item_size(spec.dtype)
+
+
+def _copied(
+    gradient: TensorSpec, dtype: str, output: Slot, request: OpReqType, threads: int
+) -> LoopPart:
+    """output = the gradient, in a type of its own; nothing where both are the same memory."""
+    if gradient.dtype == dtype == FLOAT32 and request is not OpReqType.ADD:
+        return copy_part(gradient, source(0), output, threads)
+    return _COPY.part(
+        output,
+        [source(0)],
+        _elements(gradient),
+        threads=threads,
+        request=request,
+        stored=[dtype, gradient.dtype],
+    )

@@ -19,6 +19,7 @@ from mxrun.operator.property import (
     Inferred,
     OperatorProperty,
     PartialShapes,
+    Precision,
     StateUpdate,
 )
 from mxrun.operator.register import register
@@ -82,6 +83,7 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
 
     type_string = "BatchNorm"
     parameter_type = BatchNormParameters
+    precision = Precision.FOLLOWS
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, and one number a channel: the scale gamma, the shift beta."""
@@ -194,10 +196,15 @@ class BatchNorm(Operator):
         if context.is_train and not self.parameters.use_global_stats:
             others = self._other_axes(data)
             mean, var = data.mean(axis=others), data.var(axis=others)
+        return self.normalized(in_data, mean, var), mean, var
+
+    def normalized(self, in_data: Sequence[Tensor | None], mean: Array, var: Array) -> Array:
+        """The output, by statistics that are known."""
+        data = need(in_data[DATA])
         normalized, _ = self._normalized(data, mean, var)
         if not self.parameters.fix_gamma:
-            normalized *= self._along(data, in_data[GAMMA].array)
-        return normalized + self._along(data, in_data[BETA].array), mean, var
+            normalized *= self._along(data, need(in_data[GAMMA]))
+        return normalized + self._along(data, need(in_data[BETA]))
 
     def backward(
         self,

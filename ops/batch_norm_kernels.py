@@ -1,4 +1,4 @@
-"""BatchNorm in compiled loops, in float32."""
+"""BatchNorm in compiled loops, its tensors in float32 or bfloat16."""
 
 from __future__ import annotations
 
@@ -8,36 +8,60 @@ from dataclasses import dataclass
 
 from mxrun.backend.jit import NativeFunction
 from mxrun.backend.team import team_for_elements
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Part, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import Part, Slot, extra, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
+from mxrun.ops import batch_norm_loops as compiled
 from mxrun.ops.batch_norm import BETA, DATA, GAMMA, MEAN, OUTPUT, VAR
-from mxrun.ops.batch_norm_loops import (
-    BLOCK_BYTES,
-    SAMPLES,
-    Tasks,
-    data_gradient_loop,
-    gradient_scale_loop,
-    gradient_sums_loop,
-    normalize_loop,
-    scale_loop,
-    shift_loop,
-    statistics_loop,
-)
-from mxrun.ops.batch_norm_rectified import RESIDUAL, BatchNormRectifiedProperty
+from mxrun.ops.batch_norm_channels import gradient_scale_loop, scale_loop
+from mxrun.ops.batch_norm_limited import RESIDUAL, BatchNormLimitedProperty
+from mxrun.ops.batch_norm_limits import Limits
+from mxrun.ops.batch_norm_loops import NOT, READ, SAMPLES
+from mxrun.ops.batch_norm_tasks import ARRAYS, Tasks
 from mxrun.ops.gradient_norm import Scratch, ScratchLoopPart
+
+
+@dataclass(frozen=True)
+class _TensorLoops:
+    """The loops for tensors of one type."""
+
+    shift: NativeFunction
+    statistics: NativeFunction
+    normalize: NativeFunction
+    gradient_sums: NativeFunction
+    data_gradient: NativeFunction
+
+
+_LOOPS = {
+    FLOAT32: _TensorLoops(
+        compiled.shift_loop,
+        compiled.statistics_loop,
+        compiled.normalize_loop,
+        compiled.gradient_sums_loop,
+        compiled.data_gradient_loop,
+    ),
+    BFLOAT16: _TensorLoops(
+        compiled.shift_bfloat16_loop,
+        compiled.statistics_bfloat16_loop,
+        compiled.normalize_bfloat16_loop,
+        compiled.gradient_sums_bfloat16_loop,
+        compiled.data_gradient_bfloat16_loop,
+    ),
+}
 
 
 @dataclass(frozen=True)
 class _Loops:
     """Makes the parts of one kernel, and knows where in scratch they leave what others read.
 
-    Scratch holds three arrays [C], the partial sums, their totals, and the threads' own blocks.
+    Scratch holds three arrays [C], the partial sums, their totals, and the threads' own arrays.
     """
 
     tasks: Tasks
     team: int
+    of: _TensorLoops
 
     def channels(self, number: int) -> Scratch:
         """The array `number` of one float a channel."""
@@ -56,17 +80,23 @@ class _Loops:
 
     @property
     def blocks(self) -> Scratch:
-        """The threads' own blocks."""
+        """The threads' own arrays."""
         return Scratch(self.totals.offset + align(16 * self.tasks.channels))
 
     def alone(self, loop: NativeFunction, *arguments: Slot | Scratch | int | float) -> Part:
         """A loop of one thread."""
         return ScratchLoopPart(loop, arguments, 1, self._scratch_bytes)
 
-    def together(self, loop: NativeFunction, *arguments: Slot | Scratch | int | float) -> Part:
-        """A loop of the team over the tasks."""
-        shared = (*self.tasks.arguments(self.team), *arguments)
-        return ScratchLoopPart(loop, shared, self.team, self._scratch_bytes)
+    def together(
+        self,
+        loop: NativeFunction,
+        arrays: Sequence[Slot | Scratch | int],
+        *arguments: Slot | Scratch | int | float,
+    ) -> Part:
+        """A loop of the team over the tasks, with its arrays [C]."""
+        absent = (0,) * (ARRAYS - len(arrays))
+        shared = (*self.tasks.arguments(self.team), self.blocks, len(arrays), *arrays, *absent)
+        return ScratchLoopPart(loop, (*shared, *arguments), self.team, self._scratch_bytes)
 
     @property
     def samples(self) -> tuple[int, ...]:
@@ -82,10 +112,10 @@ class _Loops:
 
     @property
     def _scratch_bytes(self) -> int:
-        return self.blocks.offset + self.team * BLOCK_BYTES
+        return self.blocks.offset + self.team * self.tasks.block_bytes
 
 
-@implement("BatchNorm", "_batch_norm_rectified", backend="jit")
+@implement("BatchNorm", "_batch_norm_limited", backend="jit")
 class CompiledBatchNorm(Implementation):
     """Data in whatever layout they come, plain or channels-last.
 
@@ -95,14 +125,20 @@ class CompiledBatchNorm(Implementation):
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Statistics, measured from a rough mean so that a large one costs no digits; output."""
+        """Statistics, measured from a rough mean so that a large one costs no digits; output.
+
+        A rectifier's backward is handed scale and beta, unless there is a residual.
+        """
         p = prop.parameters
-        if any(spec.dtype != "float32" or not spec.elements for spec in request.inputs):
+        if not _serves(prop, request):
             return None
         data = _laid_out(request.inputs[DATA], p.axis)
         loops = _loops(data, p.axis, request.threads)
         output, *statistics = _wanted(request.requests)
         mean, scale, shift = map(loops.channels, range(3))
+        limits = Limits.of(prop, data.dtype)
+        handed = request.is_train and limits.kind != NOT and not _adds(prop)
+        kept = (extra(0), extra(1)) if handed else (scale, 0)
         given = p.use_global_stats or not request.is_train
         parts: list[Part] = []
         found: tuple[Slot | Scratch | int, ...]
@@ -111,17 +147,17 @@ class CompiledBatchNorm(Implementation):
             found = (source(states), source(states + 1))
         else:
             parts = [
-                loops.alone(shift_loop, *loops.samples, source(DATA), shift),
-                loops.together(statistics_loop, source(DATA), shift, loops.sums, loops.blocks),
+                loops.alone(loops.of.shift, *loops.samples, source(DATA), shift),
+                loops.together(loops.of.statistics, (shift,), source(DATA), loops.sums),
             ]
             found = (shift, 0)
         gamma = 0 if p.fix_gamma else source(GAMMA)
-        places = (gamma, mean, scale, *statistics)
+        places = (gamma, mean, kept[0], *statistics, source(BETA), kept[1])
         parts.append(loops.alone(scale_loop, *loops.summed(given, p.eps), *found, *places))
         if output:
-            read = (source(DATA), mean, scale, source(BETA))
-            further = (source(RESIDUAL) if _adds(prop) else 0, int(_rectifies(prop)))
-            parts.append(loops.together(normalize_loop, *read, output, loops.blocks, *further))
+            arrays = (mean, kept[0], source(BETA))
+            further = (source(RESIDUAL) if _adds(prop) else 0, *limits.forward)
+            parts.append(loops.together(loops.of.normalize, arrays, source(DATA), output, *further))
         channels = request.inputs[BETA].laid_out(PLAIN)
         moving = channels if given else None
         residual = [data] if _adds(prop) else []
@@ -132,6 +168,7 @@ class CompiledBatchNorm(Implementation):
             (data, channels, channels),
             request.requests,
             request.threads,
+            extra_outputs=(channels, channels) if handed else (),
             flops=prop.flops([data.shape], []),
         )
 
@@ -144,34 +181,34 @@ class CompiledBatchNorm(Implementation):
         data_grad, gamma_grad, beta_grad, *residual_grad = _wanted(request.requests)
         scale, center, slope = map(loops.channels, range(3))
         first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
-        grad, values = source(OUTPUT), source(first + DATA)
-        mean, var = source(second + MEAN), source(second + VAR)
+        values, mean, var = (source(at) for at in (first + DATA, second + MEAN, second + VAR))
         gamma = 0 if p.fix_gamma else source(first + GAMMA)
-        summed = loops.summed(False, p.eps)
+        handed = request.forward.extra_outputs
+        limits = Limits.of(prop, data.dtype)
+        kind = READ if limits.kind != NOT and not handed else limits.kind
+        last = second + len(request.out_data)
+        normal = (source(last), source(last + 1)) if handed else (0, 0)
+        output = source(second + OUTPUT) if kind == READ else 0
+        # What passes the limits is residual's gradient, and need not be found again.
+        passed = residual_grad[0] if residual_grad else 0
+        arrays, read = (mean, *normal), (values, source(OUTPUT), output, kind, *limits.passing)
+        again = (values, passed, 0, NOT, *limits.passing) if passed else read
         places = (var, gamma, scale, center, slope, gamma_grad, beta_grad)
-        output: Slot | int = 0
-        passed: Slot | int = grad
-        if _rectifies(prop):
-            # What passes the rectifier is residual's gradient, else it waits where data's will be.
-            output = source(second + OUTPUT)
-            passed = next((place for place in (*residual_grad, data_grad) if place), 0)
+        summed = (*loops.summed(False, p.eps), *places, int(p.use_global_stats))
         parts = [
-            loops.together(
-                gradient_sums_loop,
-                *(values, mean, loops.sums, loops.blocks, grad, output, passed),
-            ),
-            loops.alone(gradient_scale_loop, *summed, *places, int(p.use_global_stats)),
+            loops.together(loops.of.gradient_sums, arrays, *read, loops.sums, passed),
+            loops.alone(gradient_scale_loop, *summed),
         ]
         if data_grad:
-            read = (values, mean, scale, center, slope, passed)
-            parts.append(loops.together(data_gradient_loop, *read, data_grad, loops.blocks))
+            arrays += (scale, center, slope)
+            parts.append(loops.together(loops.of.data_gradient, arrays, *again, data_grad))
         scales = None if p.fix_gamma else channels
-        rectified = data if _rectifies(prop) else None
         residual = [None] if _adds(prop) else []
+        outputs = (data if output else None, channels, channels)
         return native_kernel(
             self.name,
             parts,
-            (data, None, None, data, scales, None, *residual, rectified, channels, channels),
+            (data, None, None, data, scales, None, *residual, *outputs, *handed),
             (data, scales, channels, *([data] if _adds(prop) else [])),
             request.requests,
             request.threads,
@@ -179,14 +216,24 @@ class CompiledBatchNorm(Implementation):
         )
 
 
-def _rectifies(prop: AnyProperty) -> bool:
-    """Whether negative outputs become 0."""
-    return isinstance(prop, BatchNormRectifiedProperty)
+def _serves(prop: AnyProperty, request: ForwardRequest) -> bool:
+    """Whether data, residual and output are of one type and everything else is float32."""
+    states = len(prop.list_arguments())
+    tensors = (request.inputs[DATA], *request.inputs[RESIDUAL:states], request.outputs[OUTPUT])
+    channels = (*request.inputs[GAMMA:RESIDUAL], *request.inputs[states:], *request.outputs[MEAN:])
+    types = {spec.dtype for spec in tensors}
+    if types == {BFLOAT16} and request.requests[OUTPUT] is OpReqType.ADD:
+        return False
+    return (
+        types in ({FLOAT32}, {BFLOAT16})
+        and all(spec.dtype == FLOAT32 for spec in channels)
+        and all(spec.elements for spec in request.inputs)
+    )
 
 
 def _adds(prop: AnyProperty) -> bool:
     """Whether something is added to the output before."""
-    return _rectifies(prop) and bool(prop.parameters.residual)
+    return isinstance(prop, BatchNormLimitedProperty) and prop.parameters.residual
 
 
 def _wanted(requests: Sequence[OpReqType]) -> list[Slot | int]:
@@ -209,4 +256,4 @@ def _loops(data: TensorSpec, axis: int, threads: int) -> _Loops:
     if data.layout == CHANNELS_LAST:
         before, after = before * after, 1
     team = team_for_elements(data.elements, threads)
-    return _Loops(Tasks.of(before, data.shape[axis], after), team)
+    return _Loops(Tasks.of(before, data.shape[axis], after), team, _LOOPS[data.dtype])

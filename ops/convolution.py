@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from mxrun.backend.onednn import backward_convolution, operations
+from mxrun.backend.onednn import operations
+from mxrun.backend.onednn.backward_convolution import (
+    backward_data,
+    backward_weights,
+    weight_gradient_is_sound,
+)
 from mxrun.backend.onednn.descriptor import ANY
-from mxrun.backend.onednn.primitive import Argument, PostOperation, Sum, Unsupported
+from mxrun.backend.onednn.primitive import Argument, PostOperation, Primitive, Sum, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
+from mxrun.backend.wish import Wish
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -31,6 +40,7 @@ from mxrun.operator.property import (
     Inferred,
     OperatorProperty,
     PartialShapes,
+    Precision,
     ResourceKind,
     ResourceRequest,
 )
@@ -69,8 +79,8 @@ class ConvolutionParameters(Parameters):
     workspace: Int32 = Field(
         default=1024,
         ge=0,
-        description="Most temporary space in MiB: sets how many images are unfolded at once "
-        "(at least one).",
+        description="Most temporary space in MiB of a product: code that needs more is not taken "
+        "where there is other; sets how many images the readable body unfolds at once.",
     )
     no_bias: bool = Field(default=False, description="Leave the bias out.")
     cudnn_tune: Literal["off", "limited_workspace", "fastest"] | None = Field(
@@ -122,6 +132,7 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
 
     type_string = "Convolution"
     parameter_type = ConvolutionParameters
+    precision = Precision.LOW
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, weight and, unless no_bias, bias."""
@@ -273,7 +284,7 @@ class OnednnConvolution(Implementation):
     """oneDNN's convolutions on channels-last data, with weights in the packing each prefers."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """float32 over any number of spatial axes."""
+        """float32 or, where the output is to be, bfloat16 over any number of spatial axes."""
         return self.prepare_with(prop, request)
 
     def prepare_with(
@@ -285,24 +296,17 @@ class OnednnConvolution(Implementation):
     ) -> Kernel | None:
         """The forward, to which input `residual` is added, then `after`."""
         data, weight, *bias = request.inputs[:residual]
-        if not onednn_serves(*request.inputs):
+        if not onednn_serves(*request.inputs, low=True):
             return None
         adds = residual is not None
-        flops = prop.flops([data.shape, weight.shape], [request.outputs[0].shape])
-        try:
-            primitive = operations.convolution_forward(
-                data.laid_out(CHANNELS_LAST),
-                weight.laid_out(ANY),
-                request.outputs[0].laid_out(CHANNELS_LAST),
-                geometry(prop.parameters),
-                team_for_flops(flops, request.threads),
-                bias=bool(bias),
-                is_train=request.is_train,
-                after=(*((Sum(),) if adds else ()), *after),
-            )
-        except Unsupported:
-            return None
-        if primitive.is_reference:
+        wanted = request.outputs[0].laid_out(CHANNELS_LAST)
+        data = replace(data, dtype=wanted.dtype, layout=CHANNELS_LAST)
+        weight = replace(weight, dtype=wanted.dtype, layout=ANY)
+        flops = prop.flops([data.shape, weight.shape], [wanted.shape])
+        team = team_for_flops(flops, request.threads)
+        steps = (*((Sum(),) if adds else ()), *after)
+        primitive = _product(prop, request, (data, weight, wanted), team, bool(bias), steps)
+        if primitive is None:
             return None
         specs = primitive.specs
         output = specs[Argument.OUTPUT]
@@ -310,7 +314,8 @@ class OnednnConvolution(Implementation):
         if residual is not None:
             # The primitive adds to what lies in the output's memory.
             team = team_for_elements(output.elements, request.threads)
-            parts.insert(0, CopyPart(output.elements, source(residual), target(0), team))
+            words = -(-output.nbytes // 4)
+            parts.insert(0, CopyPart(words, source(residual), target(0), team))
         return native_kernel(
             f"onednn:{primitive.implementation}",
             parts,
@@ -331,13 +336,14 @@ class OnednnConvolution(Implementation):
         assert gradient is not None
         assert data is not None
         assert weight is not None
-        specs = (
-            data.laid_out(CHANNELS_LAST),
-            weight.laid_out(ANY),
-            gradient.laid_out(CHANNELS_LAST),
-        )
+        read = request.forward.inputs[0]
+        assert read is not None
+        data = replace(data, dtype=read.dtype, layout=CHANNELS_LAST)
+        weight = replace(weight, dtype=read.dtype, layout=ANY)
+        gradient = replace(gradient, dtype=read.dtype, layout=CHANNELS_LAST)
         window = geometry(prop.parameters)
         team = team_for_flops(request.forward.flops, request.threads)
+        limit = prop.parameters.workspace * MEBIBYTE
         parts = GradientParts(request)
         if parts.wants(0):
             slots = {
@@ -345,20 +351,67 @@ class OnednnConvolution(Implementation):
                 Argument.WEIGHTS: source(2),
                 Argument.SOURCE_GRAD: target(0),
             }
-            primitive = backward_convolution.backward_data(*specs, window, team)
-            parts.add_primitive(primitive, slots)
+            prepare = partial(backward_data, data, weight, gradient, window, team)
+            parts.add_primitive(request.choices.take("data_grad", prepare, limit), slots)
         if parts.wants(1):
             slots = {
                 Argument.OUTPUT_GRAD: source(0),
                 Argument.SOURCE: source(1),
                 Argument.WEIGHTS_GRAD: target(1),
             }
-            primitive = backward_convolution.backward_weights(*specs, window, team)
-            parts.add_primitive(primitive, slots)
+            product = request.in_grad[1].laid_out(ANY)
+            prepare_product = partial(backward_weights, data, product, gradient, window, team)
+            parts.add_primitive(request.choices.take("weight_grad", prepare_product, limit), slots)
         if parts.wants(2):
             parts.add_column_sum(source(0), CHANNELS_LAST, target(2))
         products = parts.wants(0) + parts.wants(1)
         return parts.kernel(products * request.forward.flops)
+
+
+def _product(
+    prop: AnyProperty,
+    request: ForwardRequest,
+    specs: tuple[TensorSpec, TensorSpec, TensorSpec],
+    team: int,
+    bias: bool,
+    after: tuple[PostOperation, ...],
+) -> Primitive | None:
+    """The forward of data, weight and output as it is wanted; None where oneDNN has no fast one."""
+    window = geometry(prop.parameters)
+
+    def prepare(wish: Wish) -> Primitive:
+        return operations.convolution_forward(
+            *specs, window, team, bias, request.is_train, after, wish
+        )
+
+    try:
+        limit = prop.parameters.workspace * MEBIBYTE
+        primitive = request.choices.take("output", prepare, limit)
+        if primitive.is_reference or (
+            request.is_train and not _has_gradients(*specs, window, team)
+        ):
+            return None
+    except Unsupported:
+        return None
+    return primitive
+
+
+def _has_gradients(
+    data: TensorSpec, weight: TensorSpec, output: TensorSpec, window: operations.Window, team: int
+) -> bool:
+    """Whether oneDNN computes the gradients; in bfloat16, by more than reference code.
+
+    What bfloat16 has reference code for alone is faster in float32.
+    """
+    if not weight_gradient_is_sound(data, weight.shape[2:], output, window):
+        return False
+    if output.dtype != BFLOAT16:
+        return True
+    product = replace(weight, dtype=FLOAT32)
+    return not (
+        backward_data(data, weight, output, window, team).is_reference
+        or backward_weights(data, product, output, window, team).is_reference
+    )
 
 
 def geometry(parameters: ConvolutionParameters) -> operations.Window:

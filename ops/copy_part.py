@@ -22,7 +22,10 @@ def copy_loop(block: Block) -> None:
 
 @dataclass(frozen=True)
 class CopyPart:
-    """Bring `count` floats to where a loop overwrites them; nothing where they lie there."""
+    """Bring `count` floats, or as many bytes, to where a loop overwrites them.
+
+    Nothing where they lie there.
+    """
 
     count: int
     source: Slot

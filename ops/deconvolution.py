@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from pydantic import Field, model_validator
 
 from mxrun.backend.jit import Block, float32s, integer, native, share
-from mxrun.backend.onednn import backward_convolution, operations
+from mxrun.backend.onednn import operations
+from mxrun.backend.onednn.backward_convolution import (
+    backward_data,
+    backward_weights,
+    weight_gradient_is_sound,
+)
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
@@ -63,8 +69,8 @@ class DeconvolutionParameters(ConvolutionParameters):
     workspace: Int32 = Field(
         default=512,
         ge=0,
-        description="Most temporary space in MiB: sets how many images are unfolded at once "
-        "(at least one).",
+        description="Most temporary space in MiB of a product: code that needs more is not taken "
+        "where there is other; sets how many images the readable body unfolds at once.",
     )
     no_bias: bool = Field(default=True, description="Leave the bias out.")
 
@@ -288,14 +294,21 @@ class OnednnDeconvolution(Implementation):
             return None
         output = request.outputs[0].laid_out(CHANNELS_LAST)
         flops = prop.flops([data.shape, weight.shape], [])
+        window = _geometry(prop.parameters, data.shape)
+        if request.is_train and not weight_gradient_is_sound(
+            output, weight.shape[2:], data, window
+        ):
+            return None
         try:
-            primitive = backward_convolution.backward_data(
+            prepare = partial(
+                backward_data,
                 output,
                 weight.laid_out(ANY),
                 data.laid_out(CHANNELS_LAST),
-                _geometry(prop.parameters, data.shape),
+                window,
                 team_for_flops(flops, request.threads),
             )
+            primitive = request.choices.take("output", prepare, _limit(prop.parameters))
         except Unsupported:
             return None
         if primitive.is_reference:
@@ -335,6 +348,7 @@ class OnednnDeconvolution(Implementation):
         )
         window = _geometry(prop.parameters, data.shape)
         team = team_for_flops(request.forward.flops, request.threads)
+        limit = _limit(prop.parameters)
         parts = GradientParts(request)
         if parts.wants(0):
             slots = {
@@ -342,19 +356,26 @@ class OnednnDeconvolution(Implementation):
                 Argument.WEIGHTS: source(2),
                 Argument.OUTPUT: target(0),
             }
-            parts.add_primitive(operations.convolution_forward(*specs, window, team), slots)
+            forward = partial(operations.convolution_forward, *specs, window, team)
+            parts.add_primitive(
+                request.choices.take("data_grad", lambda wish: forward(wish=wish), limit), slots
+            )
         if parts.wants(1):
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.OUTPUT_GRAD: source(1),
                 Argument.WEIGHTS_GRAD: target(1),
             }
-            primitive = backward_convolution.backward_weights(*specs, window, team)
-            parts.add_primitive(primitive, slots)
+            prepare = partial(backward_weights, *specs, window, team)
+            parts.add_primitive(request.choices.take("weight_grad", prepare, limit), slots)
         if parts.wants(2):
             parts.add_column_sum(source(0), CHANNELS_LAST, target(2))
         products = parts.wants(0) + parts.wants(1)
         return parts.kernel(products * request.forward.flops)
+
+
+def _limit(parameters: DeconvolutionParameters) -> int:
+    return parameters.workspace * MEBIBYTE
 
 
 def _geometry(parameters: DeconvolutionParameters, data: Shape) -> operations.Window:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,8 +13,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.backend.onednn import operations
+from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_flops
+from mxrun.base.dtype import BFLOAT16
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -25,13 +29,15 @@ from mxrun.operator.native_kernel import (
     target,
 )
 from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, Precision
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import product, unify, unify_product
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
+
+_WEIGHT = 1
 
 
 class FullyConnectedParameters(Parameters):
@@ -56,6 +62,7 @@ class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
 
     type_string = "FullyConnected"
     parameter_type = FullyConnectedParameters
+    precision = Precision.LOW
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, weight and, unless no_bias, bias."""
@@ -160,40 +167,51 @@ def _rows(array: Array, columns: int) -> Array:
 
 @implement("FullyConnected", backend="onednn")
 class OnednnFullyConnected(Implementation):
-    """oneDNN's matrix products on the plain weight.
+    """oneDNN's matrix products on the plain weight; on a packed one where nothing changes it.
 
-    Packing the weight would make the product faster, but the reorder costs more than that.
+    Packing makes a product faster, up to three times where the rows are few, but the reorder costs
+    more than that. So in bfloat16 too: one plain copy serves forward and backward.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """output = data x weight^T + bias as one primitive."""
-        if not onednn_serves(*request.inputs):
+        """output = data x weight^T + bias as one primitive, in the type the output is to have."""
+        if not onednn_serves(*request.inputs, low=True):
             return None
-        inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
-        weight = inputs[1]
-        left, output = (
-            _matrix(inputs[0], weight.shape[1]),
-            _matrix(request.outputs[0], weight.shape[0]),
-        )
-        flops = 2 * output.elements * weight.shape[1]
+        given, weight, *bias = (spec.laid_out(PLAIN) for spec in request.inputs)
+        made = request.outputs[0]
+        data, weight = (replace(spec, dtype=made.dtype) for spec in (given, weight))
+        hidden, features = weight.shape
+        if _WEIGHT in request.fixed:
+            weight = weight.laid_out(ANY)
+        left, output = _matrix(data, features), _matrix(made, hidden)
+        flops = 2 * output.elements * features
         team = team_for_flops(flops, request.threads)
         try:
-            product = operations.matmul(
-                left, weight, output, team, transpose_right=True, bias=len(inputs) == 3
+            product = request.choices.take(
+                "output",
+                lambda wish: operations.matmul(
+                    *(left, weight, output, team),
+                    transpose_right=True,
+                    bias=bool(bias),
+                    wish=wish,
+                ),
             )
         except Unsupported:
+            return None
+        if output.dtype == BFLOAT16 and product.is_reference:
+            # float32 is faster.
             return None
         slots = {
             Argument.SOURCE: source(0),
             Argument.WEIGHTS: source(1),
             Argument.OUTPUT: target(0),
         }
-        if len(inputs) == 3:
+        if bias:
             slots[Argument.BIAS] = source(2)
         return native_kernel(
             f"onednn:{product.implementation}",
             [PrimitivePart(product, slots)],
-            inputs,
+            (data, product.specs[Argument.WEIGHTS], *bias),
             request.outputs,
             request.requests,
             request.threads,
@@ -201,14 +219,21 @@ class OnednnFullyConnected(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """data: grad x weight; weight: grad^T x data; bias: the column sum of grad."""
+        """data: grad x weight; weight: grad^T x data; bias: the column sum of grad.
+
+        Read in the forward product's type.
+        """
         (out_grad,), (data, weight, *_) = request.out_grad, request.in_data
         assert out_grad is not None
         assert data is not None
         assert weight is not None
+        read = request.forward.inputs[0]
+        assert read is not None
         hidden, features = weight.shape
-        gradient, rows = _matrix(out_grad, hidden), _matrix(data, features)
-        plain = weight.laid_out(PLAIN)
+        gradient, rows, plain = (
+            replace(spec, dtype=read.dtype)
+            for spec in (_matrix(out_grad, hidden), _matrix(data, features), weight.laid_out(PLAIN))
+        )
         team = team_for_flops(request.forward.flops, request.threads)
         parts = GradientParts(request)
         if parts.wants(0):
@@ -217,15 +242,20 @@ class OnednnFullyConnected(Implementation):
                 Argument.WEIGHTS: source(2),
                 Argument.OUTPUT: target(0),
             }
-            parts.add_primitive(operations.matmul(gradient, plain, rows, team), slots)
+            product = _matrix(request.in_grad[0], features)
+            prepare = partial(operations.matmul, gradient, plain, product, team)
+            primitive = request.choices.take("data_grad", lambda wish: prepare(wish=wish))
+            parts.add_primitive(primitive, slots)
         if parts.wants(1):
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.WEIGHTS: source(1),
                 Argument.OUTPUT: target(1),
             }
-            product = operations.matmul(gradient, rows, plain, team, transpose_left=True)
-            parts.add_primitive(product, slots)
+            sums = request.in_grad[1].laid_out(PLAIN)
+            prepare = partial(operations.matmul, gradient, rows, sums, team, transpose_left=True)
+            primitive = request.choices.take("weight_grad", lambda wish: prepare(wish=wish))
+            parts.add_primitive(primitive, slots)
         if parts.wants(2):
             parts.add_column_sum(source(0), PLAIN, target(2))
         products = parts.wants(0) + parts.wants(1)

@@ -132,10 +132,10 @@ class CompiledLeakyReLU(MapImplementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """One pass."""
-        p, data = prop.parameters, request.inputs[0]
+        p, tensors = prop.parameters, request.inputs[: len(prop.list_arguments())]
         if p.act_type not in ("prelu", "rrelu"):
             return super().prepare_forward(prop, request)
-        if data.dtype != "float32":
+        if any(spec.dtype != "float32" for spec in tensors):
             return None
         if p.act_type == "prelu":
             return _prelu_forward(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -12,8 +13,9 @@ from pydantic import Field, model_validator
 
 from mxrun.backend.jit import NativeCode
 from mxrun.backend.onednn import operations
-from mxrun.backend.onednn.primitive import Argument
+from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -28,11 +30,12 @@ from mxrun.operator.native_kernel import (
     target,
 )
 from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, Precision
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.pooling_maximum import maximum_code, maximum_gradient_code, winner_bytes
+from mxrun.ops.pooling_maximum import maximum_code, winner_bytes
+from mxrun.ops.pooling_maximum_gradient import maximum_gradient_code
 from mxrun.ops.window import NonNegative, Positive, Window
 from mxrun.ops.window_sum import window_arguments, window_sum_gradient_loop, window_sum_loop
 
@@ -127,11 +130,12 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
     data has.
     Backward reads the output's gradient, data and output (avg and sum the first alone).
     Fast for float32: avg by oneDNN, max, sum and the averages that oneDNN lacks by compiled
-    loops. lp has the NumPy body alone.
+    loops. lp has the NumPy body alone. Of bfloat16 max, and avg where oneDNN has it.
     """
 
     type_string = "Pooling"
     parameter_type = PoolingParameters
+    precision = Precision.FOLLOWS
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """Batch and channels both ways; sizes forward always, backward where stride is 1."""
@@ -306,7 +310,7 @@ def _root(value: Array, power: int) -> Array:
 
 @implement("Pooling", backend="onednn")
 class OnednnPooling(Implementation):
-    """oneDNN's average pooling on channels-last data.
+    """oneDNN's average pooling on channels-last data, float32 or bfloat16.
 
     Left to others are averages with windows that lie wholly outside the data (possible under
     `full` where stride exceeds kernel), those that count the padding of a window cut off beyond
@@ -317,11 +321,15 @@ class OnednnPooling(Implementation):
         """output = the windows' averages."""
         (data,), (output,) = request.inputs, request.outputs
         pooling = _pooling(prop.parameters, data.shape, output.shape)
-        if pooling is None or not onednn_serves(data):
+        if pooling is None or not onednn_serves(data, low=True) or data.dtype != output.dtype:
             return None
         specs = (data.laid_out(CHANNELS_LAST), output.laid_out(CHANNELS_LAST))
-        team = team_for_elements(data.elements, request.threads)
-        primitive = operations.pooling_forward(*specs, *pooling, team, is_train=request.is_train)
+        team, is_train = team_for_elements(data.elements, request.threads), request.is_train
+        try:
+            primitive = operations.pooling_forward(*specs, *pooling, team, is_train=is_train)
+        except Unsupported:
+            # bfloat16 on a processor whose vectors are too short for oneDNN's code.
+            return None
         slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
         return native_kernel(
             f"onednn:{primitive.implementation}",
@@ -339,7 +347,12 @@ class OnednnPooling(Implementation):
         assert gradient is not None
         pooling = _pooling(prop.parameters, data_grad.shape, gradient.shape)
         assert pooling is not None
-        specs = (data_grad.laid_out(CHANNELS_LAST), gradient.laid_out(CHANNELS_LAST))
+        window = prop.parameters.window(data_grad.shape[2:])
+        axes = zip(gradient.shape[2:], window.kernel, window.stride, strict=True)
+        overlap = any(count > 1 and kernel > stride for count, kernel, stride in axes)
+        # Where windows overlap, oneDNN would round to bfloat16 at every addition.
+        dtype = FLOAT32 if overlap else data_grad.dtype
+        specs = (_pooled(data_grad, dtype), _pooled(gradient, dtype))
         team = team_for_elements(data_grad.elements, request.threads)
         primitive = operations.pooling_backward(*specs, *pooling, team)
         slots = {Argument.OUTPUT_GRAD: source(0), Argument.SOURCE_GRAD: target(0)}
@@ -379,7 +392,7 @@ def _pooling(
 
 @implement("Pooling", backend="jit")
 class CompiledPooling(Implementation):
-    """Maxima, sums, and averages of every kind, on channels-last data.
+    """Maxima, sums, and averages of every kind, on channels-last data; bfloat16 of maxima alone.
 
     A training forward pass of max also writes which element won each window, a byte per output
     (four where a window has more than 256 elements), so that backward needs neither data nor
@@ -391,14 +404,17 @@ class CompiledPooling(Implementation):
         (data,), (output,) = request.inputs, request.outputs
         parameters = prop.parameters
         # The layout wants reorders, which oneDNN makes.
-        if parameters.pool_type == "lp" or not onednn_serves(data):
+        low = parameters.pool_type == "max"
+        if parameters.pool_type == "lp" or not onednn_serves(data, low=low):
+            return None
+        if data.dtype != output.dtype:
             return None
         tensors: tuple[Slot | int, ...] = (source(0), target(0))
         winners: tuple[TensorSpec, ...] = ()
         code: NativeCode = window_sum_loop
         if parameters.pool_type == "max":
             window = parameters.window(data.shape[2:])
-            code = maximum_code(data.shape, output.shape, window)
+            code = maximum_code(data, output, window)
             size = winner_bytes(window) if request.is_train else 0
             if size:
                 winners = (TensorSpec(output.shape, _WINNERS[size], CHANNELS_LAST),)
@@ -426,14 +442,14 @@ class CompiledPooling(Implementation):
         code: NativeCode = window_sum_gradient_loop
         if winners:
             window = prop.parameters.window(data_grad.shape[2:])
-            code = maximum_gradient_code(data_grad.shape, gradient.shape, window, team)
+            code = maximum_gradient_code(data_grad, gradient, window)
             tensors += (source(3), winner_bytes(window))
         arguments = (*_window_arguments(prop.parameters, data_grad, gradient), *tensors)
         return native_kernel(
             self.name,
             [LoopPart(code, arguments, team)],
-            (gradient.laid_out(CHANNELS_LAST), None, None, *winners),
-            (data_grad.laid_out(CHANNELS_LAST),),
+            (_pooled(gradient, data_grad.dtype), None, None, *winners),
+            (_pooled(data_grad, data_grad.dtype),),
             request.requests,
             request.threads,
             flops=request.forward.flops,
@@ -442,6 +458,11 @@ class CompiledPooling(Implementation):
 
 # What names the winner of a window, by its size in bytes.
 _WINNERS = {1: "uint8", 4: "int32"}
+
+
+def _pooled(spec: TensorSpec, dtype: str) -> TensorSpec:
+    """A tensor as all kernels here take it, in some type."""
+    return replace(spec, dtype=dtype, layout=CHANNELS_LAST)
 
 
 def _window_arguments(

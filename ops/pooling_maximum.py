@@ -4,12 +4,14 @@ The tensors are seen with three spatial axes, as in `window_sum`, whose `window_
 first, then the tensor read, the tensor written, the winners and a winner's bytes. Unlike oneDNN's
 maximum, NaN is one: a window's first NaN, if it has any.
 
-The usual windows, 2 x 2 and 3 x 3, have loops of their own, which give the same bits.
+The usual windows, 2 x 2 and 3 x 3, have loops of their own, which give the same bits. Every loop
+is there for float32 and for bfloat16 memory.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ import numpy as np
 from mxrun.backend.jit import (
     Block,
     NativeCode,
+    NativeFunction,
+    bfloat16s,
     float32s,
     int32s,
     integer,
@@ -28,13 +32,13 @@ from mxrun.backend.jit import (
 from mxrun.backend.vectors import (
     add_lanes,
     choose,
-    equals,
     exceeds,
     lanes,
     load_lanes,
     store_lanes,
 )
-from mxrun.base.tensor import Shape
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.tensor import TensorSpec
 from mxrun.ops.window import Window
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -45,45 +49,36 @@ def winner_bytes(window: Window) -> int:
     return 1 if math.prod(window.kernel) <= 256 else 4
 
 
-def maximum_code(data: Shape, output: Shape, window: Window) -> NativeCode:
-    """The loop for a geometry."""
+def maximum_code(data: TensorSpec, output: TensorSpec, window: Window) -> NativeCode:
+    """The loop for a geometry, of tensors of data's type."""
+    loops = LOOPS[data.dtype]
     if window.kernel == (2, 2) and not any(window.pad) and not _overhang(data, output, window):
-        return maximum_of_4_loop
+        return loops.of_4
     if window.kernel == (3, 3) and _touching(data, output, window):
-        return maximum_of_9_loop
-    return maximum_loop
+        return loops.of_9
+    return loops.any
 
 
-def maximum_gradient_code(data: Shape, output: Shape, window: Window, threads: int) -> NativeCode:
-    """The loop of the gradient for a geometry."""
-    tiles = all(2 * count == size for count, size in zip(output[2:], data[2:], strict=True))
-    if window.kernel == window.stride == (2, 2) and not any(window.pad) and tiles:
-        return maximum_of_4_gradient_loop
-    if window.kernel == (3, 3) and _touching(data, output, window) and data[0] >= threads:
-        return maximum_of_9_gradient_loop
-    return maximum_gradient_loop
-
-
-def _last_starts(output: Shape, window: Window) -> list[int]:
+def _last_starts(output: TensorSpec, window: Window) -> list[int]:
     """Where the last window of each axis starts."""
-    axes = zip(output[2:], window.stride, window.pad, strict=True)
+    axes = zip(output.shape[2:], window.stride, window.pad, strict=True)
     return [(count - 1) * stride - pad for count, stride, pad in axes]
 
 
-def _overhang(data: Shape, output: Shape, window: Window) -> bool:
+def _overhang(data: TensorSpec, output: TensorSpec, window: Window) -> bool:
     """Whether the last windows end behind the data."""
-    ends = zip(_last_starts(output, window), window.kernel, data[2:], strict=True)
+    ends = zip(_last_starts(output, window), window.kernel, data.shape[2:], strict=True)
     return any(start + kernel > size for start, kernel, size in ends)
 
 
-def _touching(data: Shape, output: Shape, window: Window) -> bool:
+def _touching(data: TensorSpec, output: TensorSpec, window: Window) -> bool:
     """Whether every window has an element of the data."""
-    starts = zip(_last_starts(output, window), data[2:], strict=True)
+    starts = zip(_last_starts(output, window), data.shape[2:], strict=True)
     return all(start < size for start, size in starts)
 
 
-@native
-def maximum_loop(block: Block) -> None:
+@piece
+def find_maxima(block: Block, data: Any, output: Any) -> None:
     """output[n, y, c] = the first maximum of data[n, x, c] over the x in window y.
 
     winners[n, y, c] = its row-major number in the window, in 1 or 4 bytes; 0 bytes: none wanted.
@@ -94,7 +89,6 @@ def maximum_loop(block: Block) -> None:
     windows_z, windows_y, windows_x = integer(block, 5), integer(block, 6), integer(block, 7)
     kernel_y, kernel_x = integer(block, 9), integer(block, 10)
     stride_x, pad_x = integer(block, 13), integer(block, 16)
-    data, output = float32s(block, 21), float32s(block, 22)
     bytes_, integers, winner_bytes = uint8s(block, 23), int32s(block, 23), integer(block, 24)
     begin, end = share(block, integer(block, 0) * windows_z * windows_y * windows_x)
     if begin >= end:
@@ -135,12 +129,24 @@ def maximum_loop(block: Block) -> None:
 
 
 @native
-def maximum_of_4_loop(block: Block) -> None:
-    """`maximum_loop` for windows of 2 x 2 that all lie in the data."""
+def maximum_loop(block: Block) -> None:
+    """`find_maxima` in float32."""
+    find_maxima(block, float32s(block, 21), float32s(block, 22))
+
+
+@native
+def maximum_bfloat16_loop(block: Block) -> None:
+    """`find_maxima` in bfloat16."""
+    find_maxima(block, bfloat16s(block, 21), bfloat16s(block, 22))
+
+
+@piece
+def find_maxima_of_4(block: Block, data: Any, output: Any) -> None:
+    """`find_maxima` for windows of 2 x 2 that all lie in the data."""
     channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
     height, row = integer(block, 3), integer(block, 4) * channels
     stride_y, stride_x = integer(block, 12), integer(block, 13)
-    data, output, winners = float32s(block, 21), float32s(block, 22), uint8s(block, 23)
+    winners = uint8s(block, 23)
     wanted = integer(block, 24)
     begin, end = share(block, integer(block, 0) * windows_y * windows_x)
     if begin >= end:
@@ -168,12 +174,24 @@ def maximum_of_4_loop(block: Block) -> None:
 
 
 @native
-def maximum_of_9_loop(block: Block) -> None:
-    """`maximum_loop` for windows of 3 x 3 that each have an element of the data at least."""
+def maximum_of_4_loop(block: Block) -> None:
+    """`find_maxima_of_4` in float32."""
+    find_maxima_of_4(block, float32s(block, 21), float32s(block, 22))
+
+
+@native
+def maximum_of_4_bfloat16_loop(block: Block) -> None:
+    """`find_maxima_of_4` in bfloat16."""
+    find_maxima_of_4(block, bfloat16s(block, 21), bfloat16s(block, 22))
+
+
+@piece
+def find_maxima_of_9(block: Block, data: Any, output: Any) -> None:
+    """`find_maxima` for windows of 3 x 3 that each have an element of the data at least."""
     channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
     height, width = integer(block, 3), integer(block, 4)
     stride_y, stride_x, pad_y = integer(block, 12), integer(block, 13), integer(block, 15)
-    data, output, winners = float32s(block, 21), float32s(block, 22), uint8s(block, 23)
+    winners = uint8s(block, 23)
     pad_x, wanted = integer(block, 16), integer(block, 24)
     begin, end = share(block, integer(block, 0) * windows_y * windows_x)
     if begin >= end:
@@ -212,121 +230,30 @@ def maximum_of_9_loop(block: Block) -> None:
                     store_lanes(winners, to, winner, count)
 
 
-@piece
-def held_winners(bytes_: Any, integers: Any, size: int, at: int, count: int) -> Any:
-    """Winners from tensors over one another, of numbers of `size` bytes."""
-    if size == 1:
-        return load_lanes(bytes_, at, count)
-    return load_lanes(integers, at, count)
+@native
+def maximum_of_9_loop(block: Block) -> None:
+    """`find_maxima_of_9` in float32."""
+    find_maxima_of_9(block, float32s(block, 21), float32s(block, 22))
 
 
 @native
-def maximum_gradient_loop(block: Block) -> None:
-    """gradient[n, x, c] = the sum of out_grad[n, y, c] over the windows y that x won.
-
-    Every position gathers from its windows in row-major order.
-    """
-    channels = integer(block, 1)
-    depth, height, width = integer(block, 2), integer(block, 3), integer(block, 4)
-    windows_z, windows_y, windows_x = integer(block, 5), integer(block, 6), integer(block, 7)
-    kernel_z, stride_z = integer(block, 8), integer(block, 11)
-    kernel_y, stride_y = integer(block, 9), integer(block, 12)
-    kernel_x, stride_x, pad_x = integer(block, 10), integer(block, 13), integer(block, 16)
-    out_grad, gradient = float32s(block, 21), float32s(block, 22)
-    bytes_, integers, winner_bytes = uint8s(block, 23), int32s(block, 23), integer(block, 24)
-    begin, end = share(block, integer(block, 0) * depth * height * width)
-    if begin >= end:
-        return
-    for line in range(begin // width, (end - 1) // width + 1):
-        # Positions from the start of the first window: window i begins at i * stride.
-        plane = line // height
-        z, y = plane % depth + integer(block, 14), line % height + integer(block, 15)
-        image = plane // depth * windows_z
-        begin_z = max((z - kernel_z) // stride_z + 1, 0)
-        begin_y = max((y - kernel_y) // stride_y + 1, 0)
-        end_z, end_y = min(z // stride_z + 1, windows_z), min(y // stride_y + 1, windows_y)
-        start = line * width
-        first = max(begin, start)
-        # The windows with x are begin_x <= window < end_x; both only grow along the line.
-        begin_x = max((first - start + pad_x - kernel_x) // stride_x + 1, 0)
-        end_x = min((first - start + pad_x) // stride_x + 1, windows_x)
-        for pixel in range(first, min(end, start + width)):
-            x = pixel - start + pad_x
-            if begin_x * stride_x + kernel_x <= x:
-                begin_x += 1
-            if end_x < windows_x and end_x * stride_x <= x:
-                end_x += 1
-            for c in range(0, channels, 16):
-                total, count = lanes(np.float32(0)), channels - c
-                for i in range(begin_z, end_z):
-                    for j in range(begin_y, end_y):
-                        number = ((z - i * stride_z) * kernel_y + y - j * stride_y) * kernel_x + x
-                        row = ((image + i) * windows_y + j) * windows_x
-                        for window in range(begin_x, end_x):
-                            at = (row + window) * channels + c
-                            winner = held_winners(bytes_, integers, winner_bytes, at, count)
-                            won = equals(winner, lanes(number - window * stride_x))
-                            value = load_lanes(out_grad, at, count)
-                            total = choose(won, add_lanes(total, value), total)
-                store_lanes(gradient, pixel * channels + c, total, count)
+def maximum_of_9_bfloat16_loop(block: Block) -> None:
+    """`find_maxima_of_9` in bfloat16."""
+    find_maxima_of_9(block, bfloat16s(block, 21), bfloat16s(block, 22))
 
 
-@native
-def maximum_of_4_gradient_loop(block: Block) -> None:
-    """`maximum_gradient_loop` for windows of 2 x 2 that lie side by side and fill the data."""
-    channels, windows_x = integer(block, 1), integer(block, 7)
-    row = integer(block, 4) * channels
-    out_grad, gradient, winners = float32s(block, 21), float32s(block, 22), uint8s(block, 23)
-    begin, end = share(block, integer(block, 0) * integer(block, 6) * windows_x)
-    if begin >= end:
-        return
-    for line in range(begin // windows_x, (end - 1) // windows_x + 1):
-        start, nothing = line * windows_x, lanes(np.float32(0))
-        for window in range(max(begin, start), min(end, start + windows_x)):
-            for c in range(0, channels, 16):
-                count = channels - c
-                value = load_lanes(out_grad, window * channels + c, count)
-                winner = load_lanes(winners, window * channels + c, count)
-                to = line * 2 * row + (window - start) * 2 * channels + c
-                for k in range(4):
-                    won = choose(equals(winner, lanes(k)), value, nothing)
-                    store_lanes(gradient, to + k // 2 * row + k % 2 * channels, won, count)
+@dataclass(frozen=True)
+class MaximumLoops:
+    """The loops for tensors of one type: for any window, for 2 x 2 and for 3 x 3."""
+
+    any: NativeFunction
+    of_4: NativeFunction
+    of_9: NativeFunction
 
 
-@native
-def maximum_of_9_gradient_loop(block: Block) -> None:
-    """`maximum_gradient_loop` for windows of 3 x 3 that each have an element of the data at least.
-
-    Every window gives to its winner, which adds up in the same order; an image is one thread's.
-    """
-    channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
-    height, width = integer(block, 3), integer(block, 4)
-    stride_y, stride_x = integer(block, 12), integer(block, 13)
-    out_grad, gradient, winners = float32s(block, 21), float32s(block, 22), uint8s(block, 23)
-    row = width * channels
-    # Sixteen for each image, because threads share multiples of that.
-    begin, end = share(block, integer(block, 0) * 16)
-    for image in range(begin // 16, end // 16):
-        first, filled = image * height * row, 0
-        for j in range(windows_y):
-            first_y = j * stride_y - integer(block, 15)
-            last_y = height if j == windows_y - 1 else min(first_y + 3, height)
-            for i in range(first + filled * row, first + last_y * row):
-                gradient[i] = 0
-            filled = max(filled, last_y)
-            start = (image * windows_y + j) * windows_x
-            for window in range(windows_x):
-                first_x = window * stride_x - integer(block, 16)
-                for c in range(0, channels, 16):
-                    at, count = (start + window) * channels + c, channels - c
-                    value = load_lanes(out_grad, at, count)
-                    winner = load_lanes(winners, at, count)
-                    # No position beside the data won: what stands for it stays as it is.
-                    for k in range(3):
-                        to = first + min(max(first_y + k, 0), height - 1) * row + c
-                        for i in range(3):
-                            x = min(max(first_x + i, 0), width - 1)
-                            before = load_lanes(gradient, to + x * channels, count)
-                            won = equals(winner, lanes(k * 3 + i))
-                            after = choose(won, add_lanes(before, value), before)
-                            store_lanes(gradient, to + x * channels, after, count)
+LOOPS = {
+    FLOAT32: MaximumLoops(maximum_loop, maximum_of_4_loop, maximum_of_9_loop),
+    BFLOAT16: MaximumLoops(
+        maximum_bfloat16_loop, maximum_of_4_bfloat16_loop, maximum_of_9_bfloat16_loop
+    ),
+}

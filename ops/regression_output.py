@@ -26,7 +26,7 @@ from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.reduce_loops import Kind, reduce_part
 from mxrun.ops.rows import copy_part
-from mxrun.ops.strided_map import strided_part
+from mxrun.ops.strided_map import served, strided_part
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -277,8 +277,8 @@ class CompiledRegressionOutput(Implementation):
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """First the loss, which reads data, then the output, which may lie over them."""
         assert isinstance(prop, RegressionOutputProperty)
-        data, label, threads = request.inputs[0], request.inputs[1], request.threads
-        if not data.elements or not data.dtype == label.dtype == "float32":
+        data, threads = request.inputs[0], request.threads
+        if not data.elements or not served(*request.inputs):
             return None
         rows, operands = _rows(data, 0, prop.parameters.use_sample_weight)
         parts: list[Part] = []

@@ -1,11 +1,13 @@
-"""The reorder: the same tensor in another physical layout; planned, never written by users."""
+"""The reorder: the same tensor in another layout or type; planned, never written by users."""
 
 from __future__ import annotations
 
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Parameters
+from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import PrimitivePart, native_kernel, source, target
 from mxrun.operator.operator import Operator
@@ -19,7 +21,10 @@ class ReorderParameters(Parameters):
 
 @register("_reorder")
 class ReorderProperty(OperatorProperty[ReorderParameters]):
-    """output = data, element by element, in the layout of the output's spec."""
+    """output = data, element by element, in the layout and type of the output's spec.
+
+    A number is rounded to the nearest, of two the even one.
+    """
 
     type_string = "_reorder"
     parameter_type = ReorderParameters
@@ -34,6 +39,9 @@ class ReorderProperty(OperatorProperty[ReorderParameters]):
     def create_operator(self) -> Operator:
         """Raises TypeError: layouts other than plain do not exist for NumPy bodies."""
         raise TypeError("a reorder has no NumPy body")
+
+
+_COPY = scalar.compile(lambda x: x)
 
 
 @implement("_reorder", backend="onednn")
@@ -56,6 +64,28 @@ class OnednnReorder(Implementation):
             request.outputs,
             request.requests,
             request.threads,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """None: reorders are inserted after differentiation."""
+        return None
+
+
+@implement("_reorder", backend="jit")
+class CompiledConversion(Implementation):
+    """Another type in the same layout, for machines without oneDNN."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """One pass over memory."""
+        (data,), (output,) = request.inputs, request.outputs
+        types = (output.dtype, data.dtype)
+        if data.layout != output.layout or not {*types} <= {BFLOAT16, FLOAT32}:
+            return None
+        part = _COPY.part(
+            target(0), [source(0)], data.elements, threads=request.threads, stored=types
+        )
+        return native_kernel(
+            self.name, [part], (data,), (output,), request.requests, request.threads
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:

@@ -55,6 +55,11 @@ def float32s(block: Block, index: int) -> Any:
     raise TypeError("only inside a native function")
 
 
+def bfloat16s(block: Block, index: int) -> Any:
+    """Argument `index` as a pointer to bfloat16 elements, for `load_lanes` and `store_lanes`."""
+    raise TypeError("only inside a native function")
+
+
 def float64s(block: Block, index: int) -> Any:
     """Argument `index` as a pointer to float64 elements."""
     raise TypeError("only inside a native function")

@@ -26,7 +26,7 @@ _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
 # This folder's files that make code of native functions.
 _TRANSLATION = (
-    *("call", "jit", "vectors", "philox", "column_code"),
+    *("call", "jit", "vectors", "philox", "column_code", "bfloat16_code"),
     *(f"{name}vocabulary" for name in ("", "vector_", "reduction_", "scan_")),
 )
 

@@ -18,10 +18,12 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from mxrun.backend.call import HEADER_SLOTS
+from mxrun.backend.bfloat16_code import rounded, widened
+from mxrun.backend.block_code import share, slot
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.scalar_machine import OPTIONAL
 from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node, contexts
+from mxrun.base.dtype import BFLOAT16
 
 # Elements of a vector. Two registers of 512 bits side by side fill the waits of long chains (tanh
 # over 3 million floats: 1.05 ms, with one 1.32); of float64 it is four.
@@ -44,9 +46,11 @@ _TYPES: dict[str, Any] = {
     "int64": _WORD,
     "uint8": ir.IntType(8),
     BOOL: ir.IntType(1),
+    # In memory alone.
+    BFLOAT16: ir.IntType(16),
 }
 _NAMES = {"float32": "f32", "float64": "f64"}
-_SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1}
+_SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1, BFLOAT16: 2}
 _SIGNED = ("int32", "int64")
 
 
@@ -102,7 +106,6 @@ class _Loop:
 
     def __init__(self, module: Any, symbol: str, graph: Graph, result: int, form: LoopForm) -> None:
         self.module, self.graph, self.result, self.form = module, graph, result, form
-        self.element, self.made = _TYPES[form.dtype], _TYPES[form.output_dtype]
         block_type = ir.FunctionType(ir.VoidType(), [_WORD.as_pointer()])
         self.function = ir.Function(module, block_type, symbol)
         self.builder = ir.IRBuilder(self.function.append_basic_block())
@@ -112,10 +115,13 @@ class _Loop:
     def build(self) -> None:
         """The whole function."""
         builder, form = self.builder, self.form
-        kinds = [self.made, *(self.element for _ in form.steps)]
+        kinds = [_TYPES[dtype] for dtype in form.memory]
         # The output first, because the add-to request reads it.
-        cells = [self._cell(kind) for kind in kinds[: 1 + sum(form.steps)]]
-        begin, end = self._share(self._slot(0))
+        cells = [self._cell(kinds[0])]
+        cells += [
+            self._cell(kind) for kind, step in zip(kinds[1:], form.steps, strict=True) if step
+        ]
+        begin, end = share(builder, self.function.args[0], self._slot(0))
         output, *operands = (
             builder.inttoptr(self._slot(1 + i), kind.as_pointer()) for i, kind in enumerate(kinds)
         )
@@ -184,21 +190,28 @@ class _Loop:
 
     def _body(self, places: Sequence[Any]) -> None:
         """The vector at the first place from those at the others."""
-        builder, made = self.builder, self.form.output_dtype
-        size = _SIZES[self.form.dtype]
+        builder, (made, *read) = self.builder, self.form.memory
+        moving = [dtype for dtype, step in zip(read, self.form.steps, strict=True) if step]
         self._announce(places[0])
-        self._moving_nodes([builder.load(place, align=size) for place in places[1:]])
+        self._moving_nodes([*map(self._loaded, places[1:], moving)])
         value = self.values[self.result]
         if self.form.adds:
-            before = builder.load(places[0], align=_SIZES[made])
-            value = (builder.fadd if made in FLOATS else builder.add)(before, value)
+            add = builder.fadd if self.form.output_dtype in FLOATS else builder.add
+            value = add(self._loaded(places[0], made), value)
+        if made == BFLOAT16:
+            value = rounded(builder, value)
         builder.store(value, places[0], align=_SIZES[made])
+
+    def _loaded(self, place: Any, dtype: str) -> Any:
+        """A vector from memory of a type."""
+        vector = self.builder.load(place, align=_SIZES[dtype])
+        return widened(self.builder, vector) if dtype == BFLOAT16 else vector
 
     def _announce(self, place: Any) -> None:
         """Have the cache lines brought that are written `AHEAD` bytes further on."""
         builder, byte = self.builder, ir.IntType(8).as_pointer()
         start = builder.bitcast(place, byte)
-        for line in range(0, LANES * _SIZES[self.form.output_dtype], _LINE):
+        for line in range(0, LANES * _SIZES[self.form.memory[0]], _LINE):
             ahead = builder.gep(start, [ir.Constant(_WORD, AHEAD + line)])
             # To write, to stay in every cache, data.
             actual = [ahead, *(ir.Constant(_INDEX, number) for number in (1, 3, 1))]
@@ -211,39 +224,7 @@ class _Loop:
         return self.function.append_basic_block(name)
 
     def _slot(self, index: int) -> Any:
-        place = self.builder.gep(self.function.args[0], [ir.Constant(_WORD, HEADER_SLOTS + index)])
-        return self.builder.load(place)
-
-    def _share(self, count: Any) -> tuple[Any, Any]:
-        """The calling thread's part of `count` elements, cut at multiples of 16."""
-        builder = self.builder
-        number, team = self._runtime(0, otherwise=0), self._runtime(1, otherwise=1)
-        grain = ir.Constant(_WORD, 16)
-        rounded = builder.add(count, builder.sub(builder.mul(team, grain), ir.Constant(_WORD, 1)))
-        chunk = builder.mul(builder.sdiv(rounded, builder.mul(team, grain)), grain)
-        begin = self._smaller(count, builder.mul(number, chunk))
-        return begin, self._smaller(count, builder.add(begin, chunk))
-
-    def _smaller(self, left: Any, right: Any) -> Any:
-        builder = self.builder
-        return builder.select(builder.icmp_signed("<", left, right), left, right)
-
-    def _runtime(self, position: int, otherwise: int) -> Any:
-        """What a function of the runtime in the block's header answers; alone: `otherwise`."""
-        builder = self.builder
-        place = builder.gep(self.function.args[0], [ir.Constant(_WORD, position)])
-        address = builder.load(place)
-        before = builder.block
-        present = builder.icmp_unsigned("!=", address, ir.Constant(_WORD, 0))
-        with builder.if_then(present):
-            kind = ir.FunctionType(_INDEX, [])
-            answer = builder.call(builder.inttoptr(address, kind.as_pointer()), [])
-            number = builder.sext(answer, _WORD)
-            asked = builder.block
-        result = builder.phi(_WORD)
-        result.add_incoming(ir.Constant(_WORD, otherwise), before)
-        result.add_incoming(number, asked)
-        return result
+        return slot(self.builder, self.function.args[0], index)
 
     def _copy(self, pairs: Sequence[tuple[Any, Any]], count: Any) -> None:
         """Copy `count` > 0 elements of each pair, one after the other."""
@@ -276,7 +257,9 @@ class _Loop:
             elif node.operation == "operand":
                 assert isinstance(node.detail, int)
                 if self.form.steps[node.detail] == 0:
-                    self.values[index] = self._splat(self.builder.load(operands[node.detail]))
+                    value = self._splat(self.builder.load(operands[node.detail]))
+                    narrow = self.form.memory[1 + node.detail] == BFLOAT16
+                    self.values[index] = widened(self.builder, value) if narrow else value
 
     def _from_word(self, word: Any, dtype: str) -> Any:
         """A parameter's bits as a number."""

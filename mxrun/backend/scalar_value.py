@@ -53,19 +53,26 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class LoopForm:
     """A map's loop: the type and the steps of its operands (1, or 0 for one element that all
-    share), whether the result is added to the output instead of replacing it, and the output's
-    type (None: the operands').
+    share), whether the result is added to the output instead of replacing it, the output's type
+    (None: the operands'), and where some float32 tensors lie in memory as bfloat16, what the
+    output and each operand lie there as.
     """
 
     dtype: str
     steps: tuple[int, ...]
     adds: bool
     result_dtype: str | None = None
+    stored: tuple[str, ...] = ()
 
     @property
     def output_dtype(self) -> str:
         """The type of the output."""
         return self.result_dtype or self.dtype
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The types in memory of the output and of each operand."""
+        return self.stored or (self.output_dtype, *(self.dtype,) * len(self.steps))
 
 
 @dataclass(frozen=True)

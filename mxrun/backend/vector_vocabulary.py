@@ -13,12 +13,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
+from mxrun.backend.bfloat16_code import rounded, widened
 from mxrun.backend.vectors import LANES
 
 _INDEX = ir.IntType(32)
 _WORD = ir.IntType(64)
 _MASK = ir.VectorType(ir.IntType(1), LANES)
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
+_HALVES = ir.VectorType(ir.IntType(16), LANES)
 _ALIGNED = _INDEX(1)
 
 
@@ -63,11 +65,26 @@ def _place(builder: Any, pointer: Any, position: Any, vector: Any) -> Any:
 
 def _in_memory(element: Any) -> Any:
     """The LLVM type of a vector as it lies in memory."""
-    return {types.float32: FLOATS.code, types.int32: INTEGERS.code}.get(element, _BYTES)
+    known = {types.float32: FLOATS.code, types.int32: INTEGERS.code, types.uint16: _HALVES}
+    return known.get(element, _BYTES)
+
+
+def _from_memory(builder: Any, loaded: Any) -> Any:
+    """What was loaded as a vector of a function: bfloat16 is the upper half of a float32."""
+    if loaded.type == _HALVES:
+        return widened(builder, loaded)
+    return builder.zext(loaded, INTEGERS.code) if loaded.type == _BYTES else loaded
+
+
+def _to_memory(builder: Any, vector: Any, kind: Any) -> Any:
+    """A vector as it goes to memory of `kind`."""
+    if kind == _HALVES:
+        return rounded(builder, vector)
+    return builder.trunc(vector, _BYTES) if kind == _BYTES else vector
 
 
 def _masked(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any]) -> Any:
-    suffix = {FLOATS.code: "f32", INTEGERS.code: "i32"}.get(kind, "i8")
+    suffix = {FLOATS.code: "f32", INTEGERS.code: "i32", _HALVES: "i16"}.get(kind, "i8")
     declared = ir.FunctionType(result, [argument.type for argument in arguments])
     full = f"llvm.masked.{name}.v{LANES}{suffix}.p0"
     function = cgutils.get_or_insert_function(builder.module, declared, full)
@@ -92,7 +109,8 @@ def lanes(typing_context: Any, value: Any) -> Any:
 def load_lanes(typing_context: Any, pointer: Any, position: Any, count: Any) -> Any:
     """One masked load."""
     element = pointer.dtype
-    kind, result = _in_memory(element), FLOATS if element == types.float32 else INTEGERS
+    kind = _in_memory(element)
+    result = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         base, start, number = arguments
@@ -101,7 +119,7 @@ def load_lanes(typing_context: Any, pointer: Any, position: Any, count: Any) -> 
         loaded = _masked(
             builder, "load", kind, kind, [place, _ALIGNED, _first(builder, number), rest]
         )
-        return builder.zext(loaded, INTEGERS.code) if kind == _BYTES else loaded
+        return _from_memory(builder, loaded)
 
     return result(pointer, types.int64, types.int64), generate
 
@@ -135,7 +153,7 @@ def store_lanes(typing_context: Any, pointer: Any, position: Any, vector: Any, c
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         base, start, value, number = arguments
         place = _place(builder, base, start, kind)
-        value = builder.trunc(value, _BYTES) if kind == _BYTES else value
+        value = _to_memory(builder, value, kind)
         _masked(
             builder,
             "store",
@@ -148,6 +166,18 @@ def store_lanes(typing_context: Any, pointer: Any, position: Any, vector: Any, c
     return types.void(pointer, types.int64, vector, types.int64), generate
 
 
+@intrinsic
+def stored_lanes(typing_context: Any, pointer: Any, vector: Any) -> Any:
+    """Rounded if memory is narrower, in registers alone."""
+    kind = _in_memory(pointer.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, value = arguments
+        return _from_memory(builder, _to_memory(builder, value, kind))
+
+    return FLOATS(pointer, FLOATS), generate
+
+
 def _lanewise(result: Any, operands: tuple[Any, ...], code: Callable[..., Any]) -> Any:
     """An intrinsic of vectors that is one expression."""
 
@@ -155,6 +185,12 @@ def _lanewise(result: Any, operands: tuple[Any, ...], code: Callable[..., Any]) 
         return code(builder, *arguments)
 
     return result(*operands), generate
+
+
+@intrinsic
+def above(typing_context: Any, left: Any, right: Any) -> Any:
+    """Lane by lane."""
+    return _lanewise(FLAGS, (FLOATS, FLOATS), lambda b, x, y: b.fcmp_ordered(">", x, y))
 
 
 @intrinsic
@@ -199,15 +235,120 @@ def multiply_lanes(typing_context: Any, left: Any, right: Any) -> Any:
     return _lanewise(FLOATS, (FLOATS, FLOATS), lambda b, x, y: b.fmul(x, y))
 
 
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """The columns of sixteen vectors, by shuffles that processors have as one instruction."""
+    lanes_of = range(LANES)
+    # Two rows' even or odd halves of every four lanes, singly and in pairs; every other quarter.
+    singles = [
+        [4 * (i // 4) + half + i % 4 // 2 + LANES * (i % 2) for i in lanes_of] for half in (0, 2)
+    ]
+    pairs = [
+        [4 * (i // 4) + half + i % 2 + LANES * (i % 4 // 2) for i in lanes_of] for half in (0, 2)
+    ]
+    quarters = [[8 * (i // 4) + 4 * odd + i % 4 for i in lanes_of] for odd in (0, 1)]
+
+    def both(left: Any, right: Any, masks: list[list[int]]) -> tuple[Any, Any]:
+        first, second = (
+            builder.shuffle_vector(left, right, ir.Constant(INTEGERS.code, mask)) for mask in masks
+        )
+        return first, second
+
+    columns: list[Any] = [None] * LANES
+    fours: list[list[Any]] = []
+    for row in range(0, LANES, 4):
+        upper, lower = (both(rows[i], rows[i + 1], singles) for i in (row, row + 2))
+        fours.append([*both(upper[0], lower[0], pairs), *both(upper[1], lower[1], pairs)])
+    for i in range(4):
+        upper, lower = (both(fours[j][i], fours[j + 1][i], quarters) for j in (0, 2))
+        for odd in (0, 1):
+            columns[i + 4 * odd], columns[i + 4 * odd + 8] = both(upper[odd], lower[odd], quarters)
+    return columns
+
+
+@intrinsic
+def transpose_lanes(
+    typing_context: Any,
+    pointer: Any,
+    position: Any,
+    stride: Any,
+    rows: Any,
+    columns: Any,
+    output: Any,
+    to: Any,
+    step: Any,
+) -> Any:
+    """Masked loads, shuffles and masked stores.
+
+    Rows beyond the last are loaded from the first one's place, and stored there before it.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        base, start, apart, height, width, target, first, beyond = arguments
+        kind = FLOATS.code
+
+        def places(data: Any, at: Any, step: Any, limit: Any) -> list[Any]:
+            distances = (builder.mul(step, _WORD(index)) for index in range(LANES))
+            within = [builder.icmp_signed("<", _WORD(index), limit) for index in range(LANES)]
+            found = map(builder.select, within, distances, [_WORD(0)] * LANES)
+            return [_place(builder, data, builder.add(at, each), kind) for each in found]
+
+        mask, rest = _first(builder, width), ir.Constant(kind, None)
+        rows = [
+            _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
+            for place in places(base, start, apart, height)
+        ]
+        columns, mask = _transposed(builder, rows), _first(builder, height)
+        to = places(target, first, beyond, width)
+        for vector, place in zip(reversed(columns), reversed(to), strict=True):
+            given = [vector, place, _ALIGNED, mask]
+            _masked(builder, "store", kind, ir.VoidType(), given)
+        return context.get_dummy_value()
+
+    whole = types.int64
+    return types.void(pointer, whole, whole, whole, whole, output, whole, whole), generate
+
+
+@intrinsic
+def fetch(typing_context: Any, pointer: Any, position: Any) -> Any:
+    """A prefetch into every cache."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        declared = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
+        function = cgutils.get_or_insert_function(builder.module, declared, "llvm.prefetch.p0")
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), byte)
+        builder.call(function, [place, _INDEX(0), _INDEX(3), _INDEX(1)])
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64), generate
+
+
+@intrinsic
+def pair_lanes(typing_context: Any, low: Any, high: Any) -> Any:
+    """Both rounded, and side by side in words."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        words = [builder.zext(rounded(builder, each), INTEGERS.code) for each in arguments]
+        half = ir.Constant(INTEGERS.code, [16] * LANES)
+        return builder.bitcast(builder.or_(words[0], builder.shl(words[1], half)), FLOATS.code)
+
+    return FLOATS(FLOATS, FLOATS), generate
+
+
 VECTORS = {
+    "above": above,
     "add_lanes": add_lanes,
     "choose": choose,
     "equals": equals,
     "exceeds": exceeds,
+    "fetch": fetch,
     "gather_lanes": gather_lanes,
     "lanes": lanes,
     "load_lanes": load_lanes,
     "multiply_lanes": multiply_lanes,
+    "pair_lanes": pair_lanes,
     "store_lanes": store_lanes,
+    "stored_lanes": stored_lanes,
     "subtract_lanes": subtract_lanes,
+    "transpose_lanes": transpose_lanes,
 }

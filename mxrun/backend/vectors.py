@@ -19,7 +19,10 @@ def lanes(value: float) -> Any:
 
 
 def load_lanes(pointer: Any, position: int, count: int) -> Any:
-    """Lanes from float32 or int32 memory, or from bytes, widened to int32; the rest is 0."""
+    """Lanes from memory; the rest is 0.
+
+    float32 and int32 come as they are, bfloat16 widened to float32, bytes to int32.
+    """
     raise TypeError("only inside a native function")
 
 
@@ -29,7 +32,20 @@ def gather_lanes(pointer: Any, position: int, step: int, count: int) -> Any:
 
 
 def store_lanes(pointer: Any, position: int, vector: Any, count: int) -> None:
-    """Lanes to float32 or int32 memory, or the lowest bytes of int32 lanes to bytes."""
+    """Lanes to memory: float32 or int32 as they are, the lowest bytes of int32 lanes to bytes.
+
+    float32 goes to bfloat16 rounded to the nearest, to an even one of two; NaN stays NaN.
+    """
+    raise TypeError("only inside a native function")
+
+
+def stored_lanes(pointer: Any, vector: Any) -> Any:
+    """float32 lanes as `load_lanes` would give them back once they were stored there."""
+    raise TypeError("only inside a native function")
+
+
+def above(left: Any, right: Any) -> Any:
+    """Where left > right, which NaN is not on either side: a mask of lanes."""
     raise TypeError("only inside a native function")
 
 
@@ -60,4 +76,35 @@ def subtract_lanes(left: Any, right: Any) -> Any:
 
 def multiply_lanes(left: Any, right: Any) -> Any:
     """The product of two vectors of float32."""
+    raise TypeError("only inside a native function")
+
+
+def fetch(pointer: Any, position: int) -> None:
+    """Ask for the line of memory where `position` is, if there is any, that is needed soon."""
+    raise TypeError("only inside a native function")
+
+
+def pair_lanes(low: Any, high: Any) -> Any:
+    """Two vectors of float32 as bfloat16 memory has them, lane by lane beside one another.
+
+    Only to be stored, as float32.
+    """
+    raise TypeError("only inside a native function")
+
+
+def transpose_lanes(
+    pointer: Any,
+    position: int,
+    stride: int,
+    rows: int,
+    columns: int,
+    output: Any,
+    to: int,
+    step: int,
+) -> None:
+    """output[to + j * step + i] = pointer[position + i * stride + j], float32.
+
+    For each row i below `rows` and each column j below `columns`, of which there are one at least;
+    16 of either where it is more.
+    """
     raise TypeError("only inside a native function")

@@ -41,6 +41,7 @@ def _pointer_reader(element: Any) -> Any:
     return read_pointer
 
 
+bfloat16s = _pointer_reader(types.uint16)
 float32s = _pointer_reader(types.float32)
 float64s = _pointer_reader(types.float64)
 int32s = _pointer_reader(types.int32)
@@ -165,6 +166,7 @@ def random_words(typing_context: Any, key: Any, step: Any, number: Any) -> Any:
 
 
 VOCABULARY = {
+    "bfloat16s": bfloat16s,
     "call_address": call_address,
     "clipped": clipped,
     "float32s": float32s,

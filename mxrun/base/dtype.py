@@ -18,9 +18,21 @@ TYPE_CODES: dict[str, int] = {
 }
 NAMES_BY_CODE: dict[int, str] = {code: name for name, code in TYPE_CODES.items()}
 
+FLOAT32 = "float32"
+# The upper half of a float32. Only plans keep tensors in it (`precision: bfloat16`): no network
+# names it.
+BFLOAT16 = "bfloat16"
+_BFLOAT16_BYTES = 2
+
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:
     """The NumPy dtype called `name`; raises UserError for a name mxrun does not know."""
+    if name == BFLOAT16:
+        # NumPy has none of its own; loaded where one is asked for, because it takes its time.
+        import ml_dtypes
+
+        bfloat16: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     if name not in TYPE_CODES:
         hint = nearest(name, TYPE_CODES) or f"known: {', '.join(TYPE_CODES)}"
         raise UserError(f"unknown data type {name!r}; {hint}")
@@ -29,4 +41,6 @@ def numpy_dtype(name: str) -> np.dtype[np.generic]:
 
 def item_size(name: str) -> int:
     """Bytes of one element."""
+    if name == BFLOAT16:
+        return _BFLOAT16_BYTES
     return numpy_dtype(name).itemsize

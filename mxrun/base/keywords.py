@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# How an implementation is chosen where none is named: the first that accepts the work, or the
+# fastest of all candidates, which are timed.
+PREFERRED, AUTO = "preferred", "auto"
+
 RESERVED_KEYS = ("name", "inputs", "outputs", "precision", "implementation", "fused")
 """Keys of every layer beside its operator's parameters."""
 

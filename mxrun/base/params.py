@@ -32,7 +32,10 @@ NotNegative = Annotated[Float32, Field(ge=0)]
 class Parameters(BaseModel):
     """Base of every operator's, data set's and initialiser's parameters: frozen, strict, finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    # There are many and a run uses few: a model is built when it is first used.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
+    )
 
     def to_strings(self) -> dict[str, str]:
         """The explicitly given parameters in MXNet's string form, in declaration order."""

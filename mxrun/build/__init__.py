@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mxrun.base.errors import Diagnostic, Place, UserError
-from mxrun.build.data import data_requests
+from mxrun.build.data import data_requests, missing_data
 from mxrun.build.model import Model, build_model, contradictions
 from mxrun.build.network import wire
 from mxrun.build.training import Training, build_training
@@ -22,12 +22,20 @@ __all__ = ["Built", "Model", "Training", "build", "check_labels"]
 
 @dataclass(frozen=True)
 class Built:
-    """A whole config, built: the model, its training and data; no file has been opened."""
+    """A whole config, built: the model, its training and data; no file has been opened.
+
+    data: the requests of `train` and `eval`, but for sections that want a value of the user.
+    """
 
     config: RunConfig
     model: Model
     training: Training
     data: Mapping[str, DatasetRequest]
+
+    @property
+    def missing(self) -> tuple[Diagnostic, ...]:
+        """One diagnostic for each value that the user must give before there are any records."""
+        return self.config.missing + missing_data(self.config)
 
 
 def build(parsed: Parsed, batch_size: int | None = None) -> Built:

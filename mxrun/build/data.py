@@ -7,10 +7,14 @@ from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, Place, UserError
 from mxrun.build.choice import chosen
-from mxrun.config import Data, Dataset, Marked, Parsed
-from mxrun.io.dataset import DatasetRequest, request_dataset
+from mxrun.config import Data, Dataset, Marked, Parsed, RunConfig
+from mxrun.io.dataset import DATASETS, DatasetRequest, request_dataset
 from mxrun.io.record import TRANSFORMS
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline, pipeline
+
+_PATH = "path"
+# Stands for a path that is still to be given, so that all else in its section is checked.
+_ANY_PATH = "path"
 
 
 def data_requests(
@@ -18,17 +22,20 @@ def data_requests(
 ) -> dict[str, DatasetRequest]:
     """The requests of `data.train` and `data.eval`; what is wrong with them joins `problems`.
 
-    A section with a value that the user has yet to give is left out: the config says so itself.
+    A section with a value that the user has yet to give is left out (`missing_data`).
     """
     requests = {}
     pipelines = _pipelines(data, problems)
-    for role, section in (("train", data.train), ("eval", data.eval)):
-        if section is None:
-            continue
+    without = pathless(data)
+    for role, section in _sections(data).items():
         options = _options(data, section)
+        if role in without:
+            options.pop(_PATH, None)
         if any(marked.is_required for marked in options.values()):
             continue
         plain = {key: marked.plain() for key, marked in options.items()}
+        if role in without:
+            plain[_PATH] = _ANY_PATH
         split: object = None
         if section.split is not None:
             whole = section.split.range is None
@@ -37,10 +44,58 @@ def data_requests(
         try:
             request = request_dataset(section.dataset, plain, split, places)
         except UserError as error:
-            problems += error.diagnostics
+            # A wrong path of data.train is one mistake, though eval takes it over.
+            problems += (found for found in error.diagnostics if found not in problems)
         else:
-            requests[role] = replace(request, pipeline=pipelines[role])
+            if role not in without:
+                requests[role] = replace(request, pipeline=pipelines[role])
     return requests
+
+
+def pathless(data: Data) -> tuple[str, ...]:
+    """The sections, `train` or `eval`, whose data set wants a path that the config does not give.
+
+    They may say `path: ???`, `path: null`, or nothing.
+    """
+    found = []
+    for role, section in _sections(data).items():
+        path = _options(data, section).get(_PATH)
+        given = path is not None and path.value is not None and not path.is_required
+        if _path_option(section) is not None and not given:
+            found.append(role)
+    return tuple(found)
+
+
+def missing_data(config: RunConfig) -> tuple[Diagnostic, ...]:
+    """One diagnostic for each path that a data set wants and the config leaves out or has null."""
+    told = {}
+    for role in pathless(config.data):
+        section = _sections(config.data)[role]
+        path = _options(config.data, section).get(_PATH)
+        # One path in data.train is enough for two sections of the same data set.
+        if (path is None or path.value is None) and section.dataset not in told:
+            key = f"data.{role}.{_PATH}"
+            told[section.dataset] = Diagnostic(
+                f"{key} must be given",
+                place=path.place if path is not None else config.key_place("data", role),
+                expected=_path_option(section) or "",
+                got="nothing",
+                hint=f"give it on the command line: {key}=VALUE",
+            )
+    return tuple(told.values())
+
+
+def _sections(data: Data) -> dict[str, Dataset]:
+    """The sections by role."""
+    return {"train": data.train} | ({} if data.eval is None else {"eval": data.eval})
+
+
+def _path_option(section: Dataset) -> str | None:
+    """What the path of the section's data set is; None where that wants none."""
+    if section.dataset not in list(DATASETS):
+        return None
+    field = DATASETS.get(section.dataset).options.model_fields.get(_PATH)
+    return field.description if field is not None and field.is_required() else None
 
 
 def evaluation_pipeline(data: Data) -> Pipeline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from mxrun.base.dtype import BFLOAT16
 from mxrun.base.errors import Diagnostic, Place, nearest
 from mxrun.base.params import check
 from mxrun.build.model import is_loss
@@ -12,6 +13,8 @@ from mxrun.config import LayerConfig, Marked, Names, Parsed
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS, AnyProperty
 
 # Operators that weigh the rows of a batch have this parameter; padded rows then count for nothing.
@@ -115,6 +118,7 @@ class _Wiring:
             self._problem(layer, unknown.problem, layer.place, hint=hint)
             return None
         property_class = OPERATORS.get(layer.operator)
+        self._check_precision(layer, property_class)
         fields = property_class.parameter_type.model_fields
         values = {
             key: part.plain()
@@ -140,6 +144,20 @@ class _Wiring:
         arguments = (*prop.list_arguments(), *prop.list_auxiliary_states())
         self._unknown_keys(layer, (*fields, *arguments), (*fields, *arguments))
         return prop
+
+    def _check_precision(self, layer: LayerConfig, property_class: type[AnyProperty]) -> None:
+        """Say where a layer asks for bfloat16 and would run in float32 all the same."""
+        if layer.precision != BFLOAT16 or property_class.is_view:
+            return
+        title, place = f"{layer.operator} {layer.name!r}", layer.precision_place
+        if property_class.precision is Precision.FULL:
+            text = f"{title} does not run in bfloat16"
+            hint = "leave out its `precision`: it runs in float32 beside others in bfloat16"
+            self._problem(layer, text, place, "float32", layer.precision, hint)
+        elif layer.implementation == NUMPY.name:
+            text = f"{title} does not run in bfloat16 with `implementation: numpy`"
+            hint = "leave out its `precision` or its `implementation`"
+            self._problem(layer, text, place, "float32", layer.precision, hint)
 
     def _count(self, layer: LayerConfig) -> int:
         """How many arguments are wired, by position and by name; says what is wrong with them."""
@@ -201,13 +219,13 @@ class _Wiring:
         if SAMPLE_WEIGHT in prop.list_arguments():
             weight = self.variables.setdefault(SAMPLE_WEIGHT, Node(SAMPLE_WEIGHT))
             entries.insert(prop.list_arguments().index(SAMPLE_WEIGHT), NodeEntry(weight))
-        implementation = None if layer.implementation == "auto" else layer.implementation
         return Node(
             layer.name,
             prop,
             tuple(entries),
             place=layer.place,
-            implementation=implementation,
+            implementation=layer.implementation,
+            precision=layer.precision,
             fused=layer.fused,
         )
 

@@ -18,10 +18,11 @@ Trace = Annotated[
     typer.Option(metavar="FILE", help="Write the profiled steps for ui.perfetto.dev."),
 ]
 Against = Annotated[
-    str,
+    str | None,
     typer.Option(
-        metavar="PEERS",
-        help="Compare with torch,torch-compile,mxnet on the same network.",
+        metavar="PEER,PEER...",
+        help="Compare with peers on the same network: torch, torch-compile, mxnet, and for "
+        "inference onnxruntime, openvino; such as torch,mxnet.",
         show_default="nobody",
     ),
 ]
@@ -48,7 +49,7 @@ def bench(
     warmup: Warmup = 10,
     trace: Trace = None,
     remeasure: Remeasure = False,
-    against: Against = "",
+    against: Against = None,
     peer_python: PeerPython = None,
     json: Json = False,
 ) -> None:
@@ -72,11 +73,12 @@ def bench(
       mxrun bench net.yaml --phase infer --batch 1 --threads 1
       mxrun bench net.yaml --steps 20 --trace step.json
       mxrun bench net.yaml --against torch,mxnet --peer-python mxnet=env/bin/python
+      mxrun bench net.yaml --phase infer --against onnxruntime,openvino
       mxrun bench net.yaml --json
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
-    from mxrun.report.notes import write_notes
+    from mxrun.report.notes import write_note, write_notes
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.trace import check_trace, write_trace
 
@@ -86,11 +88,11 @@ def bench(
         check_trace(trace)
     write_notes(session.notes())
     pythons = dict(_pair(text) for text in peer_python or ())
-    names = tuple(name.strip() for name in against.split(",") if name.strip())
+    names = () if against is None else _names(against)
     request = session.BenchRequest(
         phase.value, batch, threads, steps, warmup, names, pythons, remeasure
     )
-    report = session.bench(path, overrides or (), request, _say, started_at)
+    report = session.bench(path, overrides or (), request, write_note, started_at)
     if trace is not None:
         write_trace(trace, report.events())
     if json:
@@ -99,6 +101,18 @@ def bench(
         from mxrun.report.profile import bench_tables
 
         write_tables(bench_tables(report.to_json()))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The peers of `torch,mxnet`; raises UserError where there is none between two commas."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        from mxrun.base.errors import Diagnostic, UserError
+
+        problem = "--against wants a name on either side of a comma"
+        expected = "peers, such as torch or torch,mxnet"
+        raise UserError(Diagnostic(problem, expected=expected, got=repr(text)))
+    return names
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -110,9 +124,3 @@ def _pair(text: str) -> tuple[str, str]:
         problem = f"--peer-python {text}: names no peer and its Python"
         raise UserError(Diagnostic(problem, expected="PEER=PATH, such as mxnet=env/bin/python"))
     return name, path
-
-
-def _say(text: str) -> None:
-    from mxrun.report.notes import write_notes
-
-    write_notes((text,))

@@ -28,6 +28,19 @@ class Form(str, Enum):
 _OF_SUFFIX = {".jsonl": Form.JSONL, ".csv": Form.CSV, ".npy": Form.NPY, ".npz": Form.NPY}
 
 
+class PrecisionName(str, Enum):
+    """The type of activations."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+Precision = Annotated[
+    PrecisionName | None,
+    typer.Option(
+        help="The type of activations; a checkpoint serves both.", show_default="the run's"
+    ),
+]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run's folder, or one of its checkpoints.")
 ]
@@ -90,6 +103,7 @@ def infer(
     to: To = None,
     batch: Batch = None,
     threads: Threads = None,
+    precision: Precision = None,
     json: Json = False,
 ) -> None:
     """Run a trained network.
@@ -109,7 +123,7 @@ def infer(
     """
     from mxrun import session
     from mxrun.report.infer import work_text
-    from mxrun.report.notes import write_notes
+    from mxrun.report.notes import write_note, write_notes
 
     form = _form(output, to, top)
     if bool(inputs) == (split is not None):
@@ -119,9 +133,10 @@ def infer(
     names = tuple(name.strip() for name in outputs.split(",")) if outputs else ()
     write_notes(session.notes())
     request = session.InferRequest(
-        tuple(inputs or ()), split, checkpoint, names, top, classes, batch, threads
+        *(tuple(inputs or ()), split, checkpoint, names, top, classes, batch, threads),
+        precision=precision.value if precision else None,
     )
-    inference = session.infer(run, request)
+    inference = session.infer(run, request, write_note)
     write_notes(inference.trained.notes)
     _give(inference, form, to, json)
     write_notes([work_text(inference.summary())])

@@ -34,12 +34,13 @@ def inspect_memory(
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
-    from mxrun.report.notes import write_notes
+    from mxrun.report.notes import write_note, write_notes
     from mxrun.report.result import write_json, write_tables
 
     path = find_config(config)
     write_notes(session.notes())
-    report = session.inspect_memory(path, overrides or (), phase.value, batch, threads).to_json()
+    found = session.inspect_memory(path, overrides or (), phase.value, batch, threads, write_note)
+    report = found.to_json()
     if json:
         write_json(report)
     else:

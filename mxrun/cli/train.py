@@ -47,8 +47,9 @@ def train(
 ) -> None:
     """Train a network into runs/NAME.
 
-    The folder gets the resolved config, metrics, checkpoints and a summary. SIGINT, SIGTERM,
-    SIGHUP and SIGUSR1 save after the step in hand and exit with 75; a second SIGINT leaves at once.
+    The folder gets the resolved config, metrics, checkpoints and a summary. Where the data set
+    wants a path and the config has none, the records are made up. SIGINT, SIGTERM, SIGHUP and
+    SIGUSR1 save after the step in hand and exit with 75; a second SIGINT leaves at once.
 
     \b
     Examples:

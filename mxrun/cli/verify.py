@@ -34,9 +34,10 @@ def verify(
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
+    from mxrun.report.notes import write_note
     from mxrun.report.result import write_json, write_tables
 
-    report = session.verify(find_config(config), overrides or (), steps, batch, threads)
+    report = session.verify(find_config(config), overrides or (), steps, batch, threads, write_note)
     if json:
         write_json(report)
     else:

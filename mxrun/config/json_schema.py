@@ -30,7 +30,7 @@ _OWN_LAYER_KEYS: Mapping[str, Schema] = {
     },
     "implementation": {
         "enum": list(IMPLEMENTATIONS),
-        "description": "The kernels to use; auto takes the fastest.",
+        "description": "The kernels to use; default: the config's.",
     },
     "fused": {
         "type": "boolean",

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mxrun.base.errors import Diagnostic, Place, nearest
-from mxrun.base.keywords import RESERVED_KEYS
+from mxrun.base.keywords import AUTO, PREFERRED, RESERVED_KEYS
 from mxrun.config.marked import Marked, describe
 from mxrun.config.names import is_reference, scope_of
 
-IMPLEMENTATIONS = ("auto", "numpy", "onednn")
-_NOT_YET = ("outputs", "precision")
+IMPLEMENTATIONS = (PREFERRED, AUTO, "numpy", "onednn")
+PRECISIONS = ("float32", "bfloat16")
+_NOT_YET = ("outputs",)
 
 
 @dataclass(frozen=True)
@@ -20,18 +21,22 @@ class LayerConfig:
 
     `parameters` holds both operator parameters and tensor arguments given by name; `inputs` the
     tensor arguments given by position, none: the layer before. `fused`: whether it may become part
-    of one operator with its neighbours. `chain` says through which blocks
-    the layer came, outermost first; every diagnostic about the layer carries it.
+    of one operator with its neighbours. `implementation`, `precision`: the network's where none.
+    `precision_place` is that of the key, the layer's own where it has none.
+    `chain` says through which blocks the layer came, outermost first; every diagnostic about the
+    layer carries it.
     """
 
     operator: str
     name: str
     parameters: Mapping[str, Marked]
     inputs: tuple[Marked, ...]
-    implementation: str
+    implementation: str | None
+    precision: str | None
     fused: bool
     place: Place = field(compare=False)
     name_place: Place = field(compare=False)
+    precision_place: Place = field(compare=False)
     chain: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -72,9 +77,11 @@ def _read_layer(item: Marked, chain: tuple[str, ...], problems: list[Diagnostic]
         parameters={key: part for key, part in entries.items() if key not in RESERVED_KEYS},
         inputs=_inputs(entries.get("inputs"), chain, problems),
         implementation=_implementation(entries.get("implementation"), chain, problems),
+        precision=_precision(entries.get("precision"), chain, problems),
         fused=_fused(entries.get("fused"), chain, problems),
         place=body.start,
         name_place=entries["name"].place,
+        precision_place=entries.get("precision", body).start,
         chain=chain,
     )
 
@@ -99,9 +106,9 @@ def _inputs(
 
 def _implementation(
     given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]
-) -> str:
+) -> str | None:
     if given is None:
-        return "auto"
+        return None
     if isinstance(given.value, str) and given.value in IMPLEMENTATIONS:
         return given.value
     if given.value == "cupy":
@@ -110,7 +117,20 @@ def _implementation(
         problem, hint = "no such implementation", nearest(str(given.value), IMPLEMENTATIONS)
     expected, got = ", ".join(IMPLEMENTATIONS), describe(given.value)
     problems.append(Diagnostic(problem, given.place, expected, got, hint, chain))
-    return "auto"
+    return None
+
+
+def _precision(
+    given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]
+) -> str | None:
+    if given is None:
+        return None
+    if isinstance(given.value, str) and given.value in PRECISIONS:
+        return given.value
+    hint, got = nearest(str(given.value), PRECISIONS), describe(given.value)
+    expected = " or ".join(PRECISIONS)
+    problems.append(Diagnostic("no such precision", given.place, expected, got, hint or "", chain))
+    return None
 
 
 def _fused(given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]) -> bool:

@@ -91,7 +91,10 @@ class Data(Section):
     stand_ins: ClassVar[Mapping[str, object]] = {"batch_size": 1}
 
     batch_size: Size = Field(description="Samples per step.")
-    train: Dataset = Field(description="The data trained on.")
+    train: Dataset = Field(
+        description="The data trained on; without the path that its data set wants, and without "
+        "one in eval, training makes records up."
+    )
     eval: Dataset | None = Field(default=None, description="The data evaluated on; default: none.")
     last_batch: Literal["pad", "discard", "roll_over"] | None = Field(
         default=None,
@@ -121,9 +124,7 @@ def are_plugins(files: Sequence[object]) -> bool:
 class Settings(Section):
     """A whole config file."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(
-        {"memory", "engine: threaded", "precision: bfloat16", "context: gpu"}
-    )
+    not_yet: ClassVar[frozenset[str]] = frozenset({"memory", "engine: threaded", "context: gpu"})
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
         max_length=100, description="The run's name and folder; default: the file's name."
@@ -135,7 +136,15 @@ class Settings(Section):
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None, description="The compute team; default: the cores."
     )
-    precision: Literal["float32"] = Field(default="float32", description="The type of activations.")
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="The type of activations; parameters, statistics and losses are float32.",
+    )
+    implementation: Literal["preferred", "auto", "numpy", "onednn"] = Field(
+        default="preferred",
+        description="The kernels of layers that do not say: the first that can do the work, the "
+        "fastest of all that can, which are timed, or those of one name where there are any.",
+    )
     plugins: tuple[PluginFile, ...] = Field(
         default=(),
         description="Python files that register operators of your own; a path is relative to the "

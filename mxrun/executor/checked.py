@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mxrun.base.dtype import item_size
 from mxrun.executor.executor import Executor
 from mxrun.executor.tape import TapeEntry
 from mxrun.graph.graph import Step, ValueId
@@ -46,9 +47,9 @@ def first_non_finite(executor: Executor, phase: str) -> NonFinite | None:
 def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[NonFinite]:
     planned = executor.plan.phases[phase]
     spec = planned.graph.spec(value)
-    if not spec.dtype.startswith("float") or not spec.nbytes:
+    if "float" not in spec.dtype or not spec.nbytes:
         return []
-    count = spec.nbytes // np.dtype(spec.dtype).itemsize
+    count = spec.nbytes // item_size(spec.dtype)
     flat = executor.arena.array(planned.offsets[value], (count,), spec.dtype)
     if np.isfinite(flat).all():
         return []

@@ -20,7 +20,7 @@ from mxrun.executor.tape import NativeSegment, Tape, segments
 from mxrun.graph.graph import Step
 from mxrun.graph.plan import PhasePlan
 from mxrun.operator.kernel import PythonCall
-from mxrun.profiler import Event, OperatorTime
+from mxrun.profiler import CandidateTime, Event, OperatorTime
 from mxrun.runtime.storage import Arena
 
 Nanoseconds = npt.NDArray[np.int64]
@@ -170,6 +170,10 @@ def _operator_time(step: Step, calls: int, nanoseconds: int, whole: int) -> Oper
         # Operations or bytes per nanosecond are 10^9 of them per second.
         gflops=step.kernel.flops / max(1.0, each),
         gbytes_per_s=step.kernel.bytes_moved / max(1.0, each),
+        candidates=tuple(
+            CandidateTime(candidate.implementation, candidate.seconds * 1e3)
+            for candidate in step.kernel.candidates
+        ),
     )
 
 

@@ -7,19 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mxrun.base import flags
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
+from mxrun.base.keywords import PREFERRED
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.infer import Inference, infer
+from mxrun.graph.passes.choose import Chooser
 from mxrun.graph.passes.constants import constants
-from mxrun.graph.passes.fold import fold
+from mxrun.graph.passes.fold import FOLDING, fold
 from mxrun.graph.passes.fuse import fuse
 from mxrun.graph.passes.inplace import inplace
 from mxrun.graph.passes.lower import lower
 from mxrun.graph.passes.place import place, place_pinned
+from mxrun.graph.passes.precision import precision
 from mxrun.graph.passes.prune import prune
-from mxrun.graph.passes.select import AUTO, select
+from mxrun.graph.passes.select import Choice, select
 from mxrun.graph.passes.statistics import statistics
 from mxrun.graph.passes.updates import Clipping, UpdateRule, accumulate, averaged, eager, updates
 from mxrun.graph.plan import Plan
@@ -48,10 +52,15 @@ class CompileRequest:
         trained parameter, which evaluation then reads in its place.
     staged: batches made ahead, which lie beside the io slots.
     phases: those wanted; with ACCUMULATE, TRAIN adds to the running sums as well.
+    implementation: how kernels are chosen for nodes that do not say: PREFERRED, AUTO, or by name.
+    chooser: what times the candidates of AUTO; without it, that is PREFERRED. kept: by phase and
+        step the names of implementations that were chosen before and are taken again.
+    precision: of the activations that may be bfloat16, where a node does not say.
     fixed: whether no phase (EVALUATE alone) changes parameters or states, so that a phase PREPARE
         of its own computes what they decide alone.
     fuse: whether chains of operators may become one and, of a plan that is fixed, normalizations
         part of the products before them.
+    unfused: fusions that are left out, by name, to show what each of them changes.
     in_place, reuse: sharing that can be turned off to show that it changes no bit.
     """
 
@@ -65,9 +74,13 @@ class CompileRequest:
     phases: tuple[str, ...] = (TRAIN, EVALUATE)
     threads: int = 1
     backward: str = "explicit_graph"
-    implementation: str = AUTO
+    implementation: str = PREFERRED
+    chooser: Chooser | None = None
+    kept: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    precision: str = FLOAT32
     fixed: bool = False
     fuse: bool = True
+    unfused: tuple[str, ...] = ()
     in_place: bool = True
     reuse: bool = True
 
@@ -78,7 +91,10 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     inference = infer_request(symbol, request)
     graphs = {
         phase: select(
-            _phase_graph(symbol, request, inference, phase), request.threads, request.implementation
+            _phase_graph(symbol, request, inference, phase),
+            request.threads,
+            _choice(request, phase),
+            request.fixed,
         )
         for phase in request.phases
     }
@@ -139,11 +155,16 @@ def _phase_graph(
     return _verify(prune(_verify(eager(graph), "updates")), "prune")
 
 
+def _choice(request: CompileRequest, phase: str) -> Choice:
+    return Choice(request.implementation, request.chooser, request.kept.get(phase, {}))
+
+
 def _fused(graph: Graph, request: CompileRequest) -> Graph:
     graph = _verify(graph, "lower")
-    if request.fuse and request.fixed:
+    graph = precision(graph, request.precision)
+    if request.fuse and request.fixed and FOLDING not in request.unfused:
         graph = _verify(fold(graph), "fold")
-    return _verify(fuse(graph), "fuse") if request.fuse else graph
+    return _verify(fuse(graph, request.unfused), "fuse") if request.fuse else graph
 
 
 def _verify(graph: Graph, after: str) -> Graph:

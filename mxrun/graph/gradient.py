@@ -75,10 +75,10 @@ class Contributions:
         """Let a tensor that is there be one reader's contribution.
 
         Not to a parameter, whose gradient is a tensor of another class, nor where the value was
-        repeated along an axis.
+        repeated along an axis, or is kept in another type.
         """
-        shape = self._builder.values[part].spec.shape
-        if value in self._parameters or self._values[value].spec.shape != shape:
+        given, own = self._builder.values[part].spec, self._values[value].spec
+        if value in self._parameters or (given.shape, given.dtype) != (own.shape, own.dtype):
             return False
         self._parts.setdefault(value, []).append((*_reading(reader, argument), part))
         return True

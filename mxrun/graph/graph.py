@@ -71,6 +71,8 @@ class Step:
     # The forward step a backward step belongs to.
     forward: StepName | None = None
     implementation: str | None = None
+    # The type a forward step is asked to run in, where the network says so.
+    precision: str | None = None
     # The place of a forward step in the network as it is written.
     order: int = 0
     # Of a fused step: the place and position at which the network reads each of its arguments.

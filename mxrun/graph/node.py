@@ -15,7 +15,8 @@ class Node:
 
     `inputs` holds the arguments and then the auxiliary states, in the property's order.
     `attributes` are MXNet's node attributes (`__shape__`, `__lr_mult__`, ...), as strings.
-    `fused`: whether the operator may become one with its neighbours.
+    `fused`: whether the operator may become one with its neighbours. `precision`: the type it is to
+    run in, where that is not the network's.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Node:
     attributes: Mapping[str, str] = field(default_factory=dict)
     place: Place | None = None
     implementation: str | None = None
+    precision: str | None = None
     fused: bool = True
 
     @property

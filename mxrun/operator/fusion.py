@@ -6,7 +6,7 @@ An operator's file says which chains it serves:
     def rectified(batch_norm, activation):
         if activation.parameters.act_type != "relu":
             return None
-        return create("_batch_norm_rectified", ...)
+        return create("_batch_norm_limited", ...)
 
 Every operator of a chain reads the first output of the one before, which nobody else reads. The
 operator that takes their place has

@@ -9,11 +9,12 @@ tape runs without the interpreter; a Python call is a callable.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from mxrun.backend.call import NativeCall
 from mxrun.base.tensor import TensorSpec
+from mxrun.operator.choices import Choices
 from mxrun.runtime import random
 
 
@@ -52,6 +53,14 @@ class Buffers:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A kernel that was timed before one was chosen, with the reorders that it asks for."""
+
+    implementation: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A chosen implementation with everything known but addresses.
 
@@ -66,6 +75,7 @@ class Kernel:
     workspace_bytes: scratch that lives for this call only.
     flops: floating-point operations; bytes_moved: least bytes read and written, without what an
         add-to request finds there.
+    candidates: all that were timed before this one was chosen, the preferred one first.
     """
 
     implementation: str
@@ -77,6 +87,7 @@ class Kernel:
     flops: int = 0
     bytes_moved: int = 0
     is_view: bool = False
+    candidates: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,9 @@ class ForwardRequest:
     inputs: arguments, auxiliary states and, where the property requests random numbers, the int64
         tensor `random` of shape [2]: the run's key and the step's number.
     stream: the key of the node's own random stream, a hash of its name.
+    fixed: the inputs that nothing changes between steps, so that a reorder of them is no part of
+        a step.
+    choices: what is wanted of a kernel's parts for which there is more than one piece of code.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -94,6 +108,8 @@ class ForwardRequest:
     is_train: bool
     threads: int
     stream: int = 0
+    fixed: frozenset[int] = frozenset()
+    choices: Choices = field(default_factory=Choices, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -102,7 +118,7 @@ class BackwardRequest:
 
     Entries of out_grad, in_data and out_data are None where the property did not declare them
     (or nobody supplies that output's gradient); `requests` has one entry per input gradient;
-    `forward` is the kernel chosen for the forward call.
+    `forward` is the kernel chosen for the forward call; `choices` as in a ForwardRequest.
     """
 
     out_grad: tuple[TensorSpec | None, ...]
@@ -112,3 +128,4 @@ class BackwardRequest:
     requests: tuple[OpReqType, ...]
     forward: Kernel
     threads: int
+    choices: Choices = field(default_factory=Choices, compare=False, repr=False)

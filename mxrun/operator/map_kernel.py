@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mxrun.backend.scalar_value import MAP_DTYPES
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec, unpacked
@@ -15,12 +17,15 @@ from mxrun.operator.scalar import written
 from mxrun.operator.simple_entry import Formula
 from mxrun.operator.simple_property import SimpleProperty, read_by
 
+# What a map of float32 reads and writes: it computes in float32, and rounds what it makes once.
+_FLOATS = (FLOAT32, BFLOAT16)
+
 
 class MapImplementation(Implementation):
     """Every request in one pass without a temporary, in whatever layout the tensors come.
 
-    Declines what no map has: another type than maps are compiled for, or one that a function of
-    the operator is not defined for.
+    Of bfloat16 and float32 each tensor may be either. Declines what no map has: another type than
+    maps are compiled for, or one that a function of the operator is not defined for.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
@@ -28,24 +33,27 @@ class MapImplementation(Implementation):
         assert isinstance(prop, SimpleProperty)
         entry, spec = prop.entry, unpacked(request.inputs[0])
         formulas = (entry.forward, *entry.computed)
-        alike = all(tensor.dtype == spec.dtype for tensor in request.inputs)
-        if not alike or not all(_serves(formula, spec.dtype) for formula in formulas):
+        inputs = [_stored_as(spec, tensor) for tensor in request.inputs]
+        alike = all(
+            own.dtype == given.dtype for own, given in zip(inputs, request.inputs, strict=True)
+        )
+        if not alike or not all(_serves(formula, _computed_in(spec)) for formula in formulas):
             return None
-        slots = [source(index) for index in range(len(request.inputs))]
+        output = _stored_as(spec, request.outputs[0])
         part = map_part(
             entry.forward,
             prop.parameters,
-            target(0),
-            slots,
-            spec,
+            (target(0), output),
+            [(source(index), own) for index, own in enumerate(inputs)],
             request.requests,
             request.threads,
         )
+        read = zip(inputs, entry.forward.reads, strict=True)
         return native_kernel(
             self.name,
             [part],
-            tuple(spec if read else None for read in entry.forward.reads),
-            (spec,),
+            tuple(own if reads else None for own, reads in read),
+            (output,),
             written(request.requests),
             request.threads,
             flops=spec.elements,
@@ -56,52 +64,65 @@ class MapImplementation(Implementation):
         assert isinstance(prop, SimpleProperty)
         entry, (gradient,) = prop.entry, request.out_grad
         assert gradient is not None
-        spec, count = unpacked(gradient), len(request.in_data)
-        sources = [source(index) for index in range(2 + count)]
-        slots = read_by(entry.reads, sources[0], sources[1:-1], sources[-1])
+        spec, requests, threads = unpacked(gradient), request.requests, request.threads
+        sources = [
+            (source(index), _stored_as(spec, given or spec))
+            for index, given in enumerate((gradient, *request.in_data, *request.out_data))
+        ]
+        operands = read_by(entry.reads, sources[0], sources[1:-1], sources[-1])
+        made = [_stored_as(spec, given) for given in request.in_grad]
         parts, read = [], set[Slot]()
-        for side in reversed(range(count)):
+        for side in reversed(range(len(made))):
             formula = entry.gradients[side]
-            if isinstance(formula, Formula) and request.requests[side] is not OpReqType.NULL:
-                read |= {slot for slot, reads in zip(slots, formula.reads, strict=True) if reads}
-                place, requests = target(side), request.requests
-                parts.append(
-                    map_part(
-                        formula, prop.parameters, place, slots, spec, requests, request.threads
-                    )
-                )
+            if isinstance(formula, Formula) and requests[side] is not OpReqType.NULL:
+                pairs = zip(operands, formula.reads, strict=True)
+                read |= {slot for (slot, _), reads in pairs if reads}
+                place = (target(side), made[side])
+                parts.append(map_part(formula, prop.parameters, place, operands, requests, threads))
         return native_kernel(
             self.name,
             parts,
-            tuple(spec if slot in read else None for slot in sources),
-            (spec,) * count,
-            written(request.requests),
-            request.threads,
+            tuple(own if slot in read else None for slot, own in sources),
+            tuple(made),
+            written(requests),
+            threads,
             flops=len(parts) * spec.elements,
         )
+
+
+def _computed_in(spec: TensorSpec) -> str:
+    """The type that a map computes in beside a tensor of its: float32 for bfloat16."""
+    return FLOAT32 if spec.dtype == BFLOAT16 else spec.dtype
+
+
+def _stored_as(spec: TensorSpec, given: TensorSpec) -> TensorSpec:
+    """A tensor like `spec`, but in given's type where a map has both: float32 and bfloat16."""
+    both = spec.dtype in _FLOATS and given.dtype in _FLOATS
+    return replace(spec, dtype=given.dtype) if both else spec
 
 
 def map_part(
     formula: Formula,
     parameters: Parameters,
-    output: Slot,
-    operands: Sequence[Slot],
-    spec: TensorSpec,
+    output: tuple[Slot, TensorSpec],
+    operands: Sequence[tuple[Slot, TensorSpec]],
     requests: Sequence[OpReqType],
     threads: int,
 ) -> LoopPart:
-    """output = formula(operands), all of one spec; the requests are those of all outputs."""
+    """output = formula(operands), alike but for bfloat16; the requests are those of all outputs."""
+    slot, spec = output
     # A tensor that the map does not read may be absent: the output stands in for its address.
-    read = (
+    read = [
         operand if reads else output for operand, reads in zip(operands, formula.reads, strict=True)
-    )
-    return formula.kernel(spec.dtype).part(
-        output,
-        tuple(read),
+    ]
+    return formula.kernel(_computed_in(spec)).part(
+        slot,
+        tuple(place for place, _ in read),
         spec.elements,
         formula.values(parameters),
         threads=threads,
-        request=requests[output.index],
+        request=requests[slot.index],
+        stored=[own.dtype for _, own in (output, *read)],
     )
 
 

@@ -19,6 +19,7 @@ from mxrun.backend.onednn.backward_convolution import Computation
 from mxrun.backend.onednn.operations import ColumnSum, column_sum
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import set_threads_call, team_for_elements
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec, align
 from mxrun.operator.kernel import BackwardRequest, Buffers, Kernel, OpReqType
@@ -151,10 +152,11 @@ def add_loop(block: Block) -> None:
         total[i] += addend[i]
 
 
-def onednn_serves(*specs: TensorSpec) -> bool:
-    """Whether oneDNN is there and every tensor is float32 and not empty."""
+def onednn_serves(*specs: TensorSpec, low: bool = False) -> bool:
+    """Whether oneDNN is there and every tensor is float32 (`low`: or bfloat16) and not empty."""
+    types = (FLOAT32, BFLOAT16) if low else (FLOAT32,)
     return library.load() is not None and all(
-        spec.dtype == "float32" and spec.elements for spec in specs
+        spec.dtype in types and spec.elements for spec in specs
     )
 
 
@@ -174,8 +176,8 @@ def native_kernel(
 
     bytes_moved: where it is not all of the tensors.
 
-    An output under the add-to request is computed in scratch and then added to what was there;
-    its spec must be a float32 tensor. Where no output is asked for, nothing is called.
+    An output under the add-to request is computed in scratch and then added to what was there; it
+    must be a float32 tensor, else InternalError. Where no output is asked for, nothing is called.
     """
     outputs = tuple(
         None if req is OpReqType.NULL else spec for spec, req in zip(outputs, requests, strict=True)
@@ -186,6 +188,8 @@ def native_kernel(
     added: list[_Added] = []
     for index, spec in enumerate(outputs):
         if spec is not None and requests[index] is OpReqType.ADD:
+            if spec.dtype != FLOAT32:
+                raise InternalError(f"{implementation} adds to float32 alone, not to {spec}")
             added.append(_Added(index, workspace_bytes, spec.nbytes // 4))
             workspace_bytes += align(spec.nbytes)
 
@@ -234,17 +238,21 @@ class GradientParts:
         return index < len(requests) and requests[index] is not OpReqType.NULL
 
     def add_primitive(self, primitive: Computation, slots: Mapping[Argument, Slot]) -> None:
-        """Run a primitive; only the layouts of its specs count, it may see other shapes."""
+        """Run a primitive; layouts and types of its specs count, it may see other shapes."""
         for argument, slot in slots.items():
-            self._use(slot, primitive.specs[argument].layout)
+            spec = primitive.specs[argument]
+            self._use(slot, spec.layout, spec.dtype)
         self._add(primitive.implementation, PrimitivePart(primitive, slots))
 
     def add_column_sum(self, matrix: Slot, layout: Layout, total: Slot) -> None:
-        """`total` = `matrix`, seen in `layout` as rows of total's size, summed over the rows."""
+        """`total` = `matrix`, seen in `layout` as rows of total's size, summed over the rows.
+
+        In the type that another part reads the matrix in, else in that in which it lies.
+        """
         spec = self._use(matrix, layout)
-        columns = self._use(total, PLAIN).elements
+        columns = self._use(total, PLAIN, FLOAT32).elements
         team = team_for_elements(spec.elements, self._request.threads)
-        prepared = column_sum(spec.elements // columns, columns, team)
+        prepared = column_sum(spec.elements // columns, columns, team, spec.dtype)
         self._add(prepared.implementation, ColumnSumPart(prepared, matrix, total))
 
     def kernel(self, flops: int) -> Kernel:
@@ -263,13 +271,14 @@ class GradientParts:
         self._names.append(name)
         self._parts.append(part)
 
-    def _use(self, slot: Slot, layout: Layout) -> TensorSpec:
+    def _use(self, slot: Slot, layout: Layout, dtype: str | None = None) -> TensorSpec:
         given = self._given[slot]
         if given is None:
             raise InternalError(f"a part reads {slot}, which backward does not declare")
-        spec = self._specs.setdefault(slot, given.laid_out(layout))
-        if spec.layout != layout:
-            raise InternalError(f"two parts want {slot} as {spec.layout} and as {layout}")
+        known = self._specs.get(slot, given)
+        spec = replace(given, layout=layout, dtype=dtype or known.dtype)
+        if self._specs.setdefault(slot, spec) != spec:
+            raise InternalError(f"two parts want {slot} as {known} and as {spec}")
         return spec
 
 

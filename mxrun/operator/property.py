@@ -32,6 +32,18 @@ class GradientKind(Enum):
     NONE = "none"
 
 
+class Precision(Enum):
+    """What an operator makes where a network runs in bfloat16.
+
+    FULL: float32, whatever it reads. FOLLOWS: what its activations are, float32 where they differ.
+    LOW: bfloat16, whatever it reads: products, whose sums are float32 all the same.
+    """
+
+    FULL = "full"
+    FOLLOWS = "follows"
+    LOW = "low"
+
+
 class ResourceKind(Enum):
     """What an operator may request beside its tensors."""
 
@@ -85,6 +97,9 @@ class OperatorProperty(ABC, Generic[P]):
     label_arguments: ClassVar[tuple[str, ...]] = ()
     # What it makes has no place among whole numbers: `infer_type` refuses them.
     is_floating: ClassVar[bool] = False
+    # Which outputs may be bfloat16: none, or the first, where `precision: bfloat16` is asked for.
+    # Everything but activations stays float32: parameters, states, further outputs, losses.
+    precision: ClassVar[Precision] = Precision.FULL
     # Output 0 is input 0's memory under another shape, and its gradient likewise: nothing runs.
     is_view: ClassVar[bool] = False
     # Only passes make it: no network names it, and no list of operators shows it.

@@ -98,6 +98,7 @@ from mxrun.backend.scalar_value import (
     whole_number,
 )
 from mxrun.backend.team import team_for_elements
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot
@@ -167,8 +168,12 @@ _NAMES = (*VOCABULARY, "where", "logical_and", "logical_or", "logical_xor", "log
 _BACKEND = Path(object_cache.__file__).parent
 # The files that decide the machine code of a graph.
 _TRANSLATION = tuple(
-    str(_BACKEND / f"scalar_{name}.py")
-    for name in ("functions", "lowering", "machine", "float32", "double", "gamma", "llvm", "value")
+    str(_BACKEND / f"{name}.py")
+    for name in (
+        *("scalar_functions", "scalar_lowering", "scalar_machine", "scalar_float32"),
+        *("scalar_double", "scalar_gamma", "scalar_llvm", "scalar_value"),
+        *("bfloat16_code", "block_code"),
+    )
 )
 _ADDRESSES: dict[str, int] = {}
 
@@ -225,6 +230,7 @@ class MapKernel:
         threads: int,
         request: OpReqType = OpReqType.WRITE,
         steps: Sequence[int] | None = None,
+        stored: Sequence[str] = (),
     ) -> LoopPart:
         """The map over `count` elements that lie one behind the other, in one pass.
 
@@ -232,12 +238,19 @@ class MapKernel:
         element serves them all. The output may lie exactly over an operand of step 1 whose
         elements are of its size. Under the add-to request the loop adds to the output itself:
         `native_kernel` gets `written(requests)`.
+        stored: of a map of float32, the types in memory of the output and of each operand:
+        bfloat16 or float32, which is all of them if not given. What is computed, and added, is
+        float32 and rounded once.
         """
         taken = tuple(steps or (1,) * len(self.operands))
         assert len(operands) == len(taken) == len(self.operands)
         assert len(parameters) == len(self.parameters)
         adds = request is OpReqType.ADD
-        form = LoopForm(self.dtype, taken, adds, self.result_dtype)
+        narrow = BFLOAT16 in stored
+        assert not narrow or self.dtype == self.result_dtype == FLOAT32
+        assert not narrow or len(stored) == 1 + len(taken)
+        kept = tuple(stored) if narrow else ()
+        form = LoopForm(self.dtype, taken, adds, self.result_dtype, kept)
         loop = MapLoop(self.graph, self.result, form)
         words = (_word(number, self.dtype) for number in parameters)
         team = team_for_elements(count, threads)

@@ -16,6 +16,7 @@ from mxrun.operator.property import (
     Inferred,
     OperatorProperty,
     PartialShapes,
+    Precision,
     ResourceKind,
     ResourceRequest,
     same_shape,
@@ -33,6 +34,8 @@ class SimpleProperty(OperatorProperty[P]):
 
     An operator whose function hangs on a parameter answers another entry for each.
     """
+
+    precision = Precision.FOLLOWS
 
     @property
     def entry(self) -> SimpleEntry:

@@ -11,46 +11,75 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.peers.process import HelperProcess, worker_command
 from mxrun.peers.wire import Array, group, prefixed
 
 _LAYOUTS = ("", " channels-last")
+_EXECUTOR = ("executor",)
 
 
 @dataclass(frozen=True)
 class Kind:
     """A peer: the package it is imported as, its worker, and its ways to run a network.
 
-    reads: the network's form, `symbol` or `onnx`.
+    train, infer: its ways by precision. reads: the network's form, `symbol` or `onnx`.
     """
 
     package: str
     worker: str
-    train: tuple[str, ...]
-    infer: tuple[str, ...]
+    train: Mapping[str, tuple[str, ...]]
+    infer: Mapping[str, tuple[str, ...]]
     reads: str = "symbol"
 
-    def ways(self, phase: str, images: bool) -> tuple[str, ...]:
-        """The ways of a phase, in both layouts where there are images."""
-        ways = self.train if phase == "train" else self.infer
+    def ways(self, phase: str, precision: str, images: bool) -> tuple[str, ...]:
+        """The ways of a phase, in both layouts where there are images; none where it cannot."""
+        ways = (self.train if phase == "train" else self.infer).get(precision, ())
         return ways if images else tuple(way for way in ways if not way.endswith(_LAYOUTS[1]))
+
+    def refusal(self, phase: str, precision: str) -> str:
+        """Why there is no way; empty where there is one."""
+        if self.ways(phase, precision, images=True):
+            return ""
+        if phase == "train" and self.infer.get(precision):
+            return "runs inference only: use --phase infer"
+        return f"does not run {precision} on the CPU: use precision={FLOAT32}"
 
 
 def _both_layouts(*ways: str) -> tuple[str, ...]:
     return tuple(f"{way}{layout}" for way in ways for layout in _LAYOUTS)
 
 
+# Of bfloat16 each way says how: a region in which the peer converts for the operators that it runs
+# so, or a network whose parameters and activations all are of that type.
 KINDS: Mapping[str, Kind] = {
     "torch": Kind(
-        "torch", "pytorch_worker.py", _both_layouts("eager"), _both_layouts("eager", "frozen")
+        "torch",
+        "pytorch_worker.py",
+        {FLOAT32: _both_layouts("eager"), BFLOAT16: _both_layouts("eager autocast-bfloat16")},
+        {
+            FLOAT32: _both_layouts("eager", "frozen"),
+            BFLOAT16: _both_layouts("eager autocast-bfloat16", "eager bfloat16", "frozen bfloat16"),
+        },
     ),
     "torch-compile": Kind(
-        "torch", "pytorch_worker.py", _both_layouts("compile"), _both_layouts("compile")
+        "torch",
+        "pytorch_worker.py",
+        {FLOAT32: _both_layouts("compile"), BFLOAT16: _both_layouts("compile autocast-bfloat16")},
+        {FLOAT32: _both_layouts("compile"), BFLOAT16: _both_layouts("compile bfloat16")},
     ),
-    "mxnet": Kind("mxnet", "mxnet_worker.py", ("executor",), ("executor",)),
-    "onnxruntime": Kind("onnxruntime", "onnxruntime_worker.py", (), ("session",), "onnx"),
-    "openvino": Kind("openvino", "openvino_worker.py", (), ("compiled",), "onnx"),
+    "mxnet": Kind("mxnet", "mxnet_worker.py", {FLOAT32: _EXECUTOR}, {FLOAT32: _EXECUTOR}),
+    "onnxruntime": Kind(
+        "onnxruntime", "onnxruntime_worker.py", {}, {FLOAT32: ("session",)}, "onnx"
+    ),
+    "openvino": Kind(
+        "openvino",
+        "openvino_worker.py",
+        {},
+        {FLOAT32: ("compiled",), BFLOAT16: ("compiled bfloat16",)},
+        "onnx",
+    ),
 }
 
 

@@ -47,7 +47,8 @@ class SoftmaxLoss(Loss):
         labels = label.reshape(rows.shape[0], *rows.shape[2:])
         # -100 is no class: then none is ignored.
         ignored = self.ignored if self.ignores else -100
-        logarithms = functional.log_softmax(rows, 1)
+        # As within cross_entropy: autocast alone would leave them in bfloat16.
+        logarithms = functional.log_softmax(rows.float(), 1)
         plain = functional.nll_loss(logarithms, labels, ignore_index=ignored, reduction="sum")
         count: Any = labels.numel()
         valid = (labels != self.ignored).sum() if self._counts else count
@@ -114,7 +115,7 @@ class MadeLoss(Loss):
         """Sum times scale over the normaliser; mean over rows."""
         if self.normalization == "valid":
             raise ValueError("MakeLoss with normalization valid is not known as a loss here")
-        total = data.sum()
+        total = data.float().sum()
         divisor = math.prod(data.shape[:-1]) if self.normalization == "batch" else 1
         return total * (self.scale / divisor), total.detach() / data.shape[0]
 

@@ -1,6 +1,12 @@
-"""PyTorch as a contestant: eagerly or compiled, in either layout."""
+"""PyTorch as a contestant: eagerly or compiled, in either layout and precision.
+
+A way's words say all of it. `autocast-bfloat16`: parameters stay float32, and operators that gain
+from bfloat16 run in it; `bfloat16`: the whole module is converted.
+"""
 
 from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
@@ -17,13 +23,15 @@ _IMAGE_RANK = 4
 class _Inputs:
     """Host batches, and the buffers that each step's batch is copied into."""
 
-    def __init__(self, task: Task, channels_last: bool) -> None:
+    def __init__(self, task: Task) -> None:
         self.batches = {
             name: tensor if tensor.is_floating_point() else tensor.long()
             for name, tensor in as_tensors(task.batches).items()
         }
         self.buffers = [torch.zeros_like(batch[0]) for batch in self.batches.values()]
-        if channels_last:
+        if _has(task, "bfloat16"):
+            self.buffers = [b.bfloat16() if b.is_floating_point() else b for b in self.buffers]
+        if _has(task, "channels-last"):
             self.buffers = [
                 b.to(memory_format=torch.channels_last) if b.dim() == _IMAGE_RANK else b
                 for b in self.buffers
@@ -42,20 +50,30 @@ def _network(task: Task) -> Network:
     variables = as_tensors(task.variables)
     names = tuple(task.batches)
     network = build_network(read_symbol(task.symbol), variables, names, task.updates)
-    if _channels_last(task):
+    if _has(task, "channels-last"):
         network.module.to(memory_format=torch.channels_last)
+    if _has(task, "bfloat16"):
+        network.module.to(torch.bfloat16)
     return network
 
 
-def _channels_last(task: Task) -> bool:
-    return task.way.endswith("channels-last")
+def _has(task: Task, word: str) -> bool:
+    return word in task.way.split()
+
+
+def _region(task: Task) -> AbstractContextManager[object]:
+    """What forward runs in."""
+    region: AbstractContextManager[object] = nullcontext()
+    if _has(task, "autocast-bfloat16"):
+        region = torch.autocast("cpu", torch.bfloat16)
+    return region
 
 
 class Training:
     """Forward, loss, backward and the optimizer's update."""
 
     def __init__(self, task: Task) -> None:
-        self._inputs = _Inputs(task, _channels_last(task))
+        self._inputs = _Inputs(task)
         network = _network(task)
         network.module.train()
         self._optimizer = build_optimizer(network.trained, task.updates, task.rate)
@@ -66,8 +84,8 @@ class Training:
             raise ValueError("gradients rescaled differently are not known here")
         (self._rescale,) = rescale
         # The traced module's own call is wrapped for tracebacks.
-        self._network = network.module.forward
-        compiled = task.way.startswith("compile")
+        self._network, self._region = network.module.forward, _region(task)
+        compiled = _has(task, "compile")
         self._forward = torch.compile(self._objective) if compiled else self._objective
         self._loss = torch.zeros(())
 
@@ -79,7 +97,8 @@ class Training:
         """One step."""
         inputs = self._inputs.load()
         self._optimizer.zero_grad(set_to_none=True)
-        objective, self._loss = self._forward(*inputs)
+        with self._region:
+            objective, self._loss = self._forward(*inputs)
         objective.backward()
         if self._bound is not None:
             torch.nn.utils.clip_grad_value_(self._trained, self._bound)
@@ -98,13 +117,13 @@ class Inference:
     """The network's outputs alone."""
 
     def __init__(self, task: Task) -> None:
-        self._inputs = _Inputs(task, _channels_last(task))
+        self._inputs, self._region = _Inputs(task), _region(task)
         network = _network(task).module
         network.eval()
         self._forward = network.forward
-        if task.way.startswith("compile"):
+        if _has(task, "compile"):
             self._forward = torch.compile(network, options={"freezing": True})
-        if task.way.startswith("frozen"):
+        if _has(task, "frozen"):
             traced = torch.jit.trace(network, tuple(self._inputs.buffers))
             self._forward = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
         self._outputs: tuple[Tensor, ...] = ()
@@ -113,7 +132,7 @@ class Inference:
         """One step."""
         inputs = self._inputs.load()
         # Not inference_mode: the compiler's freezing wants no_grad.
-        with torch.no_grad():
+        with torch.no_grad(), self._region:
             self._outputs = self._forward(*inputs)
 
     def loss(self) -> float:
@@ -122,7 +141,7 @@ class Inference:
 
     def outputs(self) -> list[Array]:
         """The last step's."""
-        return [output.detach().contiguous().numpy() for output in self._outputs]
+        return [output.detach().float().contiguous().numpy() for output in self._outputs]
 
 
 def open_contestant(task: Task) -> Contestant:

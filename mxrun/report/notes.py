@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from mxrun.report.streams import dispensable
 
 
+def write_note(text: str) -> None:
+    """Write one note, as `write_notes` does."""
+    write_notes((text,))
+
+
 def write_notes(notes: Sequence[str]) -> None:
     """Write one line per note, unless standard error cannot be written."""
     with dispensable():

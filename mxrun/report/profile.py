@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from mxrun.report.candidates import candidates_tables
 from mxrun.report.figures import bytes_text, count_text, milliseconds_text, phases_text
 from mxrun.report.roofline import roofline_table, roofline_text
 from mxrun.report.tables import Report, titled_table
@@ -22,7 +23,9 @@ def bench_tables(report: Report) -> list[Table | Text]:
         _steps_table(report),
         roofline_table(report),
         Text(_rest(report["profile"])),
+        Text(_tape(report["tape"])),
         roofline_text(report["roofline"]),
+        *candidates_tables(report["operators"]),
         *([_peers_table(report["peers"])] if report["peers"] else []),
     ]
 
@@ -135,6 +138,14 @@ def _rest(profile: Mapping[str, Any]) -> str:
         f"A profiled step: {', '.join(parts)}.\nThe fastest takes "
         f"{fastest} ms, {profile['overhead']:+.1%} against the fastest of "
         "the steps without clocks between them."
+    )
+
+
+def _tape(tape: Mapping[str, Any]) -> str:
+    """What the calls of a step cost that do nothing."""
+    return (
+        f"Empty, a step's {tape['calls']:,} calls, of which {tape['team_switches']:,} set the "
+        f"team, take {tape['us_per_call']:.3f} us each: {tape['share']:.2%} of the step."
     )
 
 

@@ -15,6 +15,9 @@ from mxrun.report.tables import Report, titled_table
 _MOST_ROWS = 40
 # A floor that is beaten by more was measured while the machine had other work.
 _BEATEN = 1.1
+# Operators that take longer in profiled steps than whole steps without clocks by more than this
+# factor were slowed by something else than the clocks.
+_APART = 1.1
 
 
 def roofline_table(report: Report) -> Table:
@@ -59,14 +62,22 @@ def roofline_table(report: Report) -> Table:
 def roofline_text(roofline: Report) -> Text:
     """The step against floor and prediction, the most to win, and the machine's figures."""
     step, machine = roofline["step"], roofline["machine"]
+    apart = step["operators_ms"] / step["ms"]
+    whole = "the operators" if apart > _APART else "the step"
     lines = [
         f"The step's floor is {milliseconds_text(step['floor_ms'])} ms, {step['of_floor']:.0%} of "
         f"what it takes; predicted {milliseconds_text(step['predicted_ms'])} ms, "
         f"{step['error']:+.0%}.",
-        f"Most to win above the floors: {_most_to_win(roofline['most_to_win'])}.",
+        f"Most to win above the floors: {_most_to_win(roofline['most_to_win'], whole)}.",
         f"The machine at its best, {_threads(machine['threads'])}: {_products(machine)}; "
         f"{_bandwidths(machine)}.",
     ]
+    if apart > _APART:
+        lines.append(
+            f"The operators took {milliseconds_text(step['operators_ms'])} ms in the profiled "
+            f"steps, {apart:.1f} times the median step without clocks: the machine probably had "
+            "other work then. What there is to win is a part of the operators' time."
+        )
     if roofline["disturbed"]:
         lines.append(
             "Other work kept the machine busy while it was measured: floors may be too high, and "
@@ -80,9 +91,9 @@ def roofline_text(roofline: Report) -> Text:
     return Text("\n".join(lines))
 
 
-def _most_to_win(groups: Sequence[Mapping[str, Any]]) -> str:
+def _most_to_win(groups: Sequence[Mapping[str, Any]], whole: str) -> str:
     return ", ".join(
-        f"{_group(row)} {milliseconds_text(row['to_win_ms'])} ms ({row['to_win']:.0%} of the step)"
+        f"{_group(row)} {milliseconds_text(row['to_win_ms'])} ms ({row['to_win']:.0%} of {whole})"
         for row in groups
     )
 

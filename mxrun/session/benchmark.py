@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.build import Built
+from mxrun.executor.tape_cost import TapeCost, tape_cost
 from mxrun.graph.compile import EVALUATE, TRAIN
 from mxrun.profiler import Event, OperatorTime
 from mxrun.runtime.machine import machine_of
@@ -68,6 +69,7 @@ class BenchReport:
     plain: npt.NDArray[np.int64]
     operators: tuple[OperatorTime, ...]
     calls: tuple[Event, ...]
+    tape: TapeCost
     roofline: Roofline
     peers: Mapping[str, PeerResult]
 
@@ -98,8 +100,21 @@ class BenchReport:
                 "measure_ms": measure_ms,
             },
             "operators": [operator.to_json() for operator in self.operators],
+            "tape": self._tape_json(),
             "roofline": self.roofline.to_json(),
             "peers": {name: peer.to_json() for name, peer in self.peers.items()},
+        }
+
+    def _tape_json(self) -> dict[str, Any]:
+        """The tape's own cost; `share` is that of the median step."""
+        tape = self.tape
+        each_us = 1e6 / tape.calls if tape.calls else 0.0
+        return {
+            "calls": tape.calls,
+            "team_switches": tape.switches,
+            "us_per_call": tape.seconds * each_us,
+            "us_per_call_without_switches": tape.unswitched_s * each_us,
+            "share": tape.seconds * 1e3 / float(np.median(self.step_ms)),
         }
 
     def events(self) -> Iterator[Event]:
@@ -133,7 +148,7 @@ def bench(
     """
     compare = _comparison(request, say)
     built = load(path, overrides, request.batch)
-    plan = plan_for(built, training=request.phase == "train", threads=request.threads)
+    plan = plan_for(built, request.phase == "train", request.threads, say)
     check_fits(plan)
     steps = Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
     steps.run(steps.executor.run)
@@ -167,6 +182,7 @@ def bench(
         plain=plain,
         operators=operators,
         calls=calls,
+        tape=tape_cost(steps.executor.tapes[steps.phase], plan.threads),
         roofline=floors,
         peers=compare(built, steps),
     )

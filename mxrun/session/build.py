@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mxrun import library
 from mxrun.backend.onednn.library import reason as why_no_onednn
 from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
 from mxrun.build import Built, build
 from mxrun.config import parse
 from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN, CompileRequest, compile_plan
+from mxrun.graph.passes.choose import Chooser
 from mxrun.graph.plan import Plan
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
@@ -28,12 +31,34 @@ def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = No
     return build(parsed, batch)
 
 
-def plan_for(built: Built, training: bool, threads: int | None = None) -> Plan:
-    """The plan of a training run (with its evaluation) or of inference alone."""
-    return compile_plan(built.model.symbol, request_for(built, training, threads))
+# Hears of long waits; `silent` is for who does not care.
+Say = Callable[[str], None]
+# By phase and step, the implementations that were chosen before.
+KeptChoices = Mapping[str, Mapping[str, str]]
 
 
-def request_for(built: Built, training: bool, threads: int | None = None) -> CompileRequest:
+def silent(text: str) -> None:
+    """Say nothing."""
+
+
+def plan_for(
+    built: Built,
+    training: bool,
+    threads: int | None = None,
+    say: Say = silent,
+    kept: KeptChoices | None = None,
+) -> Plan:
+    """The plan of a training run (with its evaluation) or of inference alone.
+
+    say: hears how far it is where kernels are timed. kept: what is chosen again, untimed.
+    """
+    request = replace(request_for(built, training, threads, say), kept=kept or {})
+    return compile_plan(built.model.symbol, request)
+
+
+def request_for(
+    built: Built, training: bool, threads: int | None = None, say: Say = silent
+) -> CompileRequest:
     """What the plan of a training run or of inference is made for."""
     settings = built.training
     phases = [TRAIN] if training else []
@@ -55,9 +80,28 @@ def request_for(built: Built, training: bool, threads: int | None = None) -> Com
         phases=tuple(phases),
         threads=team_size(built, threads),
         backward=built.config.backward,
+        implementation=built.config.implementation,
+        chooser=chooser_for(built, team_size(built, threads), say),
+        precision=built.config.precision,
         fixed=not training,
         fuse=built.config.fuse,
     )
+
+
+def chooser_for(built: Built, threads: int, say: Say) -> Chooser | None:
+    """What times kernels for a team of `threads`; None where the config asks for no such thing."""
+    if not is_timed(built):
+        return None
+    # Only now: whoever times nothing need not wait for it.
+    from mxrun.session.choosing import TimedChoice
+
+    return TimedChoice(threads, say)
+
+
+def is_timed(built: Built) -> bool:
+    """Whether times decide which kernels some layers have."""
+    layers = (node.implementation for node in built.model.symbol.nodes)
+    return AUTO in (built.config.implementation, *layers)
 
 
 def staged_specs(built: Built) -> dict[str, TensorSpec]:

@@ -88,25 +88,29 @@ class Pairs:
 class Way:
     """One way in which a peer can run a network: its fastest trial step in ms, or why it cannot.
 
-    difference: how far its first results were from mxrun's, relatively.
+    difference: how far its first results were from mxrun's, relatively. differs: whether the error
+    is that this was more than rounding.
     """
 
+    precision: str
     ms: float = 0.0
     difference: float = 0.0
     error: str = ""
+    differs: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The time and difference, or the error."""
+        """The precision with the time and difference, or with the error."""
         if self.error:
-            return {"error": self.error}
-        return {"ms": self.ms, "difference": self.difference}
+            return {"precision": self.precision, "error": self.error}
+        return {"precision": self.precision, "ms": self.ms, "difference": self.difference}
 
 
 @dataclass(frozen=True, eq=False)
 class PeerResult:
     """One peer: whether it could run, its ways to run the network, and how the fastest compares.
 
-    status: `measured`, `missing` (not installed) or `failed`; reason: why it was not measured.
+    status: `measured`, `missing` (not installed), `failed`, or `different`, where its first losses
+    or outputs are not mxrun's; reason: why it was not measured.
     """
 
     status: str
@@ -121,10 +125,10 @@ class PeerResult:
         """The result for machines.
 
         `status`, `python` and, where it started, `version`; `reason` where it was not measured.
-        `ways`: by name `ms` and `difference`, or `error`. Where it was measured also `way`, the
-        fastest; `step_ms` and `mxrun_step_ms` (median, p90, p99, min) of both in their turns; and
-        `ratio`, peer / mxrun: of pairs of turns `median`, the quartiles `low` and `high`, and all
-        `pairs`; of both sides' `fastest` steps.
+        `ways`: by name `precision`, and `ms` and `difference`, or `error`. Where it was measured
+        also `way`, the fastest; `step_ms` and `mxrun_step_ms` (median, p90, p99, min) of both in
+        their turns; and `ratio`, peer / mxrun: of pairs of turns `median`, the quartiles `low` and
+        `high`, and all `pairs`; of both sides' `fastest` steps.
         """
         result: dict[str, Any] = {
             name: value
@@ -141,8 +145,9 @@ def compare(
 ) -> dict[str, PeerResult]:
     """Measure peers against `steps`, which are mxrun's own.
 
-    Raises UserError for training that peers cannot be asked for and where not one peer can run
-    the network, and DifferentWork where a peer's first losses or outputs are not mxrun's.
+    A peer whose first losses or outputs are not mxrun's is not measured: `say` hears of it.
+    Raises UserError for training that peers cannot be asked for and where not one peer can run the
+    network.
     """
     work = Work.of(built, steps)
     results: dict[str, PeerResult] = {}
@@ -150,37 +155,42 @@ def compare(
     with ExitStack() as stack:
         for peer in found:
             say(f"{peer.name}: {peer.missing or 'prepares'}")
-            if peer.missing:
-                results[peer.name] = PeerResult("missing", peer.python, reason=peer.missing)
-                continue
-            if not peer.kind.ways(work.timed.phase, True):
-                reason = "runs inference only: use --phase infer"
-                results[peer.name] = PeerResult("failed", peer.python, reason=reason)
-                continue
-            try:
-                opponent = Opponent(peer, work.timed.threads)
-            except MxrunError as error:
-                results[peer.name] = PeerResult("failed", peer.python, reason=_short(error))
-                continue
-            stack.enter_context(closing(opponent))
-            result = _searched(opponent, peer, work, length)
+            result, opponent = _prepared(peer, work, length, stack)
             results[peer.name] = result
-            if result.status == "measured":
+            if result.status == "different":
+                say(f"{peer.name} is not measured: {result.reason}")
+            if result.status == "measured" and opponent is not None:
                 opponents[peer.name] = opponent
-        if not opponents:
+        if all(result.status in ("missing", "failed") for result in results.values()):
             raise UserError(
                 Diagnostic(f"{name} cannot run this network", got=result.reason)
                 for name, result in results.items()
             )
-        pairs = _alternate(steps, opponents, results, length, say)
+        pairs = _alternate(steps, opponents, results, length, say) if opponents else {}
     return {name: replace(result, pairs=pairs.get(name)) for name, result in results.items()}
+
+
+def _prepared(
+    peer: Found, work: Work, length: Length, stack: ExitStack
+) -> tuple[PeerResult, Opponent | None]:
+    """A peer's ways to run the network, tried, and its process, which `stack` ends."""
+    if peer.missing:
+        return PeerResult("missing", peer.python, reason=peer.missing), None
+    if refusal := peer.kind.refusal(work.timed.phase, work.precision):
+        return PeerResult("failed", peer.python, reason=refusal), None
+    try:
+        opponent = Opponent(peer, work.timed.threads)
+    except MxrunError as error:
+        return PeerResult("failed", peer.python, reason=_short(error)), None
+    stack.enter_context(closing(opponent))
+    return _searched(opponent, peer, work, length), opponent
 
 
 def _searched(opponent: Opponent, peer: Found, work: Work, length: Length) -> PeerResult:
     """Try every way, and leave the fastest open."""
     ways: dict[str, Way] = {}
     best = ""
-    for name in peer.kind.ways(work.timed.phase, work.on_images):
+    for name in peer.kind.ways(work.timed.phase, work.precision, work.on_images):
         ways[name] = way = _tried(opponent, name, work, peer.kind.reads, length)
         if way.error:
             continue
@@ -191,8 +201,10 @@ def _searched(opponent: Opponent, peer: Found, work: Work, length: Length) -> Pe
             opponent.forget(slower)
     if best:
         return PeerResult("measured", peer.python, opponent.version, ways=ways, way=best)
-    reason = next(iter(ways.values())).error
-    return PeerResult("failed", peer.python, opponent.version, reason, ways)
+    # That a way computes something else is worse than that one does not run.
+    worst = max(ways.values(), key=lambda way: way.differs)
+    status = "different" if worst.differs else "failed"
+    return PeerResult(status, peer.python, opponent.version, worst.error, ways)
 
 
 def _tried(opponent: Opponent, way: str, work: Work, reads: str, length: Length) -> Way:
@@ -208,11 +220,11 @@ def _tried(opponent: Opponent, way: str, work: Work, reads: str, length: Length)
         (estimate,) = opponent.turn(way, 1, 0)
         count = min(max(int(_SEARCH_MS / estimate), _FEWEST), _MOST)
         # Other work on the machine disturbs the fastest step least.
-        return Way(min(opponent.turn(way, count, 0)), difference)
-    except DifferentWork:
-        raise
+        return Way(work.precision, min(opponent.turn(way, count, 0)), difference)
+    except DifferentWork as error:
+        return Way(work.precision, error=str(error), differs=True)
     except MxrunError as error:
-        return Way(error=_short(error))
+        return Way(work.precision, error=_short(error))
 
 
 def _alternate(

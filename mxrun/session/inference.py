@@ -18,7 +18,7 @@ from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
 from mxrun.graph.passes.lower import RANDOM_STATE
 from mxrun.io.files import unreadable
 from mxrun.runtime.random import key_of
-from mxrun.session.build import check_fits, team_size
+from mxrun.session.build import Say, check_fits, chooser_for, silent, team_size
 from mxrun.session.heads import (
     Head,
     batch_inputs,
@@ -42,8 +42,8 @@ class InferRequest:
 
     inputs: files, folders, `-`; or else split: a data section of the config, or a split of its data
     set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs are wanted instead of
-    the network's. top: how many classes; classes: a file of their names. batch, threads: in place
-    of the config's.
+    the network's. top: how many classes; classes: a file of their names. batch, threads, precision:
+    in place of the config's.
     """
 
     inputs: tuple[str, ...] = ()
@@ -54,6 +54,7 @@ class InferRequest:
     classes: Path | None = None
     batch: int | None = None
     threads: int | None = None
+    precision: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +174,11 @@ class Inference:
         }
 
 
-def infer(path: str | Path, request: InferRequest) -> Inference:
+def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inference:
     """Make a run's network ready for the records that `request` names.
 
     Nothing is planned for training, and where files hold less than a batch, no more than they hold.
+    `say` hears of long waits.
     Raises UserError for what is wrong with run, checkpoint, names or the first records.
     """
     trained = Trained.open(Path(path), request.checkpoint, request.batch)
@@ -188,6 +190,7 @@ def infer(path: str | Path, request: InferRequest) -> Inference:
         raise UserError("there are no records to infer")
     batch_size = planned_batch(built, chosen, available)
     outputs = _outputs(trained, request, chosen, row_shapes(built, chosen, batch_size))
+    threads = team_size(built, request.threads)
     plan = compile_plan(
         subgraph(chosen),
         CompileRequest(
@@ -196,8 +199,11 @@ def infer(path: str | Path, request: InferRequest) -> Inference:
             staged=source.staged(batch_size),
             phases=(EVALUATE,),
             fixed=True,
-            threads=team_size(built, request.threads),
+            threads=threads,
+            precision=request.precision or built.config.precision,
             fuse=built.config.fuse,
+            implementation=built.config.implementation,
+            chooser=chooser_for(built, threads, say),
         ),
     )
     check_fits(plan)

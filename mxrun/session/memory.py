@@ -14,7 +14,7 @@ from mxrun.graph.explain import live_tensors
 from mxrun.graph.plan import Plan
 from mxrun.operator.native_kernel import add_loop
 from mxrun.runtime.resident import resident_bytes
-from mxrun.session.build import load, plan_for
+from mxrun.session.build import Say, load, plan_for, silent
 
 # Bound kernels only carry their addresses along, so any will do: nothing runs and nothing lies
 # here.
@@ -94,10 +94,14 @@ def inspect_memory(
     phase: str = "train",
     batch: int | None = None,
     threads: int | None = None,
+    say: Say = silent,
 ) -> MemoryReport:
-    """Plan a run without data; `phase` is train (which evaluates too) or infer."""
+    """Plan a run without data; `phase` is train (which evaluates too) or infer.
+
+    `say` hears of long waits.
+    """
     built = load(path, overrides, batch)
-    plan = plan_for(built, training=phase == "train", threads=threads)
+    plan = plan_for(built, phase == "train", threads, say)
     return MemoryReport(built.config.name, phase, plan, outside_bytes(plan))
 
 

@@ -260,8 +260,8 @@ class SplitSource(Source):
 
 def _section(built: Built, split: str) -> tuple[str, DatasetRequest]:
     """The role and request that `split` names: `train`, `eval`, or a split of the data set."""
-    if built.config.missing:
-        raise UserError(built.config.missing)
+    if built.missing:
+        raise UserError(built.missing)
     pipeline = evaluation_pipeline(built.config.data)
     if split in built.data:
         return split, replace(built.data[split], pipeline=pipeline)

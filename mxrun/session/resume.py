@@ -9,9 +9,17 @@ from functools import partial
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import RunConfig, load_config
+from mxrun.graph.compile import TRAIN
 from mxrun.session.run import Run
-from mxrun.train.checkpoint import Checkpoint, Manifest, RunState
-from mxrun.train.keeper import newest_checkpoint
+from mxrun.train.checkpoint import (
+    Checkpoint,
+    Manifest,
+    PlanRecord,
+    RunState,
+    checkpoint_folder,
+    read_manifest,
+)
+from mxrun.train.keeper import newest_checkpoint, saved_steps
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory, run_path
 
@@ -130,9 +138,30 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     for name in sorted({*saved.plugins, *now.plugins}):
         if saved.plugins.get(name) != now.plugins.get(name):
             found.append(f"plugins: the code of {name} is not the same")
-    before, after = saved.plan.implementations, now.plan.implementations
+    return found + _implementation_differences(saved.plan, now.plan)
+
+
+def kept_choices(name: str) -> dict[str, dict[str, str]]:
+    """By phase and step the implementations of the run of this name, as its newest checkpoint says.
+
+    Nothing where there is none that can be read.
+    """
+    for step in reversed(saved_steps(run_path(name))):
+        try:
+            manifest = read_manifest(checkpoint_folder(run_path(name), step))
+        except UserError:
+            continue
+        return {TRAIN: manifest.plan.implementations, **manifest.plan.others}
+    return {}
+
+
+def _implementation_differences(saved: PlanRecord, now: PlanRecord) -> list[str]:
+    before, after = dict(saved.implementations), dict(now.implementations)
+    for phase, chosen in saved.others.items():
+        before |= {f"{name} in {phase}": chosen[name] for name in chosen}
+        after |= {f"{name} in {phase}": each for name, each in now.others.get(phase, {}).items()}
     steps = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    found += [
+    found = [
         f"{name}: {before.get(name, 'absent')} then, {after.get(name, 'absent')} now"
         for name in steps[:_MOST_STEPS]
     ]

@@ -57,7 +57,7 @@ class OperatorFloor:
 class Excess:
     """All steps of one operator in one phase together: what there is to win.
 
-    to_win_ms: their time above their floors; to_win: as a fraction of the measured step.
+    to_win_ms: their time above their floors; to_win: as a fraction of `Roofline.whole_s`.
     """
 
     op: str
@@ -82,6 +82,19 @@ class Roofline:
     step_s: float
 
     @property
+    def operators_s(self) -> float:
+        """The sum of the operators' times, which are those of profiled steps."""
+        return sum(operator.seconds for operator in self.operators)
+
+    @property
+    def whole_s(self) -> float:
+        """What fractions are of: the step, or its operators where these took longer.
+
+        Profiled steps are others than those timed whole; other work may have slowed them alone.
+        """
+        return max(self.step_s, self.operators_s)
+
+    @property
     def floor_s(self) -> float:
         """The sum of the operators' floors and that of a batch."""
         return self.batch_s + sum(operator.cost.floor_s for operator in self.operators)
@@ -92,13 +105,18 @@ class Roofline:
         return self.batch_s + sum(operator.cost.predicted_s for operator in self.operators)
 
     def to_json(self) -> dict[str, Any]:
-        """The roofline for machines; `of_floor` and `error` are fractions of the measured step."""
+        """The roofline for machines.
+
+        `of_floor` and `error` are fractions of the measured step, `to_win` of `whole_ms`: of the
+        step too, or of its operators where these took longer in the profiled steps.
+        """
         return {
             "machine": self.machine.to_json(),
             "operators": [operator.to_json() for operator in self.operators],
             "step": {
                 "ms": self.step_s * 1e3,
-                "operators_ms": sum(operator.seconds for operator in self.operators) * 1e3,
+                "operators_ms": self.operators_s * 1e3,
+                "whole_ms": self.whole_s * 1e3,
                 "batch_floor_ms": self.batch_s * 1e3,
                 "floor_ms": self.floor_s * 1e3,
                 "of_floor": self.floor_s / self.step_s,
@@ -122,7 +140,7 @@ class Roofline:
                 ms=sum(operator.seconds for operator in group) * 1e3,
                 floor_ms=sum(operator.cost.floor_s for operator in group) * 1e3,
                 to_win_ms=(to_win_s := sum(operator.to_win_s for operator in group)) * 1e3,
-                to_win=to_win_s / self.step_s,
+                to_win=to_win_s / self.whole_s,
             )
             for (op, phase), group in groups.items()
         ]

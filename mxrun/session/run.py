@@ -174,6 +174,11 @@ class Run:
                 threads=self.plan.threads,
                 library=library_version(),
                 implementations=self.plan.phases[TRAIN].implementations(),
+                others={
+                    name: phase.implementations()
+                    for name, phase in self.plan.phases.items()
+                    if name != TRAIN
+                },
             ),
             config_sha256=config.sha256(),
             data=self.fingerprints(),

@@ -13,9 +13,10 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built, check_labels
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.storage import peak_resident_bytes
-from mxrun.session.build import check_fits, load, plan_for
+from mxrun.session.build import KeptChoices, Say, check_fits, is_timed, load, plan_for, silent
+from mxrun.session.made_up import NO_PATH, made_up_sections, trains_on_made_up
 from mxrun.session.profile import RunProfile
-from mxrun.session.resume import Beginning, resume
+from mxrun.session.resume import Beginning, kept_choices, resume
 from mxrun.session.run import Run
 from mxrun.train.interruption import Interruption
 from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
@@ -58,6 +59,7 @@ class TrainSummary:
     best: Mapping[str, Any] | None
     started_from: Mapping[str, Any] | None
     data_wait_share: float
+    made_up_data: bool
 
     def to_json(self) -> dict[str, Any]:
         """The summary for machines."""
@@ -98,9 +100,12 @@ def train(
     """
     with Interruption() as interruption:
         built = load(path, overrides)
-        if built.config.missing:
-            raise UserError(built.config.missing)
-        run = _opened(built)
+        stand_ins = made_up_sections(built)
+        if stand_ins:
+            built = load(path, (*overrides, *stand_ins))
+            observer.note(NO_PATH)
+        kept = kept_choices(built.config.name) if _keeps(built, request) else {}
+        run = _opened(built, observer.note, kept)
         try:
             return _Training(run, observer, request, interruption).run()
         finally:
@@ -114,11 +119,18 @@ def prepare(built: Built) -> Run:
     return run
 
 
-def _opened(built: Built) -> Run:
+def _keeps(built: Built, request: TrainRequest) -> bool:
+    """Whether kernels are those of the run that goes on: times may have become others."""
+    return request.existing == "resume" and is_timed(built)
+
+
+def _opened(built: Built, say: Say = silent, kept: KeptChoices | None = None) -> Run:
     """Open the data, plan, and allocate."""
+    if built.missing:
+        raise UserError(built.missing)
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
-    plan = plan_for(built, training=True)
+    plan = plan_for(built, training=True, say=say, kept=kept)
     check_fits(plan)
     return Run(built, plan, datasets)
 
@@ -213,6 +225,7 @@ class _Training:
             best=None if progress.best is None else progress.best.model_dump(),
             started_from=run.started_from,
             data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
+            made_up_data=trains_on_made_up(run.built),
         )
 
     def _interrupted(self) -> bool:

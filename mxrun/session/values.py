@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy.typing as npt
+
 from mxrun.build import Built
 from mxrun.executor.executor import Executor
 from mxrun.graph.passes.lower import RANDOM_STATE
@@ -22,7 +26,12 @@ def clear(executor: Executor, built: Built) -> None:
 
 
 def draw(executor: Executor, built: Built) -> None:
-    """Give every parameter and auxiliary state its initializer's value."""
-    for name, spec in built.model.learned.items():
-        initializer = built.training.initializers[name]
-        executor.array(name)[...] = initial_value(initializer, name, spec.shape, built.config.seed)
+    """Give every parameter and auxiliary state of the plan its initializer's value."""
+    for name in built.model.learned.keys() & executor.plan.specs.keys():
+        executor.array(name)[...] = drawn(name, built)
+
+
+def drawn(name: str, built: Built) -> npt.NDArray[Any]:
+    """The initializer's value of a parameter or auxiliary state."""
+    initializer, shape = built.training.initializers[name], built.model.learned[name].shape
+    return initial_value(initializer, name, shape, built.config.seed)

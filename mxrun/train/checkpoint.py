@@ -76,7 +76,12 @@ class PlanRecord(Parameters):
 
     threads: Annotated[int, Field(ge=1)] = Field(description="The size of the compute team.")
     library: str = Field(description="The kernel library and its version.")
-    implementations: dict[str, str] = Field(description="The implementation of each step, by name.")
+    implementations: dict[str, str] = Field(
+        description="The implementation of each step of training, by name."
+    )
+    others: dict[str, dict[str, str]] = Field(
+        default={}, description="The implementations of other phases' steps, by phase and name."
+    )
 
 
 class RunState(Parameters):

@@ -204,10 +204,8 @@ def test_unknown_keys_are_answered_with_the_nearest(
     [
         "memory={budget: 50%}",
         "engine=threaded",
-        "precision=bfloat16",
         "context=gpu:0",
         "network.layers[0].A.outputs=[x]",
-        "network.layers[0].A.precision=bfloat16",
         "network.layers[0].A.implementation=cupy",
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,12 @@ def network(
         if residual_of is not None:
             other = data if residual_of == "data" else variable(residual_of)
             joined = apply("elemwise_add", {"lhs": other, "rhs": normal}, {}, "sum")
-        active = apply("Activation", {"data": joined}, {"act_type": activation}, "active")
+        limits = {"a_min": 0.0, "a_max": 6.0}
+        active = (
+            apply("clip", {"data": joined}, limits, "active")
+            if activation == "clip"
+            else apply("Activation", {"data": joined}, {"act_type": activation}, "active")
+        )
         return group(
             [active, apply("negative", {"data": normal}, {}, "minus")] if twice else [active]
         )
@@ -63,21 +69,54 @@ def bound(symbol: Symbol, *, fuse: bool, **options: Any) -> Executor:
     return executor
 
 
-@pytest.mark.parametrize("implementation", ["auto", "numpy"])
-def test_O5_training_and_evaluation_keep_every_bit(implementation: str) -> None:
-    """ResNet-20 after three steps: with and without fusing all variables are the same."""
-    symbol = residual.resnet20()
+def inverted_residual() -> Symbol:
+    """What MobileNetV2 is made of; enough numbers are clipped at either end."""
+    with fresh_names():
+        symbol = variable("data")
+        for number, (filters, kernel, groups) in enumerate([(24, 3, 1), (24, 3, 24), (12, 1, 1)]):
+            convolution = {
+                "num_filter": filters,
+                "kernel": (kernel, kernel),
+                "stride": (2, 2) if number == 0 else (1, 1),
+                "pad": (kernel // 2, kernel // 2),
+                "num_group": groups,
+                "no_bias": True,
+            }
+            symbol = apply("Convolution", {"data": symbol}, convolution, f"conv{number}")
+            symbol = apply("BatchNorm", {"data": symbol}, {"fix_gamma": False}, f"bn{number}")
+            if number == 2:
+                shortcut = apply("identity", {"data": symbol}, {}, "copy")
+                symbol = apply("elemwise_add", {"lhs": shortcut, "rhs": symbol}, {}, "add")
+            symbol = apply("clip", {"data": symbol}, {"a_min": 0.0, "a_max": 0.7}, f"clip{number}")
+        symbol = apply("FullyConnected", {"data": symbol}, {"num_hidden": 10}, "fc")
+        ends = {"data": symbol, "label": variable("label")}
+        return apply("SoftmaxOutput", ends, {}, "softmax")
+
+
+# 10 of ResNet-20's batch norms have a rectifier after them, 9 a sum and a rectifier, the shortcuts'
+# 2 neither. A sum has no backward step of its own. A sum and clip stay as they are.
+STEPS_LESS = {"resnet20": 28 + 19, "inverted_residual": 2 + 2}
+
+
+@pytest.mark.parametrize(
+    ("implementation", "precision"),
+    [("auto", "float32"), ("numpy", "float32"), ("auto", "bfloat16")],
+)
+@pytest.mark.parametrize("network", [residual.resnet20, inverted_residual])
+def test_O5_training_and_evaluation_keep_every_bit(
+    network: Callable[[], Symbol], implementation: str, precision: str
+) -> None:
+    """After three steps, with and without fusing, all variables are the same."""
+    symbol = network()
     rules = {n: RULE for n in symbol.list_arguments() if n not in INPUTS}
-    options = {"rules": rules, "threads": 2, "implementation": implementation}
-    plain, fused = (bound(symbol, fuse=fuse, **options) for fuse in (False, True))
+    options = {"rules": rules, "implementation": implementation, "precision": precision}
+    plain, fused = (bound(symbol, fuse=fuse, threads=2, **options) for fuse in (False, True))
     for executor in (plain, fused):
         for _ in range(3):
             executor.run(TRAIN)
         executor.run(EVALUATE)
     counts = [len(e.plan.phases[TRAIN].graph.steps) for e in (plain, fused)]
-    # 10 batch norms have a rectifier after them, 9 a sum and a rectifier, the shortcuts' 2 neither.
-    # A sum has no backward step of its own.
-    assert counts[0] - counts[1] == 28 + 19
+    assert counts[0] - counts[1] == STEPS_LESS[network.__name__]
     for block in plain.plan.pinned:
         ours, theirs = fused.array(block.name), plain.array(block.name)
         assert ours.tobytes() == theirs.tobytes(), block.name
@@ -87,8 +126,9 @@ def test_O5_training_and_evaluation_keep_every_bit(implementation: str) -> None:
 
 
 def test_the_longest_chain_becomes_one_step_under_a_joint_name() -> None:
-    assert operators(network()) == ["_batch_norm_rectified"]
-    assert operators(network(residual_of="data")) == ["_batch_norm_rectified"]
+    assert operators(network()) == ["_batch_norm_limited"]
+    assert operators(network(residual_of="data")) == ["_batch_norm_limited"]
+    assert operators(network("clip")) == ["_batch_norm_limited"]
     request = CompileRequest({"data": INPUTS["data"]}, phases=(EVALUATE,))
     (step,) = compile_plan(network(residual_of="data"), request).phases[EVALUATE].graph.steps
     assert step.name == "bn+sum+active"
@@ -96,8 +136,18 @@ def test_the_longest_chain_becomes_one_step_under_a_joint_name() -> None:
 
 @pytest.mark.parametrize(
     "symbol",
-    [network("tanh"), network(twice=True), network("tanh", residual_of="data")],
-    ids=["another activation", "a second reader", "another activation after a sum"],
+    [
+        network("tanh"),
+        network(twice=True),
+        network("tanh", residual_of="data"),
+        network("clip", residual_of="data"),
+    ],
+    ids=[
+        "another activation",
+        "a second reader",
+        "another activation after a sum",
+        "clip after a sum",
+    ],
 )
 def test_other_chains_stay_as_they_are(symbol: Symbol) -> None:
     assert operators(symbol) == operators(symbol, fuse=False)

@@ -160,7 +160,7 @@ def test_two_parts_may_not_want_one_tensor_in_two_layouts() -> None:
     )
     assert [parts.wants(index) for index in range(3)] == [True, True, False]
     parts.add_column_sum(source(0), CHANNELS_LAST, target(1))
-    with pytest.raises(InternalError, match="as channels_last and as plain"):
+    with pytest.raises(InternalError, match="@channels_last and as float32"):
         parts.add_column_sum(source(0), PLAIN, target(1))
     with pytest.raises(InternalError, match="does not declare"):
         parts.add_column_sum(source(2), PLAIN, target(1))

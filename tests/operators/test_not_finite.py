@@ -42,7 +42,7 @@ ELSEWHERE = {
     "Convolution": _OF_PADDING,
     "Deconvolution": _OF_PADDING,
     "BatchNorm": _OF_STATISTICS,
-    "_batch_norm_rectified": _OF_STATISTICS,
+    "_batch_norm_limited": _OF_STATISTICS,
     "_power_scalar": "NumPy's power 0.5 is a square root, which of -inf is NaN and not inf",
 }
 

@@ -29,6 +29,7 @@ def row(name: str, ms: float, share: float, phase: str = "forward") -> dict[str,
         "share": share,
         "gflops": 123.456,
         "gbytes_per_s": 0.5,
+        "candidates": [],
     }
 
 
@@ -44,7 +45,14 @@ def roofline() -> dict[str, Any]:
             "cache_bytes": [4096],
         },
         "operators": [floor | {"bound": "compute", "of_bound": 0.36}],
-        "step": {"floor_ms": 0.4, "of_floor": 0.27, "predicted_ms": 1.2, "error": -0.2},
+        "step": {
+            "ms": 1.5,
+            "operators_ms": 1.1,
+            "floor_ms": 0.4,
+            "of_floor": 0.27,
+            "predicted_ms": 1.2,
+            "error": -0.2,
+        },
         "most_to_win": [win],
         "disturbed": False,
     }
@@ -111,6 +119,7 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
             "measure_ms": 0.05,
         },
         "operators": [row("conv1", 1.2, 1.0)],
+        "tape": {"calls": 1200, "team_switches": 7, "us_per_call": 0.02, "share": 0.0016},
         "roofline": roofline(),
         "peers": {},
     }
@@ -121,3 +130,4 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
     assert "Most to win above the floors: Convolution forward 0.800 ms (53% of the step)" in text
     assert "operators 1.200 ms, between them 0.100 ms, loss and metrics 0.05000 ms" in text
     assert "The fastest takes 0.01230 ms, +2.1% against" in text
+    assert "calls, of which 7 set the team, take 0.020 us each: 0.16% of the step" in text

@@ -89,7 +89,8 @@ def test_bfloat16_is_there_where_the_processor_has_it(kept: Path) -> None:
     machine = machine_of(1)
     assert ("bfloat16" in machine.flops_per_s) == bool(has)
     if has:
-        assert machine.flops_per_s["bfloat16"] > machine.flops_per_s["float32"]
+        # Without a matrix unit some processors take bfloat16 at half the rate of float32.
+        assert machine.flops_per_s["bfloat16"] > machine.flops_per_s["float32"] / 3
 
 
 def test_the_file_says_what_it_is_of(kept: Path) -> None:

@@ -69,6 +69,24 @@ def test_a_step_is_a_batch_its_operators_and_its_measures() -> None:
     assert profile["operators_ms"] <= profile["tape_ms"]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_tapes_own_cost_is_that_of_the_plans_calls(threads: int) -> None:
+    request = session.BenchRequest(batch=32, threads=threads, steps=3, warmup=0)
+    path = find_config("mlp_mnist")
+    report = session.bench(path, (), request, pytest.fail, time.monotonic())
+    tape = report.to_json()["tape"]
+    calls_of_a_step = len(report.calls) / len(report.profiled)
+    assert tape["calls"] == calls_of_a_step
+    # At least the first call sets the team; small products run on one thread of two.
+    assert 1 <= tape["team_switches"] < tape["calls"]
+    assert (tape["team_switches"] > 1) is (threads > 1)
+    assert tape["us_per_call_without_switches"] > 0
+    assert tape["us_per_call"] > 0
+    assert 0 < tape["share"] < 1
+    whole_us = tape["us_per_call"] * tape["calls"]
+    assert whole_us / 1e3 == pytest.approx(tape["share"] * np.median(report.step_ms))
+
+
 @pytest.mark.parametrize("config", BUNDLED)
 def test_made_up_labels_are_classes_of_the_network(config: str) -> None:
     model = session.load(find_config(config), (), 16).model

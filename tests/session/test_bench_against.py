@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +19,7 @@ from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
 from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.peers.opponent import KINDS as PEERS
 from mxrun.peers.opponent import Opponent, find
 from mxrun.peers.peer import MXNet, Peer, PyTorch
 from mxrun.session.comparison import Pairs
@@ -176,8 +179,19 @@ def test_without_any_peer_nothing_is_measured(tmp_path: Path) -> None:
     assert "give --peer-python mxnet=PATH" in text
 
 
+def test_the_help_names_every_peer(tmp_path: Path) -> None:
+    done = mxrun("bench", "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    said = set(re.split(r"[\s,;:]+", done.stdout.replace("│", " ")))
+    assert PEERS.keys() <= said
+
+
 def test_wrong_options_are_refused(tmp_path: Path) -> None:
     cases = {
+        ("--against", ""): "--against wants a name on either side of a comma",
+        ("--against", ","): "expected: peers, such as torch or torch,mxnet",
+        ("--against", "torch,"): "got: 'torch,'",
+        ("--against", "torch, ,mxnet"): "got: 'torch, ,mxnet'",
         ("--against", "torhc"): "did you mean 'torch'",
         ("--against", "torch", "--peer-python", "torch=no/python"): "there is no such program",
         ("--against", "torch", "--peer-python", "torch"): "names no peer and its Python",
@@ -321,6 +335,110 @@ def test_training_that_peers_do_not_know_is_refused(tmp_path: Path) -> None:
     random = [SOFTMAX, "LeakyReLU: {name: noisy, act_type: rrelu}", "SoftmaxOutput: {label: label}"]
     with pytest.raises(UserError, match="'noisy' draws random numbers"):
         work_of(written(tmp_path, random))
+
+
+REVERSED = """from mxrun.operator.simple import reads_inputs, simple_operator
+
+
+def gradient(out_grad, x):
+    return out_grad * 2
+
+
+@simple_operator("SequenceReverse", gradient=reads_inputs(gradient))
+def sequence_reverse(x):
+    \"\"\"output = 2 * data, which is not what MXNet has of this name.\"\"\"
+    return x * 2
+"""
+
+
+def test_a_peer_that_does_other_work_is_told_and_not_measured(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(REVERSED)
+    layers = [SOFTMAX, "SequenceReverse: {name: reversed}", "SoftmaxOutput: {label: label}"]
+    path = written(tmp_path, layers)
+    done = mxrun(
+        "bench", str(path), "plugins=[own.py]", *given("mxnet"), *FEW, "--json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mxnet is not measured: mxnet (executor) does other work: its first" in done.stderr
+    report = json.loads(done.stdout)
+    peer = report["peers"]["mxnet"]
+    assert peer["status"] == "different"
+    assert "does other work: its first losses are" in peer["reason"]
+    assert "ratio" not in peer
+    assert report["mxrun"]["step_ms"]["median"] > 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "way"),
+    [
+        (TRAIN, "eager autocast-bfloat16"),
+        (TRAIN, "eager autocast-bfloat16 channels-last"),
+        (EVALUATE, "eager autocast-bfloat16"),
+        (EVALUATE, "eager bfloat16 channels-last"),
+        (EVALUATE, "frozen bfloat16"),
+    ],
+)
+def test_torch_runs_bfloat16(phase: str, way: str) -> None:
+    low = ("data.batch_size=16", "precision=bfloat16")
+    work = work_of(find_config("digits_lenet"), low, phase)
+    # Both round the same values, but for sums in another order: float32 is much farther away.
+    assert difference(work, "torch", way) < difference(work, "torch", "eager") / 5
+
+
+def test_peers_run_in_the_networks_precision(tmp_path: Path) -> None:
+    options = (*given("torch", "mxnet"), *FEW)
+    peers = result("bench", "mlp_mnist", "precision=bfloat16", *options, cwd=tmp_path)["peers"]
+    assert peers["mxnet"]["status"] == "failed"
+    reason = "does not run bfloat16 on the CPU: use precision=float32"
+    assert peers["mxnet"]["reason"] == reason
+    (way,) = peers["torch"]["ways"]
+    assert way == peers["torch"]["way"] == "eager autocast-bfloat16"
+    assert peers["torch"]["ways"][way]["precision"] == "bfloat16"
+    assert peers["torch"]["ratio"]["median"] > 0
+
+
+def test_which_runtimes_of_onnx_run_bfloat16_is_said() -> None:
+    refusals = {
+        (name, phase): PEERS[name].refusal(phase, "bfloat16")
+        for name in ("onnxruntime", "openvino")
+        for phase in ("train", "infer")
+    }
+    unknown = "does not run bfloat16 on the CPU: use precision=float32"
+    assert refusals == {
+        ("onnxruntime", "train"): unknown,
+        ("onnxruntime", "infer"): unknown,
+        ("openvino", "train"): "runs inference only: use --phase infer",
+        ("openvino", "infer"): "",
+    }
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_losses_are_compared_at_a_rate_that_does_not_amplify_rounding(
+    name: str, tmp_path: Path
+) -> None:
+    layers = [
+        layer
+        for index in range(8)
+        for layer in (
+            f"FullyConnected: {{name: dense{index}, num_hidden: 16}}",
+            f"BatchNorm: {{name: bn{index}, fix_gamma: false}}",
+            "Activation: {act_type: tanh}",
+        )
+    ]
+    work = work_of(written(tmp_path, [*layers, *HEADS["softmax"]], "{sgd: {lr: 10.0}}"))
+    assert work.differ
+    assert 0 < work.checked.rate < work.timed.rate == 10.0
+    assert work.checked.symbol == work.timed.symbol
+    assert difference(work, name, WAYS[name]) < 1e-3
+    still = replace(work, checked=replace(work.checked, rate=0.0))
+    with pytest.raises(DifferentWork):
+        difference(still, name, WAYS[name])
+
+
+def test_layers_of_their_own_precision_are_refused(tmp_path: Path) -> None:
+    layers = ["FullyConnected: {num_hidden: 5, precision: bfloat16}", *HEADS["softmax"]]
+    with pytest.raises(UserError, match="has a precision of its own"):
+        work_of(written(tmp_path, layers))
 
 
 def test_losses_that_are_no_numbers_are_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.graph.compile import TRAIN
 from mxrun.session.build import plan_for
+from mxrun.session.made_up import made_up_sections
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 
@@ -46,7 +47,8 @@ def test_the_commands_in_comments_are_right() -> None:
     assert len(commands) >= 2
     for _, command, config, *overrides in commands:
         assert command == "train"
-        assert not session.load(find_config(config), overrides).config.missing
+        built = session.load(find_config(config), overrides)
+        assert not built.missing or made_up_sections(built)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,10 +57,12 @@ def test_every_command_that_needs_no_data_works(name: str) -> None:
     assert session.check(path).parameters > 0
     memory = session.inspect_memory(path, threads=2).plan
     assert memory.planned_bytes == memory.lower_bound_bytes
+    large = name.endswith("_imagenet")
+    # All layers on a smaller image: steps of the whole one take as long as all else here.
+    smaller = ["network.inputs.data=[3, 64, 64]"] if large else []
     for phase in ("train", "infer"):
-        batch = 1 if name.endswith("_imagenet") else 8
-        request = session.BenchRequest(phase, batch=batch, threads=1, steps=2, warmup=1)
-        report = session.bench(path, [], request, lambda _: None, time.monotonic())
+        request = session.BenchRequest(phase, batch=1 if large else 8, threads=1, steps=2, warmup=1)
+        report = session.bench(path, smaller, request, lambda _: None, time.monotonic())
         assert len(report.step_ms) == 2
         assert report.operators
 

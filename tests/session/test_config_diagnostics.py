@@ -15,7 +15,9 @@ from mutations import is_yaml, mutate
 from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
 
-MUTATIONS, THROUGH_PROCESSES = 500, 20
+MUTATIONS = 500
+# Through processes: damage that `check` refuses, and damage that changes a config into another.
+REFUSED, ACCEPTED = 15, 5
 # Enough to import and plan everything, far below what is asked for.
 ADDRESSES = 4 << 30
 
@@ -87,9 +89,23 @@ def test_F9_mutated_configs_are_checked_without_a_traceback(tmp_path: Path) -> N
     assert any("unknown operator" in text for text in told)
 
 
+def of_both_kinds(path: Path) -> list[bytes]:
+    """The first mutations that are refused and the first that are accepted."""
+    left, found = {True: REFUSED, False: ACCEPTED}, []
+    for content in mutated(MUTATIONS):
+        path.write_bytes(content)
+        is_refused = bool(checked(path))
+        if left[is_refused]:
+            left[is_refused] -= 1
+            found.append(content)
+        if not any(left.values()):
+            break
+    return found
+
+
 def test_F9_mutated_configs_end_processes_with_0_or_2(tmp_path: Path) -> None:
     codes = set()
-    for number, content in enumerate(mutated(MUTATIONS)[:: MUTATIONS // THROUGH_PROCESSES]):
+    for number, content in enumerate(of_both_kinds(tmp_path / "mutated.yaml")):
         (tmp_path / "net.yaml").write_bytes(content)
         command = ("check", "inspect-memory")[number % 2]
         done = mxrun(command, "net.yaml", cwd=tmp_path)

@@ -52,16 +52,17 @@ def test_a_runtime_gives_what_the_run_gives(
 @pytest.mark.parametrize("config", CONFIGS)
 def test_bundled_configs_are_converted(config: str, tmp_path: Path) -> None:
     """For any batch, and for one; no data is read."""
-    sizes = {}
-    for batch in ((), ("--batch", "3")):
-        options = ("--to", "onnx", "--output", "net.onnx", *batch)
+    sizes = []
+    for file, batch in (("any.onnx", ()), ("three.onnx", ("--batch", "3"))):
+        options = ("--to", "onnx", "--output", file, *batch)
         report = result("convert", config, *options, cwd=tmp_path)
         assert report["form"] == "onnx"
         assert report["parameters"] == _parameters(config)
-        sizes[batch] = {tensor["shape"][0] for tensor in report["inputs"].values()}
-        assert checked([tmp_path / "net.onnx"]) == ["17 mxrun"]
-    assert list(sizes.values()) == [{"batch"}, {3}]
-    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+        sizes.append({tensor["shape"][0] for tensor in report["inputs"].values()})
+    assert sizes == [{"batch"}, {3}]
+    files = sorted(tmp_path.iterdir())
+    assert [path.name for path in files] == ["any.onnx", "three.onnx"]
+    assert checked(files) == ["17 mxrun"] * 2
 
 
 def _parameters(config: str) -> int:

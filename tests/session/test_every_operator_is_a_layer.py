@@ -34,8 +34,16 @@ LAYERS = [name for name in NAMES if name not in UPDATES]
 STEPS = 2
 # Of all elements nothing would be left in float32.
 PRODUCTS = ("prod", "nanprod")
-# What brings data, which lie between 0 and 1, where a function is defined.
-SHIFTS = {"arccosh": 1.5, "arccos": -0.5, "arcsin": -0.5, "arctanh": -0.5, "erfinv": -0.5}
+# What brings data, which lie between 0 and 1, where a function is defined, and stays there: near
+# zero the first update of a logarithm's shift would take it below.
+SHIFTS = {
+    **dict.fromkeys(("log", "log10", "log2"), 1.0),
+    "arccosh": 1.5,
+    "arccos": -0.5,
+    "arcsin": -0.5,
+    "arctanh": -0.5,
+    "erfinv": -0.5,
+}
 # From any shape to a row for each record, as MakeLoss weighs them.
 LOSS: list[Any] = [
     {"elemwise_mul": {"name": "square", "inputs": ["example", "example"]}},

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import result
+
+from mxrun import session
+from mxrun.train.replay import Silent
 
 CONFIG = """\
 name: net
@@ -25,21 +27,25 @@ train: {epochs: EPOCHS, optimizer: {sgd: {lr: RATE}}, metrics: METRICS}
 """
 
 
-def epochs(folder: Path, **values: str) -> list[dict[str, Any]]:
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def epochs(name: str = "net", **values: str) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl of a run of CONFIG with `values` in the capitals' places."""
     text = CONFIG
-    for name, value in values.items():
-        text = text.replace(name, value)
-    (folder / "net.yaml").write_text(text)
-    summary = result("train", "net.yaml", cwd=folder)
-    lines = (folder / summary["run_dir"] / "metrics.jsonl").read_text().splitlines()
+    for place, value in values.items():
+        text = text.replace(place, value)
+    Path("net.yaml").write_text(text)
+    run = session.train("net.yaml", [f"name={name}"], Silent(), session.TrainRequest())
+    lines = (Path(run.summary.run_dir) / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
-def test_the_printed_loss_of_smoothed_labels_includes_the_smoothing(tmp_path: Path) -> None:
+def test_the_printed_loss_of_smoothed_labels_includes_the_smoothing() -> None:
     """Well-separated classes: the cross-entropy falls below what smoothed targets allow."""
     last = epochs(
-        tmp_path,
         LABEL="[]",
         OUTPUTS="4",
         LOSS="SoftmaxOutput: {name: softmax, label: label, smooth_alpha: 0.2}",
@@ -55,9 +61,7 @@ def test_the_printed_loss_of_smoothed_labels_includes_the_smoothing(tmp_path: Pa
 @pytest.mark.parametrize(
     "operator", ["LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput"]
 )
-def test_a_regression_learns_and_padding_has_no_part_in_its_loss(
-    operator: str, tmp_path: Path
-) -> None:
+def test_a_regression_learns_and_padding_has_no_part_in_its_loss(operator: str) -> None:
     """Ten records in batches of 4, the last of them padded, have the loss of batches of 5."""
     values = {
         "LABEL": "[3]",
@@ -66,10 +70,9 @@ def test_a_regression_learns_and_padding_has_no_part_in_its_loss(
         "METRICS": "[]",
     }
     losses = []
-    for batch, rate in (("4", "0.0"), ("5", "0.0"), ("4", "0.2")):
-        folder = tmp_path / f"{batch}-{rate}"
-        folder.mkdir()
-        lines = epochs(folder, **values, BATCH=batch, EPOCHS="10", RATE=rate)
+    for batch, rate, count in (("4", "0.0", "1"), ("5", "0.0", "1"), ("4", "0.2", "10")):
+        name = f"{batch}-{rate}"
+        lines = epochs(name, **values, BATCH=batch, EPOCHS=count, RATE=rate)
         losses.append(lines[-1]["eval"]["loss"])
     padded, whole, trained = losses
     assert padded == pytest.approx(whole, rel=1e-5)

@@ -52,6 +52,7 @@ def test_F6_every_operator_stands_against_its_floor(tmp_path: Path) -> None:
     assert bounds["conv1_bias:update"] == "overhead"
     assert step["ms"] == report["mxrun"]["step_ms"]["median"]
     assert step["operators_ms"] == pytest.approx(sum(row["ms"] for row in rows))
+    assert step["whole_ms"] == max(step["ms"], step["operators_ms"])
     batch = step["batch_floor_ms"]
     assert step["floor_ms"] == pytest.approx(batch + sum(row["floor_ms"] for row in rows))
     assert step["predicted_ms"] == pytest.approx(batch + sum(row["predicted_ms"] for row in rows))
@@ -132,14 +133,15 @@ def test_times_are_medians_of_the_steps_sums() -> None:
     }
 
 
-def test_the_most_to_win_is_the_time_above_floors_by_operator_and_phase() -> None:
+def constructed(step_s: float) -> Roofline:
+    """Operators that took 31 s in profiled steps, in a whole step of `step_s`."""
     steps = {step.name: step for step in plan_of(convolutional()).phases[TRAIN].steps}
 
     def row(name: str, seconds: float, floor_s: float) -> OperatorFloor:
         kind = StepKind.BACKWARD if "backward" in name else StepKind.FORWARD
         return OperatorFloor(steps[name], seconds, Cost(kind, floor_s, 0.0, 0.0))
 
-    found = Roofline(
+    return Roofline(
         MACHINE,
         (
             row("conv1", 5.0, 4.0),
@@ -150,11 +152,23 @@ def test_the_most_to_win_is_the_time_above_floors_by_operator_and_phase() -> Non
             row("pool1", 2.0, 1.5),
         ),
         batch_s=1.0,
-        step_s=40.0,
+        step_s=step_s,
     )
+
+
+def test_the_most_to_win_is_the_time_above_floors_by_operator_and_phase() -> None:
+    found = constructed(step_s=40.0)
     assert found.most_to_win() == [
         Excess("Convolution", "forward", 2, 10e3, 6e3, to_win_ms=4e3, to_win=0.1),
         Excess("Convolution", "backward", 1, 9e3, 6.5e3, to_win_ms=2.5e3, to_win=0.0625),
         Excess("FullyConnected", "forward", 1, 9e3, 8e3, to_win_ms=1e3, to_win=0.025),
     ]
     assert found.floor_s == 1 + 4 + 2 + 6.5 + 8 + 3 + 1.5
+
+
+def test_what_there_is_to_win_is_never_more_than_all() -> None:
+    """Whole steps took a tenth of what the profiled ones did, which other work had slowed."""
+    content = constructed(step_s=3.1).to_json()
+    step = content["step"]
+    assert (step["ms"], step["operators_ms"], step["whole_ms"]) == (3.1e3, 31e3, 31e3)
+    assert [row["to_win"] for row in content["most_to_win"]] == [4 / 31, 2.5 / 31, 1 / 31]

@@ -12,6 +12,8 @@ EXTREMES = ["1e39", "4000000000", ".nan", ".inf", "-.inf", "-1", "0", "1e12", "1
 EXTREMES += [str(2**31), str(2**63), f"[{', '.join(['7'] * 1000)}]", "[4000000000, 4000000000]"]
 GARBAGE = [b"\xff", b"\x00", b"\t", b"&a", b"*a", b"!!x", b"${", b"}", b"\xf0\x9f\x98\x80", b"? "]
 TOKEN = re.compile(r"[A-Za-z0-9_.$/*+-]+")
+# A tensor that a layer takes by its name.
+REFERENCE = re.compile(r"\b(?:data|label|lhs|rhs): ([a-z]\w+)")
 NUMBER = re.compile(r"(?<![\w.])-?[0-9][0-9.e-]*(?![\w.])")
 
 
@@ -41,8 +43,17 @@ def make_extreme(text: str, source: random.Random) -> str:
 
 
 def misspell(text: str, source: random.Random) -> str:
-    token = source.choice([token for token in TOKEN.finditer(text) if len(token[0]) > 2])
-    at = source.randrange(token.start(), token.end() - 1)
+    tokens = [token.span() for token in TOKEN.finditer(text) if len(token[0]) > 2]
+    return swap_letters(text, *source.choice(tokens), source)
+
+
+def misspell_reference(text: str, source: random.Random) -> str:
+    references = [match.span(1) for match in REFERENCE.finditer(text)]
+    return swap_letters(text, *source.choice(references), source) if references else text
+
+
+def swap_letters(text: str, start: int, stop: int, source: random.Random) -> str:
+    at = source.randrange(start, stop - 1)
     return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
 
 
@@ -65,6 +76,7 @@ MUTATORS = [
     change_type,
     make_extreme,
     misspell,
+    misspell_reference,
     delete_line,
     indent_line,
 ]

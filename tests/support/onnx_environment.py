@@ -44,7 +44,8 @@ def started(name: str) -> Opponent:
 
 def given(opponent: Opponent, model: bytes, data: Mapping[str, Array]) -> list[Array]:
     """What a runtime gives for one batch."""
-    (way,) = find((opponent.name,), {opponent.name: onnx_python()})[0].kind.infer
+    kind = find((opponent.name,), {opponent.name: onnx_python()})[0].kind
+    (way,) = kind.ways("infer", "float32", images=True)
     opponent.hold({"model": np.frombuffer(model, np.uint8)}, {n: a[None] for n, a in data.items()})
     opponent.open(Contest("", "infer"), way)
     return opponent.outputs(way, 1)[0]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator import scalar
 from mxrun.operator.kernel import Buffers, OpReqType
@@ -26,17 +27,22 @@ def run_map(
     request: OpReqType = OpReqType.WRITE,
     steps: Sequence[int] | None = None,
 ) -> Array:
-    """The compiled map of the operands, in `output` and its type or a new array of NaN or ones."""
+    """The compiled map of the operands, in `output` and its type or a new array of NaN or ones.
+
+    Where any of the arrays is bfloat16, the map is one of float32.
+    """
     numbers = parameters or {}
     dtype = operands[0].dtype
     if output is None:
         count = max(operand.size for operand in operands)
         output = np.full(count, np.nan if dtype.kind == "f" else 1, dtype)
+    stored = [str(array.dtype) for array in (output, *operands)]
+    low = BFLOAT16 in stored
     kernel = scalar.compile(
         function,
         parameters=tuple(numbers),
-        dtype=str(dtype),
-        result_dtype=str(output.dtype),
+        dtype=FLOAT32 if low else str(dtype),
+        result_dtype=FLOAT32 if low else str(output.dtype),
     )
     part = kernel.part(
         target(0),
@@ -46,6 +52,7 @@ def run_map(
         threads=threads,
         request=request,
         steps=steps,
+        stored=stored if low else (),
     )
     buffers = Buffers(tuple(o.ctypes.data for o in operands), (output.ctypes.data,))
     Tape([TapeEntry("map", call) for call in part.calls(buffers, 0)]).run()

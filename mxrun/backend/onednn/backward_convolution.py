@@ -22,6 +22,8 @@ from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.operations import Window
 from mxrun.backend.onednn.primitive import Argument, Primitive
+from mxrun.backend.wish import ANY_CODE, Wish
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 
 _AXES = 3
@@ -85,6 +87,10 @@ class SpreadConvolution:
     def implementation(self) -> str:
         """The dense primitive's."""
         return self.primitive.implementation
+
+    def alternatives(self) -> tuple[str, ...]:
+        """Those of the dense primitive."""
+        return self.primitive.alternatives()
 
     @property
     def threads(self) -> int:
@@ -171,6 +177,10 @@ class CutConvolution:
         """The convolution's."""
         return self.whole.implementation
 
+    def alternatives(self) -> tuple[str, ...]:
+        """Those of the convolution."""
+        return self.whole.alternatives()
+
     @property
     def threads(self) -> int:
         """The team of the convolution."""
@@ -210,19 +220,20 @@ def backward_data(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
+    wish: Wish = ANY_CODE,
 ) -> Computation:
     """`operations.convolution_backward_data` of a channels-last gradient, by the fastest way."""
 
     def prepare(gradient: TensorSpec, window: Window) -> Primitive | SpreadConvolution:
         return _spread(
-            lambda kernel, window: operations.convolution_backward_data(
-                gradient, kernel, output_grad, window, threads
+            lambda kernel, window, wish: operations.convolution_backward_data(
+                gradient, kernel, output_grad, window, threads, wish
             ),
-            *(weights, window, Argument.WEIGHTS),
+            *(weights, window, Argument.WEIGHTS, wish),
         )
 
     found = prepare(source_grad, window)
-    if not found.is_reference or max(window.stride) == 1:
+    if not found.is_reference or max(window.stride) == 1 or source_grad.dtype != FLOAT32:
         return found
     wide, fitting = _multiple(source_grad, weights, output_grad, window)
     whole = prepare(wide, fitting)
@@ -236,29 +247,60 @@ def backward_weights(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
+    wish: Wish = ANY_CODE,
 ) -> Primitive | SpreadConvolution:
     """`operations.convolution_backward_weights`, by the faster way."""
     return _spread(
-        lambda kernel, window: operations.convolution_backward_weights(
-            source, kernel, output_grad, window, threads
+        lambda kernel, window, wish: operations.convolution_backward_weights(
+            source, kernel, output_grad, window, threads, wish
         ),
-        *(weights_grad, window, Argument.WEIGHTS_GRAD),
+        *(weights_grad, window, Argument.WEIGHTS_GRAD, wish),
     )
 
 
+def weight_gradient_is_sound(
+    source: TensorSpec, kernel: Shape, output: TensorSpec, window: Window
+) -> bool:
+    """Whether oneDNN computes these weight gradients; `kernel`: taps along the spatial axes.
+
+    oneDNN 3.2 leaves parts unwritten, or writes beyond, in depth where data are padded by more than
+    a stride above 1 and are less than a stride deeper than the kernel, and in bfloat16 where a tap
+    meets padding alone or the kernel is deeper than the data.
+    """
+    low, deep = source.dtype != FLOAT32, len(kernel) == _AXES
+    for axis, taps in enumerate(kernel):
+        size, count = source.shape[axis + 2], output.shape[axis + 2]
+        stride, step, pad = window.stride[axis], window.dilation[axis], window.pad_begin[axis]
+        extent = (taps - 1) * step + 1
+        if deep and axis == 0 and pad > stride > 1 and size < extent + stride:
+            return False
+        if low and deep and axis == 0 and extent > size:
+            return False
+        places = [range(tap * step - pad, size, stride)[:count] for tap in range(taps)]
+        if low and not all(any(place >= 0 for place in each) for each in places):
+            return False
+    return True
+
+
 def _spread(
-    prepare: Callable[[TensorSpec, Window], Primitive],
+    prepare: Callable[[TensorSpec, Window, Wish], Primitive],
     kernel: TensorSpec,
     window: Window,
     argument: Argument,
+    wish: Wish,
 ) -> Primitive | SpreadConvolution:
-    """The primitive itself unless it is reference code and the one on a dense kernel is not."""
-    primitive = prepare(kernel, window)
-    if not primitive.is_reference or max(window.dilation) == 1:
+    """The primitive itself unless it is reference code and the one on a dense kernel is not.
+
+    The name that is wished is that of the one which is taken.
+    """
+    primitive = prepare(kernel, window, replace(wish, name=None))
+    if not primitive.is_reference:
+        return prepare(kernel, window, wish)
+    if max(window.dilation) == 1 or kernel.dtype != FLOAT32:
         return primitive
     dense = TensorSpec((*kernel.shape[:2], *_extents(kernel, window)), kernel.dtype)
     ones = (1,) * len(window.dilation)
-    spread = prepare(dense.laid_out(ANY), replace(window, dilation=ones))
+    spread = prepare(dense.laid_out(ANY), replace(window, dilation=ones), wish)
     if spread.is_reference:
         return primitive
     taps = kernel.laid_out(PLAIN)

@@ -9,9 +9,13 @@ mean equal bytes; the name leads back to the descriptor.
 from __future__ import annotations
 
 import ctypes
+import math
 from ctypes import c_int, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
+
+import numpy as np
+import numpy.typing as npt
 
 from mxrun.backend.onednn.library import Handle, require
 from mxrun.base.errors import InternalError
@@ -72,6 +76,31 @@ class View:
         return sizes, strides
 
 
+@dataclass(frozen=True)
+class Blocked:
+    """A layout of strides and blocks, its axes as a view has them.
+
+    strides: elements from one block of an axis to its next; blocks: (size, axis) of the inner ones,
+    the outermost first, which lie densely. Whole blocks are kept: what is too much is 0.
+    """
+
+    sizes: Shape
+    strides: Shape
+    blocks: tuple[tuple[int, int], ...]
+
+    def offsets(self, axis: int) -> npt.NDArray[np.int64]:
+        """Where an axis's positions lie, in elements from the first: whole blocks of them."""
+        whole = math.prod(size for size, owner in self.blocks if owner == axis)
+        rest = np.arange(-(-self.sizes[axis] // whole) * whole)
+        offsets, dense = np.zeros_like(rest), 1
+        for size, owner in reversed(self.blocks):
+            if owner == axis:
+                offsets += rest % size * dense
+                rest //= size
+            dense *= size
+        return offsets + rest * self.strides[axis]
+
+
 IDENTITY = View()
 TRANSPOSED = View(transposed=True)
 
@@ -102,6 +131,11 @@ def describe(spec: TensorSpec, view: View = IDENTITY) -> Handle:
 def view_of(spec: TensorSpec) -> View:
     """The view a packed layout was made for; the identity for any other layout."""
     return _packed[spec.layout.name][1] if spec.layout.nbytes is not None else IDENTITY
+
+
+def blocked(spec: TensorSpec) -> Blocked:
+    """How a packed layout is made up."""
+    return _blocked(_packed[spec.layout.name][0].value)
 
 
 def spec_of(handle: int, asked: TensorSpec, view: View = IDENTITY) -> TensorSpec | None:
@@ -154,17 +188,23 @@ def _describe(spec: TensorSpec, view: View) -> Handle:
     return Handle(library, _DESTROYER, handle)
 
 
-def _name(handle: int, asked: TensorSpec, view: View) -> str:
+def _blocked(handle: int) -> Blocked:
     rank = _query_integer(handle, _QUERY_RANK)
-    sizes = _query_dimensions(handle, _QUERY_DIMENSIONS, rank)
-    strides = _query_dimensions(handle, _QUERY_STRIDES, rank)
     count = _query_integer(handle, _QUERY_BLOCK_COUNT)
-    block_sizes = _query_dimensions(handle, _QUERY_BLOCK_SIZES, count)
-    block_axes = _query_dimensions(handle, _QUERY_BLOCK_AXES, count)
-    blocks = "".join(
-        f"{size}{chr(ord('a') + axis)}" for size, axis in zip(block_sizes, block_axes, strict=True)
+    sizes = _query_dimensions(handle, _QUERY_BLOCK_SIZES, count)
+    axes = _query_dimensions(handle, _QUERY_BLOCK_AXES, count)
+    return Blocked(
+        _query_dimensions(handle, _QUERY_DIMENSIONS, rank),
+        _query_dimensions(handle, _QUERY_STRIDES, rank),
+        tuple(zip(sizes, axes, strict=True)),
     )
-    text = ["x".join(map(str, sizes)), "/".join(map(str, strides)), blocks, str(view)]
+
+
+def _name(handle: int, asked: TensorSpec, view: View) -> str:
+    found = _blocked(handle)
+    blocks = "".join(f"{size}{chr(ord('a') + axis)}" for size, axis in found.blocks)
+    sizes, strides = "x".join(map(str, found.sizes)), "/".join(map(str, found.strides))
+    text = [sizes, strides, blocks, str(view)]
     return f"onednn:{asked.dtype}:" + ":".join(part for part in text if part)
 
 

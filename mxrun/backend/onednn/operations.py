@@ -13,7 +13,7 @@ from functools import cache
 
 from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import Block, float32s, integer, native
+from mxrun.backend.jit import Block, int32s, integer, native
 from mxrun.backend.onednn.descriptor import (
     IDENTITY,
     TRANSPOSED,
@@ -32,6 +32,8 @@ from mxrun.backend.onednn.primitive import (
     Primitive,
     build,
 )
+from mxrun.backend.wish import ANY_CODE, Wish
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import Shape, TensorSpec, align
 
 _CONVOLUTION_DIRECT = 1
@@ -95,8 +97,12 @@ def convolution_forward(
     bias: bool = False,
     is_train: bool = True,
     after: tuple[PostOperation, ...] = (),
+    wish: Wish = ANY_CODE,
 ) -> Primitive:
-    """SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...), then `after`."""
+    """SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...), then `after`.
+
+    A bias is float32, whatever the factors are.
+    """
     data_view, weights_view, geometry = window.convolution()
     asked: dict[int, Asked] = {
         Argument.SOURCE: Asked(source, data_view),
@@ -104,11 +110,11 @@ def convolution_forward(
         Argument.OUTPUT: Asked(output, data_view),
     }
     if bias:
-        asked[Argument.BIAS] = Asked(TensorSpec(weights.shape[:1], weights.dtype))
+        asked[Argument.BIAS] = Asked(TensorSpec(weights.shape[:1]))
     handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _CONVOLUTION_DIRECT)
     arguments = (require().engine, *kind, *handles, *geometry)
-    return build("convolution_forward", arguments, asked, threads, after)
+    return build("convolution_forward", arguments, asked, threads, after, wish)
 
 
 @cache
@@ -118,6 +124,7 @@ def convolution_backward_data(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
+    wish: Wish = ANY_CODE,
 ) -> Primitive:
     """OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
     data_view, weights_view, geometry = window.convolution()
@@ -128,7 +135,7 @@ def convolution_backward_data(
     }
     handles = _handles(asked, *asked)
     arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-    return build("convolution_backward_data", arguments, asked, threads)
+    return build("convolution_backward_data", arguments, asked, threads, wish=wish)
 
 
 @cache
@@ -138,6 +145,7 @@ def convolution_backward_weights(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
+    wish: Wish = ANY_CODE,
 ) -> Primitive:
     """SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD."""
     data_view, weights_view, geometry = window.convolution()
@@ -150,7 +158,7 @@ def convolution_backward_weights(
     # Without the bias: its gradient is a column sum, which is faster.
     handles = (source_handle, weights_handle, None, output_handle)
     arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-    return build("convolution_backward_weights", arguments, asked, threads)
+    return build("convolution_backward_weights", arguments, asked, threads, wish=wish)
 
 
 @cache
@@ -162,11 +170,13 @@ def matmul(
     transpose_left: bool = False,
     transpose_right: bool = False,
     bias: bool = False,
+    wish: Wish = ANY_CODE,
 ) -> Primitive:
     """SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
 
     `left` and `right` are the matrices as stored; a transposed one is read by its strides. All may
-    have leading axes, along which each matrix of a stack has its own product.
+    have leading axes, along which each matrix of a stack has its own product. A bias is float32,
+    whatever the factors are.
     """
     asked: dict[int, Asked] = {
         Argument.SOURCE: Asked(left, TRANSPOSED if transpose_left else IDENTITY),
@@ -174,12 +184,10 @@ def matmul(
         Argument.OUTPUT: Asked(output),
     }
     if bias:
-        asked[Argument.BIAS] = Asked(
-            TensorSpec(output.shape[-1:], output.dtype), View(rank=len(output.shape))
-        )
+        asked[Argument.BIAS] = Asked(TensorSpec(output.shape[-1:]), View(rank=len(output.shape)))
     handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     arguments = (require().engine, *handles)
-    return build("matmul", arguments, asked, threads)
+    return build("matmul", arguments, asked, threads, wish=wish)
 
 
 @cache
@@ -265,16 +273,20 @@ def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
     return build("reorder", (from_handle, engine, to_handle, engine), asked, threads)
 
 
+# The bits of a float32 one, and of two bfloat16 ones side by side.
+_ONE, _TWO_ONES = 0x3F80_0000, 0x3F80_3F80
+
+
 @native
-def ones_loop(block: Block) -> None:
-    """target[i] = 1."""
-    target = float32s(block, 1)
+def fill_loop(block: Block) -> None:
+    """target[i] = word."""
+    target = int32s(block, 2)
     for i in range(integer(block, 0)):
-        target[i] = 1
+        target[i] = integer(block, 1)
 
 
 class ColumnSum:
-    """SOURCE (rows, columns) → OUTPUT (columns), summed over the rows.
+    """SOURCE (rows, columns) → float32 OUTPUT (columns), summed over the rows.
 
     A product with a row of ones, which oneDNN computes far faster than its reduction (a reference
     loop: 58 against 2 µs for 64 x 64). Many rows of few columns are first taken as fewer rows of
@@ -282,21 +294,19 @@ class ColumnSum:
     the ones, the partial sums and the products' own scratchpads, in this order.
     """
 
-    def __init__(self, rows: int, columns: int, threads: int) -> None:
+    def __init__(self, rows: int, columns: int, threads: int, dtype: str) -> None:
         fold = _fold(rows, columns)
         wide = TensorSpec((1, fold * columns))
         narrow = TensorSpec((1, columns))
         self.threads = threads
         self._fold = fold
-        self._ones = max(rows // fold, fold)
+        self._ones = TensorSpec((1, rows // fold), dtype)
+        self._more_ones = TensorSpec((1, fold))
         self._first = matmul(
-            TensorSpec((1, rows // fold)),
-            TensorSpec((rows // fold, fold * columns)),
-            wide,
-            threads,
+            self._ones, TensorSpec((rows // fold, fold * columns), dtype), wide, threads
         )
-        self._second = matmul(TensorSpec((1, fold)), TensorSpec((fold, columns)), narrow, threads)
-        self._ones_bytes = align(4 * self._ones)
+        self._second = matmul(self._more_ones, TensorSpec((fold, columns)), narrow, threads)
+        self._ones_bytes = align(max(self._ones.nbytes, self._more_ones.nbytes))
         self._partial_bytes = align(wide.nbytes) if fold > 1 else 0
         self.implementation = self._first.implementation
         scratchpads = (self._first.scratchpad_bytes, self._second.scratchpad_bytes)
@@ -313,7 +323,9 @@ class ColumnSum:
             Argument.WEIGHTS: source,
             Argument.OUTPUT: target,
         }
-        calls = [jit.bind(ones_loop, (self._ones, ones), 1), self._first.bind(first, rest)]
+        calls = [self._fill(ones, self._ones.dtype), self._first.bind(first, rest)]
+        if self._fold > 1 and self._ones.dtype != FLOAT32:
+            calls.append(self._fill(ones, FLOAT32))
         if self._fold > 1:
             second: dict[int, int] = {
                 Argument.SOURCE: ones,
@@ -323,11 +335,15 @@ class ColumnSum:
             calls.append(self._second.bind(second, rest))
         return tuple(calls)
 
+    def _fill(self, ones: int, dtype: str) -> NativeCall:
+        word = _ONE if dtype == FLOAT32 else _TWO_ONES
+        return jit.bind(fill_loop, (self._ones_bytes // 4, word, ones), 1)
+
 
 @cache
-def column_sum(rows: int, columns: int, threads: int) -> ColumnSum:
-    """A prepared sum over the rows of a float32 matrix: the gradient of a bias."""
-    return ColumnSum(rows, columns, threads)
+def column_sum(rows: int, columns: int, threads: int, dtype: str = FLOAT32) -> ColumnSum:
+    """A prepared sum over the rows of a matrix: the gradient of a bias."""
+    return ColumnSum(rows, columns, threads, dtype)
 
 
 def _fold(rows: int, columns: int) -> int:

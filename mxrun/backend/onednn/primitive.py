@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_char_p, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from mxrun.backend.call import NativeCall
@@ -25,6 +25,7 @@ from mxrun.backend.onednn.library import (
     require,
 )
 from mxrun.backend.team import team
+from mxrun.backend.wish import ANY_CODE, Wish
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 
@@ -101,27 +102,30 @@ class Primitive:
     threads: the team size it was made for and must be executed with.
     """
 
-    def __init__(
-        self,
-        descriptor: Handle,
-        implementation: str,
-        specs: Mapping[int, TensorSpec],
-        threads: int,
-    ) -> None:
+    def __init__(self, source: _Source, found: _Found, threads: int) -> None:
         library = require()
-        self.implementation = implementation
-        self.specs = dict(specs)
+        self.implementation = found.implementation
+        self.specs = found.specs
         self.threads = threads
-        self.descriptor = descriptor
-        handle = library.create("dnnl_primitive_create", descriptor.value)
+        self.descriptor = found.descriptor
+        self.scratchpad_bytes = found.scratchpad_bytes
+        handle = library.create("dnnl_primitive_create", found.descriptor.value)
         self._primitive = Handle(library, "dnnl_primitive_destroy", handle)
-        scratchpad = _argument_descriptor(descriptor.value, Argument.SCRATCHPAD)
-        self.scratchpad_bytes = library.memory_size(scratchpad) if scratchpad else 0
+        self._source = source
 
     @property
     def is_reference(self) -> bool:
         """Whether this is oneDNN's reference code, correct but hundreds of times slower."""
-        return self.implementation.startswith("ref")
+        return _is_reference(self.implementation)
+
+    def alternatives(self) -> tuple[str, ...]:
+        """The names of all implementations that could be in its place, oneDNN's favourite first.
+
+        Reference code is none, but for this where it is all there is.
+        """
+        with team(self.threads):
+            found = [each.implementation for each in self._source.admissible(references=False)]
+        return tuple(dict.fromkeys(found or [self.implementation]))
 
     def bind(self, addresses: Mapping[int, int], scratchpad: int = 0) -> NativeCall:
         """The native call that runs this primitive on memory at the given addresses.
@@ -157,11 +161,12 @@ def build(
     asked: Mapping[int, Asked],
     threads: int,
     after: Sequence[PostOperation] = (),
+    wish: Wish = ANY_CODE,
 ) -> Primitive:
     """The primitive made by `dnnl_<name>_primitive_desc_create(*arguments, attributes)`.
 
-    after: what becomes of the output in the same pass, in order. Raises Unsupported when no
-    admissible implementation exists.
+    after: what becomes of the output in the same pass, in order. wish: which of the admissible
+    implementations it is. Raises Unsupported when there is none.
     """
     library = require()
     attributes = _attributes(library, after)
@@ -175,9 +180,9 @@ def build(
         library.check(call, status)
         return Handle(library, "dnnl_primitive_desc_destroy", result.value or 0)
 
+    source = _Source(create, asked, wish)
     with team(threads):
-        descriptor, specs = _choose(library, create, asked)
-        return Primitive(descriptor, _implementation(library, descriptor), specs, threads)
+        return Primitive(source, source.choose(), threads)
 
 
 def workspace_of(primitive_descriptor: Handle) -> TensorSpec | None:
@@ -188,26 +193,76 @@ def workspace_of(primitive_descriptor: Handle) -> TensorSpec | None:
     return TensorSpec((size,), "uint8") if size else None
 
 
-def _choose(
-    library: Library, create: Callable[[], Handle], asked: Mapping[int, Asked]
-) -> tuple[Handle, dict[int, TensorSpec]]:
-    """The first implementation that is no reference, else the first admissible one."""
-    seen: list[str] = []
-    for allow_reference in (False, True):
-        descriptor = create()
+@dataclass(frozen=True)
+class _Found:
+    """One of oneDNN's implementations of a computation."""
+
+    descriptor: Handle
+    implementation: str
+    specs: dict[int, TensorSpec]
+    scratchpad_bytes: int
+
+
+@dataclass(frozen=True)
+class _Source:
+    """All of oneDNN's implementations of one computation."""
+
+    create: Callable[[], Handle]
+    asked: Mapping[int, Asked]
+    wish: Wish
+
+    def choose(self) -> _Found:
+        """The first that is as wished and no reference, else the first that is as wished.
+
+        Raises Unsupported where there is none.
+        """
+        for references in (False, True):
+            for found in self.admissible(references):
+                if self.wish.name in (None, found.implementation):
+                    return found
+        seen = [implementation for _, implementation in self._walk()]
+        raise Unsupported(f"no admissible implementation among {seen} for {_listing(self.asked)}")
+
+    def admissible(self, references: bool) -> Iterator[_Found]:
+        """Those with as little scratch as is wished, where there are any: references, or others.
+
+        Each holds until the next is asked for.
+        """
+        sizes = []
+        for found in self._admissible(references):
+            sizes.append(found.scratchpad_bytes)
+            if self.wish.allows(found.scratchpad_bytes):
+                yield found
+        if sizes and not self.wish.allows(min(sizes)):
+            least = replace(self, wish=replace(self.wish, scratch_bytes=min(sizes)))
+            yield from least.admissible(references)
+
+    def _admissible(self, references: bool) -> Iterator[_Found]:
+        for descriptor, implementation in self._walk():
+            if not _allocates(implementation) and _is_reference(implementation) == references:
+                specs = _specs(descriptor, self.asked)
+                if specs is not None:
+                    scratchpad = _scratchpad_bytes(descriptor)
+                    yield _Found(descriptor, implementation, specs, scratchpad)
+
+    def _walk(self) -> Iterator[tuple[Handle, str]]:
+        library = require()
+        descriptor = self.create()
         status = SUCCESS
         while status == SUCCESS:
-            implementation = _implementation(library, descriptor)
-            seen.append(implementation)
-            reference = implementation.startswith("ref")
-            if not _allocates(implementation) and reference <= allow_reference:
-                specs = _specs(descriptor, asked)
-                if specs is not None:
-                    return descriptor, specs
+            yield descriptor, _implementation(library, descriptor)
             status = library.status("dnnl_primitive_desc_next_impl", descriptor.value)
         if status != LAST_IMPLEMENTATION:
             library.check("dnnl_primitive_desc_next_impl", status)
-    raise Unsupported(f"no admissible implementation among {seen} for {_listing(asked)}")
+
+
+def _is_reference(implementation: str) -> bool:
+    return implementation.startswith("ref")
+
+
+def _scratchpad_bytes(descriptor: Handle) -> int:
+    form = _argument_descriptor(descriptor.value, Argument.SCRATCHPAD)
+    return require().memory_size(form) if form else 0
 
 
 def _allocates(implementation: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mxrun.base.keywords import AUTO, PREFERRED
 from mxrun.graph.graph import Graph, Step, ValueId
 
 
@@ -27,7 +28,7 @@ class Readers:
 
 def may_join(step: Step) -> bool:
     """Whether the user left the step to be joined: said nothing against it, named no kernels."""
-    return step.fused and step.implementation is None
+    return step.fused and step.implementation in (None, PREFERRED, AUTO)
 
 
 def joint_name(names: Sequence[str], taken: set[str]) -> str:

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from mxrun.graph.graph import Graph, MemoryClass, Step, Value, ValueId
 
-_GIVEN = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
+# Sources that only training changes.
+GIVEN = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 
 
 def constants(graph: Graph) -> tuple[Graph, Graph]:
@@ -45,7 +46,7 @@ def _is_view(step: Step) -> bool:
 
 
 def _constant_steps(graph: Graph) -> list[Step]:
-    known = {v for v in graph.sources.values() if graph.values[v].memory_class in _GIVEN}
+    known = {v for v in graph.sources.values() if graph.values[v].memory_class in GIVEN}
     found = []
     for step in graph.steps:
         if step.reads() and known.issuperset(step.reads()):

@@ -19,6 +19,8 @@ from mxrun.operator.register import create
 
 NORMALIZATION = "BatchNorm"
 FOLD = "_batch_norm_fold"
+# What this pass is called among the fusions.
+FOLDING = "batch norm folded into a product"
 # Each output channel is made of its part of the weight, along axis 0, and its own bias.
 PRODUCTS = ("Convolution", "FullyConnected")
 
@@ -53,6 +55,10 @@ def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
     # What is folded must be there before the first step.
     given = set(graph.sources.values())
     if following.prop.type_string != NORMALIZATION or not given.issuperset(step.reads()[1:]):
+        return None
+    # Joined, they would run in one of two types.
+    made, normalized = graph.spec(step.writes()[0]), graph.spec(following.writes()[0])
+    if made.dtype != normalized.dtype:
         return None
     parameters, rank = following.prop.parameters, len(graph.spec(following.reads()[0]).shape)
     # A dense layer that keeps further axes has its channels last.

@@ -1,9 +1,10 @@
 """Chains of operators become one, in fewer passes over memory.
 
-A chain goes into one step where the values between its operators have no other reader and are no
-result. The longest chain wins, among equals the one that begins first. What a user gave an
-implementation of its own, or said not to fuse, stays as it is. In training the numbers stay the
-same: gradients are folded in the order in which the network as it is written reads its values.
+A chain goes into one step where the values between its operators have no other reader, are no
+result and of the type of what it makes, as is what they are joined with. The longest chain wins,
+among equals the one that begins first. What a user gave an implementation of its own, or said not
+to fuse, stays as it is. In training the numbers stay the same: gradients are folded in the order in
+which the network as it is written reads its values.
 
 Needs: a forward graph before its gradient. Provides: fused steps in the places of their chains'
 last ones.
@@ -11,7 +12,7 @@ last ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mxrun.graph.graph import Graph, Step, ValueId, writes
@@ -20,14 +21,15 @@ from mxrun.operator.fusion import FUSIONS, Fusion
 from mxrun.operator.register import AnyProperty
 
 
-def fuse(graph: Graph) -> Graph:
-    """The same graph with chains as single steps."""
-    known = [one for one in map(FUSIONS.get, FUSIONS) if not (one.inference and graph.is_train)]
+def fuse(graph: Graph, without: Collection[str] = ()) -> Graph:
+    """The same graph with chains as single steps, but for the fusions named in `without`."""
+    named = [FUSIONS.get(name) for name in FUSIONS if name not in without]
+    known = [one for one in named if not (one.inference and graph.is_train)]
     readers, chains, joined = Readers(graph), dict[str, _Chain](), set[str]()
     for length in sorted({len(one.operators) for one in known}, reverse=True):
         candidates = [one for one in known if len(one.operators) == length]
         for step in graph.steps:
-            chain = _chain(readers, candidates, step, joined)
+            chain = _chain(graph, readers, candidates, step, joined)
             if chain is not None:
                 chains[chain.steps[-1].name] = chain
                 joined.update(each.name for each in chain.steps)
@@ -41,7 +43,7 @@ class _Chain:
 
 
 def _chain(
-    readers: Readers, fusions: Iterable[Fusion], first: Step, joined: set[str]
+    graph: Graph, readers: Readers, fusions: Iterable[Fusion], first: Step, joined: set[str]
 ) -> _Chain | None:
     """A chain that begins with a step and shares none with those that are joined already."""
     for fusion in fusions:
@@ -54,11 +56,21 @@ def _chain(
                 break
             steps.append(step)
             step = readers.only_one(step.outputs[0])
-        if len(steps) == len(fusion.operators):
+        if len(steps) == len(fusion.operators) and _of_one_type(graph, steps):
             prop = fusion.fuse(*(each.prop for each in steps))
             if prop is not None:
                 return _Chain(tuple(steps), prop)
     return None
+
+
+def _of_one_type(graph: Graph, steps: Sequence[Step]) -> bool:
+    """Whether all between the steps, and all that is joined with it, is of the last one's type.
+
+    One kernel for the chain would round what comes in another type, or its gradient, elsewhere.
+    """
+    values = [step.outputs[0] for step in steps]
+    values += (value for step in steps[1:] for value in step.reads())
+    return len({graph.spec(value).dtype for value in values if value is not None}) == 1
 
 
 def _with_chains(graph: Graph, chains: dict[str, _Chain], joined: set[str]) -> Graph:

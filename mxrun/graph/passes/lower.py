@@ -72,6 +72,7 @@ def lower(
                 outputs=tuple(outputs),
                 requests=writes(outputs),
                 implementation=node.implementation,
+                precision=node.precision,
                 fused=node.fused,
                 order=len(builder.steps),
                 place=node.place,

@@ -69,7 +69,9 @@ def reorder(source: Memory, target: Memory) -> None:
     for candidate in implementations("_reorder").values():
         kernel = candidate.prepare_forward(create("_reorder", {}), request)
         if kernel is not None:
-            run(kernel.bind(Buffers((source.address,), (target.address,))))
+            workspace = Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))
+            addresses = ((source.address,), (target.address,), (), workspace.address)
+            run(kernel.bind(Buffers(*addresses)))
             return
     raise InternalError(f"nothing reorders {source.spec} to {target.spec}")
 
@@ -341,7 +343,7 @@ def default_requests(prop: AnyProperty) -> list[OpReqType]:
 
 
 def _poisoned(value: Array) -> Array:
-    fill = np.nan if np.issubdtype(value.dtype, np.floating) else np.iinfo(value.dtype).max
+    fill = np.iinfo(value.dtype).max if value.dtype.kind in "iu" else np.nan
     return np.full_like(value, fill)
 
 

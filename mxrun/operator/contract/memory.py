@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dtype import numpy_dtype
 from mxrun.base.tensor import ALIGNMENT, CHANNELS_LAST, PLAIN, TensorSpec
 
 Array = npt.NDArray[Any]
@@ -53,7 +54,7 @@ class Memory:
 
     def logical(self) -> Array:
         """The tensor in its logical shape, over the same memory; row-major layouts only."""
-        typed, shape = self.bytes.view(self.spec.dtype), self.spec.shape
+        typed, shape = self.bytes.view(numpy_dtype(self.spec.dtype)), self.spec.shape
         if self.spec.layout == CHANNELS_LAST:
             return np.moveaxis(typed.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
         return typed.reshape(shape)

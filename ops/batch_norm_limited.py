@@ -1,7 +1,7 @@
-"""Batch normalization with what follows it in residual networks: a sum and a rectifier.
+"""Batch normalization with what follows it in networks: a rectifier, also behind a sum, or clip.
 
-Three operators take eight passes over memory forward and ten backward; as one, four or five and
-seven.
+Three operators take eight passes over memory forward and ten backward; as one they take four and
+seven, without the sum three and five.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from mxrun.base.params import Float32
 from mxrun.base.tensor import Shape
 from mxrun.operator.fusion import fusion
 from mxrun.operator.kernel import OpReqType
@@ -22,14 +22,18 @@ from mxrun.operator.property import GradientKind, Inferred, PartialShapes
 from mxrun.operator.register import AnyProperty, create, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.activation import relu, relu_gradient
 from mxrun.ops.batch_norm import (
     BETA,
     DATA,
+    MEAN,
     OUTPUT,
+    VAR,
     BatchNorm,
     BatchNormParameters,
     BatchNormProperty,
 )
+from mxrun.ops.clip import clip, clip_gradient
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -37,26 +41,40 @@ Array = npt.NDArray[Any]
 RESIDUAL = BETA + 1
 
 
-class RectifiedParameters(BatchNormParameters):
-    """Those of BatchNorm, and whether something is added."""
+class LimitedParameters(BatchNormParameters):
+    """Those of BatchNorm, what is added and what limits the sum."""
 
     residual: bool = Field(
         default=False, description="Add the argument residual before negative numbers become 0."
     )
+    limits: tuple[Float32, Float32] | None = Field(
+        default=None, description="The smallest and the largest output of clip; none: relu."
+    )
+
+    @model_validator(mode="after")
+    def _limits_tell_what_passes(self) -> LimitedParameters:
+        """Backward makes clip's input again from data alone."""
+        if self.residual and self.limits is not None:
+            raise ValueError("a residual is added before relu alone: leave out limits")
+        return self
 
 
-@register("_batch_norm_rectified")
-class BatchNormRectifiedProperty(BatchNormProperty):
-    """output = max(BatchNorm(data) + residual, 0), with or without residual, which has data's
-    shape.
+@register("_batch_norm_limited")
+class BatchNormLimitedProperty(BatchNormProperty):
+    """output = relu(BatchNorm(data) + residual), with or without residual, which has data's shape;
+    with limits clip(BatchNorm(data), *limits).
 
-    Everything else is BatchNorm's. Backward, besides, reads the output: the output's gradient
-    passes where the output is above 0, to residual as it is.
+    Everything else is BatchNorm's. Backward, besides, reads what tells where the output's gradient
+    passes: the output for relu, beta for clip, whose input is made again from data. What passes
+    relu goes to residual as it is.
+
+    It computes what the operators one by one do, bit for bit. Where tensors are bfloat16 it rounds
+    where those would: BatchNorm's output before anything follows, and the last one.
     """
 
-    type_string = "_batch_norm_rectified"
-    parameter_type = RectifiedParameters
-    parameters: RectifiedParameters
+    type_string = "_batch_norm_limited"
+    parameter_type = LimitedParameters
+    parameters: LimitedParameters
     is_internal = True
 
     def list_arguments(self) -> tuple[str, ...]:
@@ -79,9 +97,9 @@ class BatchNormRectifiedProperty(BatchNormProperty):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """BatchNorm's, and the output."""
+        """BatchNorm's, and relu's output or clip's beta."""
         declared = super().declare_backward_dependency(out_grad, in_data, out_data)
-        return [*declared, out_data[OUTPUT]]
+        return [*declared, out_data[OUTPUT] if self.parameters.limits is None else in_data[BETA]]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
@@ -97,8 +115,10 @@ class BatchNormRectifiedProperty(BatchNormProperty):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """residual's gradient over the output's; without residual, data's."""
-        return [(out_grad[OUTPUT], in_grad[RESIDUAL if self.parameters.residual else DATA])]
+        """residual's gradient over the output's and data's over data; without residual, data's."""
+        if not self.parameters.residual:
+            return [(out_grad[OUTPUT], in_grad[DATA])]
+        return [(out_grad[OUTPUT], in_grad[RESIDUAL]), (in_data[DATA], in_grad[DATA])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """BatchNorm's, and one or two more for each element."""
@@ -107,14 +127,14 @@ class BatchNormRectifiedProperty(BatchNormProperty):
 
     def create_operator(self) -> Operator:
         """BatchNorm's expressions and two more."""
-        return BatchNormRectified(self.parameters)
+        return BatchNormLimited(self.parameters)
 
 
-class BatchNormRectified(Operator):
-    """BatchNorm's expressions, then the sum and the limit."""
+class BatchNormLimited(Operator):
+    """BatchNorm's expressions, then those of what follows."""
 
-    def __init__(self, parameters: RectifiedParameters) -> None:
-        self.inner = BatchNorm(parameters)
+    def __init__(self, parameters: LimitedParameters) -> None:
+        self.inner, self.limits = BatchNorm(parameters), parameters.limits
 
     def forward(
         self,
@@ -124,13 +144,12 @@ class BatchNormRectified(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The normalized data, the sum, what is above 0."""
+        """The normalized data, the sum, what is left of it."""
         output, mean, var = self.inner.outputs(context, in_data, aux_states)
         for residual in in_data[RESIDUAL:]:
             output = output + residual.array
-        # Not max: NaN stays NaN.
-        rectified = np.where(output <= 0, output.dtype.type(0), output)
-        for place, request, value in zip(out_data, req, (rectified, mean, var), strict=True):
+        limited = relu(output) if self.limits is None else clip(output, *self.limits)
+        for place, request, value in zip(out_data, req, (limited, mean, var), strict=True):
             assign(place, request, value)
 
     def backward(
@@ -143,32 +162,46 @@ class BatchNormRectified(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """What passes the rectifier, through BatchNorm and to residual."""
+        """What passes the limits, through BatchNorm and to residual."""
         gradient = need(out_grad[OUTPUT])
-        passed = np.where(need(out_data[OUTPUT]) <= 0, gradient.dtype.type(0), gradient)
+        if self.limits is None:
+            passed = relu_gradient(gradient, need(out_data[OUTPUT]))
+        else:
+            mean, var = (need(out_data[index]) for index in (MEAN, VAR))
+            before = self.inner.normalized(in_data, mean, var)
+            passed = clip_gradient(gradient, before, *self.limits)
         found = self.inner.gradients(passed, in_data, out_data)
         for place, request, value in zip(in_grad, req, (*found, passed), strict=False):
             assign(place, request, value)
 
 
-def _property(
-    batch_norm: AnyProperty, activation: AnyProperty, residual: bool
-) -> AnyProperty | None:
+def _property(batch_norm: AnyProperty, **further: object) -> AnyProperty | None:
     given = batch_norm.parameters
-    if activation.parameters.act_type != "relu" or given.output_mean_var:
+    if given.output_mean_var:
         return None
-    return create("_batch_norm_rectified", {**given.model_dump(), "residual": residual})
+    return create("_batch_norm_limited", {**given.model_dump(), **further})
 
 
 @fusion("batch norm and rectifier", "BatchNorm", "Activation")
 def rectified(batch_norm: AnyProperty, activation: AnyProperty) -> AnyProperty | None:
-    """max(BatchNorm, 0)."""
-    return _property(batch_norm, activation, residual=False)
+    """relu(BatchNorm)."""
+    return _property(batch_norm) if activation.parameters.act_type == "relu" else None
 
 
 @fusion("batch norm, sum and rectifier", "BatchNorm", "elemwise_add", "Activation")
 def rectified_sum(
     batch_norm: AnyProperty, addition: AnyProperty, activation: AnyProperty
 ) -> AnyProperty | None:
-    """max(BatchNorm + residual, 0)."""
-    return _property(batch_norm, activation, residual=True)
+    """relu(BatchNorm + residual)."""
+    if activation.parameters.act_type != "relu":
+        return None
+    return _property(batch_norm, residual=True)
+
+
+@fusion("batch norm and clip", "BatchNorm", "clip")
+def clipped(batch_norm: AnyProperty, following: AnyProperty) -> AnyProperty | None:
+    """clip(BatchNorm).
+
+    Not behind a sum: whether a gradient passes at the limits cannot be told from the output.
+    """
+    return _property(batch_norm, limits=(following.parameters.a_min, following.parameters.a_max))

@@ -1,0 +1,48 @@
+"""LLVM code that reads an argument block (see `jit`): its slots, and the calling thread's share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from mxrun.backend.call import HEADER_SLOTS
+
+_WORD, _INDEX = ir.IntType(64), ir.IntType(32)
+# Threads share multiples of so many elements.
+_GRAIN = 16
+
+
+def slot(builder: Any, block: Any, index: int) -> Any:
+    """Argument `index`, as 64 bits."""
+    return builder.load(builder.gep(block, [_WORD(HEADER_SLOTS + index)]))
+
+
+def share(builder: Any, block: Any, count: Any) -> tuple[Any, Any]:
+    """The calling thread's part [begin, end) of `count` elements, cut at multiples of 16."""
+    number, team = _runtime(builder, block, 0, 0), _runtime(builder, block, 1, 1)
+    grain = _WORD(_GRAIN)
+    rounded = builder.add(count, builder.sub(builder.mul(team, grain), _WORD(1)))
+    chunk = builder.mul(builder.sdiv(rounded, builder.mul(team, grain)), grain)
+    begin = _smaller(builder, count, builder.mul(number, chunk))
+    return begin, _smaller(builder, count, builder.add(begin, chunk))
+
+
+def _smaller(builder: Any, left: Any, right: Any) -> Any:
+    return builder.select(builder.icmp_signed("<", left, right), left, right)
+
+
+def _runtime(builder: Any, block: Any, position: int, otherwise: int) -> Any:
+    """What a function of the runtime in the block's header answers; alone: `otherwise`."""
+    address = builder.load(builder.gep(block, [_WORD(position)]))
+    before = builder.block
+    present = builder.icmp_unsigned("!=", address, _WORD(0))
+    with builder.if_then(present):
+        kind = ir.FunctionType(_INDEX, [])
+        answer = builder.call(builder.inttoptr(address, kind.as_pointer()), [])
+        number = builder.sext(answer, _WORD)
+        asked = builder.block
+    result = builder.phi(_WORD)
+    result.add_incoming(_WORD(otherwise), before)
+    result.add_incoming(number, asked)
+    return result

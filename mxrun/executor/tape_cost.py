@@ -1,0 +1,69 @@
+"""What a tape itself costs: the same calls, of which none does anything."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from mxrun.backend import jit
+from mxrun.backend.call import NativeCall
+from mxrun.backend.team import openmp, team
+from mxrun.executor.tape import Tape, TapeEntry
+from mxrun.operator.kernel import PythonCall
+from mxrun.runtime.measurement import nothing_loop
+
+# Runs of which the fastest counts: other work on the machine disturbs it least.
+_RUNS = 200
+
+
+@dataclass(frozen=True)
+class TapeCost:
+    """One run of a tape without the work in it.
+
+    calls: how many it makes, of which `switches` set the compute team's size. seconds: what all of
+    them take where a call does nothing but set the team; unswitched_s: where not even that.
+    """
+
+    calls: int
+    switches: int
+    seconds: float
+    unswitched_s: float
+
+
+def tape_cost(tape: Tape, threads: int) -> TapeCost:
+    """Measure a tape with nothing in it, run as the executor runs it, for a team of `threads`."""
+    switches = sum(map(_switches, tape.entries))
+    with team(threads):
+        seconds = _fastest(Tape([_emptied(entry, True) for entry in tape.entries]))
+        unswitched_s = _fastest(Tape([_emptied(entry, False) for entry in tape.entries]))
+    return TapeCost(len(tape.entries), switches, seconds, unswitched_s)
+
+
+def _switches(entry: TapeEntry) -> bool:
+    runtime, call = openmp(), entry.call
+    if runtime is None or not isinstance(call, NativeCall):
+        return False
+    return call.function == runtime.set_threads
+
+
+def _emptied(entry: TapeEntry, switching: bool) -> TapeEntry:
+    """The entry with nothing to do; where it is `switching`, one that sets the team stays."""
+    if isinstance(entry.call, PythonCall):
+        return replace(entry, call=PythonCall(_nothing))
+    if switching and _switches(entry):
+        return entry
+    return replace(entry, call=jit.bind(nothing_loop, (), 1))
+
+
+def _nothing() -> None:
+    """What an interpreted call does in an emptied tape."""
+
+
+def _fastest(tape: Tape) -> float:
+    clock = time.perf_counter
+    best = float("inf")
+    for _ in range(_RUNS):
+        begun = clock()
+        tape.run()
+        best = min(best, clock() - begun)
+    return best

@@ -1,0 +1,81 @@
+"""Batch normalization's loops over the channels: what the tensors' loops added up, made factors.
+
+One thread runs them; everything is float32 but the sums' totals.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mxrun.backend.jit import Block, float32s, float64s, integer, native, real
+
+
+@native
+def scale_loop(block: Block) -> None:
+    """mean, var, scale = gamma / sqrt(var + eps), from the sums or, without sums, as given.
+
+    Slots: channels, partial sums, elements of a channel, eps, sums, totals (float64 [2, C]), shift
+    or the given mean, the given var, gamma (may be absent: 1), mean, scale, the outputs mean and
+    var (may be absent), beta and where it is kept for backward (may be absent).
+    """
+    channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
+    sums, totals = float32s(block, 4), float64s(block, 5)
+    shift, given, gamma = float32s(block, 6), float32s(block, 7), float32s(block, 8)
+    mean, scale = float32s(block, 9), float32s(block, 10)
+    mean_output, var_output = float32s(block, 11), float32s(block, 12)
+    beta, kept = float32s(block, 13), float32s(block, 14)
+    for j in range(2 * channels):
+        totals[j] = 0.0
+    for k in range(integer(block, 1)):
+        for j in range(2 * channels):
+            totals[j] += sums[2 * k * channels + j]
+    for c in range(channels):
+        # The average distance from the shift; none where the mean was given.
+        distance = totals[c] / count
+        average = shift[c] + distance
+        variance = totals[channels + c] / count - distance * distance
+        variance = 0.0 if variance < 0 else variance
+        if integer(block, 1) == 0:
+            variance = np.float64(given[c])
+        factor = 1 / np.sqrt(variance + epsilon)
+        mean[c] = average
+        scale[c] = factor if integer(block, 8) == 0 else factor * gamma[c]
+        if integer(block, 11) != 0:
+            mean_output[c] = average
+        if integer(block, 12) != 0:
+            var_output[c] = variance
+        if integer(block, 14) != 0:
+            kept[c] = beta[c]
+
+
+@native
+def gradient_scale_loop(block: Block) -> None:
+    """The gradients of gamma and beta, and what data's is made of: scale, center, slope.
+
+    With x = (data - mean) * f and f = 1 / sqrt(var + eps): scale = gamma f, center = sum(grad) / n,
+    slope = f sum(grad x) / n; both are 0 where the statistics were given.
+
+    Slots: channels, partial sums, n, eps, sums, totals (float64 [2, C]), var, gamma (may be absent:
+    1), scale, center, slope, the gradients of gamma and beta (may be absent), whether the
+    statistics were given.
+    """
+    channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
+    sums, totals = float32s(block, 4), float64s(block, 5)
+    var, gamma, scale = float32s(block, 6), float32s(block, 7), float32s(block, 8)
+    center, slope = float32s(block, 9), float32s(block, 10)
+    gamma_grad, beta_grad = float32s(block, 11), float32s(block, 12)
+    for j in range(2 * channels):
+        totals[j] = 0.0
+    for k in range(integer(block, 1)):
+        for j in range(2 * channels):
+            totals[j] += sums[2 * k * channels + j]
+    for c in range(channels):
+        factor = 1 / np.sqrt(np.float64(var[c]) + epsilon)
+        first, second = totals[c], totals[channels + c] * factor
+        scale[c] = factor if integer(block, 7) == 0 else factor * gamma[c]
+        center[c] = first / count if integer(block, 13) == 0 else 0.0
+        slope[c] = second / count * factor if integer(block, 13) == 0 else 0.0
+        if integer(block, 11) != 0:
+            gamma_grad[c] = second
+        if integer(block, 12) != 0:
+            beta_grad[c] = first

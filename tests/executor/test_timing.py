@@ -1,0 +1,53 @@
+"""Candidates are timed on memory of their own; other work only makes that take longer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from mxrun import library
+from mxrun.backend.onednn.library import load as onednn
+from mxrun.base.tensor import TensorSpec
+from mxrun.executor.timing import time_candidates
+from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.register import create, implementations
+
+pytestmark = pytest.mark.skipif(onednn() is None, reason="needs oneDNN")
+library.load()
+
+PROP = create("Convolution", {"num_filter": 32, "kernel": (3, 3), "no_bias": True})
+
+
+def kernels(implementation: str, side: int) -> Sequence[Kernel]:
+    """A convolution of images of `side` x `side`."""
+    specs = TensorSpec((2, 16, side, side)), TensorSpec((32, 16, 3, 3))
+    output = TensorSpec((2, 32, side - 2, side - 2))
+    request = ForwardRequest(specs, (output,), (OpReqType.WRITE,), is_train=True, threads=1)
+    known = {**implementations("Convolution"), "numpy": NUMPY}
+    kernel = known[implementation].prepare_forward(PROP, request)
+    assert kernel is not None
+    return (kernel,)
+
+
+def test_P17_a_slow_candidate_takes_longer() -> None:
+    candidates = {name: partial(kernels, name, 40) for name in ("numpy", "onednn")}
+    found = time_candidates(candidates, 1)
+    # Nothing is found on a machine whose other work leaves no two runs alike.
+    if found:
+        assert [*found] == ["numpy", "onednn"]
+        assert found["numpy"].implementation == "numpy"
+        assert found["onednn"].implementation.startswith("onednn:")
+        assert 0 < found["onednn"].seconds < found["numpy"].seconds < math.inf
+
+
+def test_P17_nothing_is_compared_with_what_takes_microseconds() -> None:
+    def unasked() -> Sequence[Kernel]:
+        raise AssertionError("a further candidate was prepared")
+
+    found = time_candidates({"onednn": lambda: kernels("onednn", 4), "other": unasked}, 1)
+    assert [*found] == ["onednn"]
+    assert 0 < found["onednn"].seconds < 20e-6

@@ -1,0 +1,140 @@
+"""Every operator that keeps its activations in bfloat16, beside itself in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+from operator_row import Row
+from operator_rows import ROWS
+
+from mxrun.base.tensor import TensorSpec
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
+from mxrun.graph.graph import Step
+from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.symbol import Symbol
+from mxrun.operator.property import Precision
+from mxrun.operator.register import create
+
+Array = npt.NDArray[Any]
+BFLOAT16 = ml_dtypes.bfloat16
+PARAMETERS = ("weight", "bias", "gamma", "beta")
+# Half the distance from 1 to the next number.
+ROUNDING = 2.0**-9
+# A number that rounding brings onto a limit passes its gradient: these are compared with what they
+# are made of, where fusing is tested.
+STEPS = "_batch_norm_limited"
+LOW = [
+    row
+    for row in ROWS
+    if row.create().precision is not Precision.FULL
+    and row.is_train
+    and not (row.operator == STEPS and "limits" in row.parameters)
+]
+# What convolutional networks are made of runs on bfloat16 memory itself.
+NATIVE = {
+    "Activation": {"act_type": "relu"},
+    "BatchNorm": {},
+    "Convolution": {"kernel": (3, 3), "num_filter": 16},
+    "FullyConnected": {"num_hidden": 8},
+    "Pooling": {"kernel": (2, 2), "pool_type": "max"},
+    "_batch_norm_limited": {"residual": False},
+    "clip": {"a_min": -1.0, "a_max": 1.0},
+    "elemwise_add": {},
+    "add_n": {"num_args": 3},
+}
+
+
+def rounded(array: Array) -> Array:
+    """The nearest numbers of bfloat16, in the array's own type."""
+    return array.astype(BFLOAT16).astype(array.dtype) if array.dtype == np.float32 else array
+
+
+def network(row: Row, precision: str) -> Symbol:
+    """The operator, its activations in bfloat16 where asked for; the loss weighs its outputs."""
+    prop, entries = row.create(), []
+    for name in row.names:
+        entry = NodeEntry(Node(name))
+        if name in prop.list_arguments() and name not in (*PARAMETERS, *prop.label_arguments):
+            copy = create("identity", {})
+            entry = NodeEntry(Node(f"low_{name}", copy, (entry,), precision=precision))
+        entries.append(entry)
+    made = NodeEntry(Node("made", prop, tuple(entries), precision=precision))
+    weighed = Node("weighed", create("elemwise_mul", {}), (made, NodeEntry(Node("weights"))))
+    loss = Node("loss", create("MakeLoss", {}), (NodeEntry(weighed),))
+    return Symbol([NodeEntry(loss), made])
+
+
+def run(row: Row, precision: str, implementation: str = "auto") -> tuple[dict[str, Array], Step]:
+    """The first output and all gradients, and the operator's step."""
+    symbol, inputs = (
+        network(row, precision),
+        dict(zip(row.names, row.inputs("float32"), strict=True)),
+    )
+    inputs = {name: rounded(array) for name, array in inputs.items()}
+    output = row.blank_outputs("float32")[0]
+    weights = np.random.default_rng(4).standard_normal(output.shape).astype("float32")
+    inputs["weights"] = rounded(weights)
+    wanted = tuple(
+        name
+        for name, kind in zip(
+            row.create().list_arguments(), row.create().list_gradients(), strict=True
+        )
+        if kind.value == "computes"
+    )
+    specs = {name: TensorSpec(array.shape, str(array.dtype)) for name, array in inputs.items()}
+    labels = {name: specs[name] for name in row.create().label_arguments if name in specs}
+    request = CompileRequest(
+        labels,
+        shapes={name: spec.shape for name, spec in specs.items() if name not in labels},
+        gradients=wanted,
+        phases=(TRAIN,),
+        threads=2,
+        implementation=implementation,
+    )
+    executor = Executor(compile_plan(symbol, request))
+    for block in executor.plan.pinned:
+        executor.array(block.name)[...] = inputs.get(block.name, 0)
+    executor.run(TRAIN)
+    found = {name: executor.result(TRAIN, f"{name}_grad").copy() for name in wanted}
+    found["output"] = executor.result(TRAIN, symbol.list_outputs()[1]).copy()
+    steps = executor.plan.phases[TRAIN].steps
+    return found, next(step for step in steps if step.name == "made")
+
+
+def close(got: Array, expected: Array, name: str) -> None:
+    """Rounded a few times on the way, and sums of such numbers."""
+    assert got.dtype == expected.dtype
+    finite = expected[np.isfinite(expected)]
+    scale = float(np.abs(finite).max()) if finite.size else 0.0
+    np.testing.assert_allclose(
+        got, expected, 8 * ROUNDING, 6 * ROUNDING * scale, equal_nan=True, err_msg=name
+    )
+
+
+@pytest.mark.parametrize("row", LOW, ids=str)
+def test_bfloat16_gives_the_numbers_of_float32_but_for_rounding(row: Row) -> None:
+    low, _ = run(row, "bfloat16")
+    full, _ = run(row, "float32")
+    for name, expected in full.items():
+        close(low[name], expected, name)
+
+
+@pytest.mark.parametrize("operator", NATIVE)
+def test_networks_run_on_bfloat16_memory(operator: str) -> None:
+    row = Row(operator, NATIVE[operator], (4, 16, 6, 6))
+    _, step = run(row, "bfloat16")
+    assert step.kernel is not None
+    output = step.kernel.outputs[0]
+    assert output is not None
+    assert output.dtype == "bfloat16", step.kernel.implementation
+    first = step.kernel.inputs[0]
+    assert first is not None
+    assert first.dtype == "bfloat16"
+    # Statistics and parameters are float32, but that products read their own copy of a weight.
+    others = [spec for spec in step.kernel.outputs[1:] if spec is not None]
+    assert all(spec.dtype == "float32" for spec in others)

@@ -1,0 +1,156 @@
+"""FullyConnected's kernels: in bfloat16, and on a weight that nothing changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mxrun import library
+from mxrun.backend.onednn import library as onednn_library
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import EVALUATE, PREPARE, TRAIN, CompileRequest, compile_plan
+from mxrun.graph.graph import StepKind
+from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
+from mxrun.runtime.measurement import has_bfloat16
+
+pytestmark = pytest.mark.skipif(onednn_library.load() is None, reason=onednn_library.reason())
+needs_bfloat16 = pytest.mark.skipif(
+    not has_bfloat16(), reason="the processor does not multiply bfloat16"
+)
+
+library.load()
+
+Array = npt.NDArray[Any]
+ROWS, FEATURES, MIDDLE, HIDDEN = 6, 20, 300, 7
+WEIGHTS = ("first_weight", "second_weight", "second_bias")
+
+
+def network() -> Symbol:
+    """data → first → second, whose outputs `factors` weigh in the loss."""
+    with fresh_names():
+        first = {"num_hidden": MIDDLE, "no_bias": True}
+        inner = apply("FullyConnected", {"data": variable("data")}, first, "first")
+        outer = apply("FullyConnected", {"data": inner}, {"num_hidden": HIDDEN}, "second")
+        weighed = apply("elemwise_mul", {"lhs": outer, "rhs": variable("factors")}, {}, "weighed")
+        return group([apply("MakeLoss", {"data": weighed}, {}, "loss"), inner, outer])
+
+
+def executor() -> Executor:
+    request = CompileRequest(
+        {"data": TensorSpec((ROWS, FEATURES)), "factors": TensorSpec((ROWS, HIDDEN))},
+        gradients=("data", *WEIGHTS),
+        phases=(TRAIN,),
+        threads=2,
+        precision="bfloat16",
+    )
+    return Executor(compile_plan(network(), request))
+
+
+def rounded(array: Array) -> Array:
+    return array.astype(ml_dtypes.bfloat16).astype("float32")
+
+
+@needs_bfloat16
+def test_sums_are_exact_and_activations_are_rounded_once() -> None:
+    """Of whole numbers, which float32 adds up in any order."""
+    bound, random = executor(), np.random.default_rng(5)
+    for block in bound.plan.pinned:
+        array = bound.array(block.name)
+        array[...] = random.integers(-15, 16, array.shape)
+    bound.run(TRAIN)
+    data, factors = bound.array("data"), bound.array("factors")
+    first, second, bias = map(bound.array, WEIGHTS)
+    inner = rounded(data @ first.T)
+    inner_grad = rounded(factors @ second)
+    expected = {
+        "first_output": inner,
+        "second_output": rounded(inner @ second.T + bias),
+        "data_grad": inner_grad @ first,
+        "first_weight_grad": inner_grad.T @ data,
+        "second_weight_grad": factors.T @ inner,
+        "second_bias_grad": factors.sum(axis=0),
+    }
+    assert not (inner == data @ first.T).all()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(bound.result(TRAIN, name), array, name)
+
+
+@needs_bfloat16
+def test_one_copy_of_a_weight_in_bfloat16_serves_both_directions() -> None:
+    steps = executor().plan.phases[TRAIN].graph.steps
+    for weight in ("first_weight", "second_weight"):
+        copies = [step for step in steps if step.name.startswith(f"{weight}:reorder")]
+        assert len(copies) == 1
+        read = [step for step in steps if copies[0].outputs[0] in step.inputs]
+        assert [step.kind for step in read] == [StepKind.FORWARD, StepKind.BACKWARD]
+
+
+@needs_bfloat16
+def test_parameters_and_their_gradients_are_float32() -> None:
+    steps = {step.name: step.kernel for step in executor().plan.phases[TRAIN].steps}
+    forward, backward = steps["second"], steps["second:backward"]
+    assert forward is not None
+    assert backward is not None
+    low, full = "bfloat16", "float32"
+    assert [spec and spec.dtype for spec in forward.inputs] == [low, low, full]
+    assert [spec and spec.dtype for spec in forward.outputs] == [low]
+    assert [spec and spec.dtype for spec in backward.inputs] == [low, low, low, None, None]
+    assert [spec and spec.dtype for spec in backward.outputs] == [low, full, full]
+    # The data are float32, and so is their gradient.
+    inner = steps["first:backward"]
+    assert inner is not None
+    assert [spec and spec.dtype for spec in inner.outputs] == [full, full]
+
+
+def inference(fixed: bool, precision: str) -> Executor:
+    """A layer of parameters, one whose weight they decide, and one whose weight is an input."""
+    with fresh_names():
+        first = apply("FullyConnected", {"data": variable("data")}, {"num_hidden": MIDDLE}, "first")
+        decided = apply("negative", {"data": variable("weight")}, {}, "minus")
+        weights = {"second": decided, "third": variable("given")}
+        outputs = [
+            apply("FullyConnected", {"data": first, "weight": weight}, {"num_hidden": HIDDEN}, name)
+            for name, weight in weights.items()
+        ]
+    inputs = {"data": TensorSpec((ROWS, FEATURES)), "given": TensorSpec((HIDDEN, MIDDLE))}
+    request = CompileRequest(
+        inputs, phases=(EVALUATE,), threads=2, precision=precision, fixed=fixed
+    )
+    executor, random = Executor(compile_plan(group(outputs), request)), np.random.default_rng(6)
+    symbol_inputs = ("data", "first_bias", "first_weight", "given", "second_bias", "third_bias")
+    for name in (*symbol_inputs, "weight"):
+        array = executor.array(name)
+        array[...] = random.standard_normal(array.shape)
+    executor.prepare()
+    executor.run(EVALUATE)
+    return executor
+
+
+def packed(executor: Executor) -> dict[str, bool]:
+    """Of every layer, whether it reads its weight in a layout of oneDNN's own."""
+    kernels = {step.name: step.kernel for step in executor.plan.phases[EVALUATE].steps}
+    found = {}
+    for name in ("first", "second", "third"):
+        kernel = kernels[name]
+        assert kernel is not None
+        weight = kernel.inputs[1]
+        assert weight is not None
+        found[name] = weight.layout != PLAIN
+    return found
+
+
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=needs_bfloat16)])
+def test_a_weight_that_nothing_changes_is_packed_beforehand(precision: str) -> None:
+    fixed, changing = (inference(fixed, precision) for fixed in (True, False))
+    assert packed(fixed) == {"first": True, "second": True, "third": False}
+    assert packed(changing) == {"first": False, "second": False, "third": False}
+    prepared = {step.name.split(":")[0] for step in fixed.plan.phases[PREPARE].steps}
+    assert {"first_weight", "minus"} <= prepared
+    for name in fixed.plan.phases[EVALUATE].graph.results:
+        ours, theirs = (executor.result(EVALUATE, name) for executor in (fixed, changing))
+        np.testing.assert_allclose(ours, theirs, 1e-5, 1e-5 * np.abs(theirs).max(), err_msg=name)

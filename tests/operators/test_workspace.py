@@ -1,0 +1,93 @@
+"""`workspace`: code that needs more scratch than that is not taken where there is other."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from networks import chain, softmax
+
+from mxrun.backend.onednn import library
+from mxrun.base.tensor import TensorSpec
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
+from mxrun.graph.plan import Plan
+from mxrun.graph.symbol import fresh_names, variable
+from mxrun.operator.kernel import Kernel
+
+MEBIBYTE = 1 << 20
+# By operator the shape of data and the parameters that make few of many channels, or the reverse:
+# oneDNN gathers what a stride of 2 leaves in scratch.
+OPERATORS = {
+    "Convolution": ((2, 256, 56, 56), {"num_filter": 16}),
+    "Deconvolution": ((2, 16, 28, 28), {"num_filter": 256, "adj": (1, 1)}),
+}
+
+
+def plan_of(operator: str, workspace: int, implementation: str = "preferred") -> Plan:
+    """Training through one product with a kernel of one tap."""
+    shape, own = OPERATORS[operator]
+    common = {"kernel": (1, 1), "stride": (2, 2), "no_bias": True, "workspace": workspace}
+    parameters = {**own, **common}
+    with fresh_names():
+        dense = ("FullyConnected", {"num_hidden": 3}, "fc")
+        symbol = softmax(chain(variable("data"), (operator, parameters, "product"), dense))
+    inputs = {"data": TensorSpec(shape), "label": TensorSpec(shape[:1], "int32")}
+    request = CompileRequest(
+        inputs,
+        gradients=("product_weight", "fc_weight", "data"),
+        phases=(TRAIN,),
+        threads=2,
+        implementation=implementation,
+    )
+    return compile_plan(symbol, request)
+
+
+def kernel(plan: Plan, name: str = "product:backward") -> Kernel:
+    (found,) = [step.kernel for step in plan.phases[TRAIN].steps if step.name == name]
+    assert found is not None
+    return found
+
+
+def gradients(plan: Plan) -> list[npt.NDArray[np.float32]]:
+    executor, generator = Executor(plan), np.random.default_rng(0)
+    for block in plan.pinned:
+        array = executor.array(block.name)
+        drawn = generator.normal(size=array.shape)
+        array[...] = 0 if array.dtype == np.int32 else 0.01 * drawn
+    executor.run(TRAIN)
+    return [executor.result(TRAIN, f"{name}_grad").copy() for name in ("product_weight", "data")]
+
+
+@pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_P18_a_lower_workspace_changes_the_algorithm_and_the_scratch(operator: str) -> None:
+    preferred, limited = plan_of(operator, 512), plan_of(operator, 1)
+    scratch = kernel(preferred).workspace_bytes
+    if scratch <= MEBIBYTE:
+        pytest.skip("the preferred code needs no scratch on this processor")
+    assert kernel(limited).workspace_bytes <= MEBIBYTE
+    assert kernel(limited).implementation != kernel(preferred).implementation
+    planned = [plan.classes()["workspace"].total_bytes for plan in (preferred, limited)]
+    assert planned[1] < planned[0]
+
+
+@pytest.mark.parametrize("implementation", ["preferred", "numpy"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_P18_no_workspace_at_all_works(operator: str, implementation: str) -> None:
+    preferred = plan_of(operator, 512, implementation)
+    least = plan_of(operator, 0, implementation)
+    for name in ("product", "product:backward"):
+        assert kernel(least, name).workspace_bytes <= kernel(preferred, name).workspace_bytes
+    for got, expected in zip(gradients(least), gradients(preferred), strict=True):
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(got / scale, expected / scale, atol=1e-5)
+
+
+@pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_P18_oneDNN_serves_without_scratch(operator: str) -> None:
+    least = plan_of(operator, 0)
+    assert kernel(least, "product").implementation.startswith("onednn")
+    assert kernel(least, "product").workspace_bytes == 0
+    assert kernel(least).workspace_bytes == 0

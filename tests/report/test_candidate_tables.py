@@ -1,0 +1,52 @@
+"""Timed candidates in words: how many steps run on another kernel than the preferred one."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from mxrun.report.candidates import candidates_tables
+
+
+def row(name: str, taken: str, **milliseconds: float) -> dict[str, Any]:
+    candidates = [{"implementation": each, "ms": ms} for each, ms in milliseconds.items()]
+    return {"name": name, "implementation": taken, "candidates": candidates}
+
+
+def printed(rows: list[dict[str, Any]]) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    for part in candidates_tables(rows):
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_P17_who_times_nothing_is_told_nothing() -> None:
+    assert candidates_tables([row("conv", "brgconv"), row("relu", "jit")]) == []
+
+
+def test_P17_steps_that_change_are_listed_those_that_win_most_first() -> None:
+    text = printed(
+        [
+            row("conv1", "jit", brgconv=2.0, jit=1.5, avx2=1.9),
+            row("conv2", "jit", brgconv=4.0, jit=1.25),
+            row("conv3", "brgconv", brgconv=1.0, jit=3.0),
+            row("relu", "jit"),
+        ]
+    )
+    assert "Candidates were timed for 3 of 4 steps; 2 run on another kernel" in text
+    lines = text.splitlines()
+    first, second = (
+        next(i for i, line in enumerate(lines) if n in line) for n in ("conv2", "conv1")
+    )
+    assert first < second
+    assert lines[first].split() == ["conv2", "jit", "brgconv", "1.250", "4.000"]
+    assert "conv3" not in text
+
+
+def test_P17_where_nothing_changes_only_the_count_is_told() -> None:
+    text = printed([row("conv", "brgconv", brgconv=1.0, jit=3.0)])
+    assert "timed for 1 of 1 steps; 0 run" in text
+    assert "kernels taken" not in text

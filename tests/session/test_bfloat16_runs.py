@@ -1,0 +1,103 @@
+"""Runs in bfloat16: where one diverges is named, and one that goes on comes to the same bytes."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from interrupted_runs import CONFIG, INTERVAL, STEPS, Started, go_on, left
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.graph.compile import TRAIN
+from mxrun.train.keeper import saved_steps
+from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
+
+LOW = "precision=bfloat16"
+
+
+@pytest.fixture
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.yaml").write_text(CONFIG)
+
+
+def blamed(overrides: list[str], tensor: str, index: int, value: float) -> str:
+    """What a first step in checked mode says where one number of a tensor was changed before it."""
+    run = session.prepare(session.load("net.yaml", overrides))
+    try:
+        loop = run.loop(Silent(), CheckedLoop)
+        run.restore(None, loop)
+        run.executor.array(tensor)[index] = value
+        with pytest.raises(Located) as caught:
+            loop.run(NoSaver(), lambda: False)
+    finally:
+        run.close()
+    return str(caught.value.diagnostic)
+
+
+@pytest.mark.usefixtures("_in_folder")
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize(
+    ("fuse", "step", "tensor"),
+    [
+        ("true", "'bn1+activation0' (_batch_norm_limited)", "activation0_output"),
+        ("false", "'bn1' (BatchNorm)", "bn1_output"),
+    ],
+)
+def test_F10_an_operator_that_writes_bfloat16_is_blamed(
+    value: float, fuse: str, step: str, tensor: str
+) -> None:
+    said = blamed([LOW, f"fuse={fuse}"], "bn1_beta", 3, value)
+    assert f"{step} wrote {value} into '{tensor}'[0, 3, 0, 0]" in said
+
+
+@pytest.mark.usefixtures("_in_folder")
+def test_F10_a_number_that_only_float32_has_is_lost_where_it_is_rounded() -> None:
+    """The greatest float32 lies beyond bfloat16: the layer that rounds it wrote the infinity."""
+    no_batch_norm = "network.layers[0].Convolution.no_bias=false"
+    greatest = float(np.finfo(np.float32).max)
+    said = blamed([LOW, no_batch_norm], "conv1_bias", 3, greatest)
+    assert "'conv1' (Convolution) wrote inf into 'conv1_output'[0, 3, 0, 0]" in said
+    assert "'conv1'" not in blamed([no_batch_norm], "conv1_bias", 3, greatest).splitlines()[0]
+
+
+@pytest.mark.usefixtures("_in_folder")
+def test_F10_a_diverging_run_says_where_it_began() -> None:
+    overrides = [LOW, "train.optimizer={sgd: {lr: 1e38}}"]
+    with pytest.raises(UserError) as caught:
+        session.train("net.yaml", overrides, Silent(), session.TrainRequest("refuse"))
+    pattern = r"in step [0-9]+, epoch 1: '\S+' \(\w+\) wrote -?(inf|nan) into '\S+'\[[0-9, ]+\]"
+    assert re.search(pattern, str(caught.value.diagnostics[0]))
+
+
+def test_F5_a_run_goes_on_from_its_checkpoints_to_the_same_bytes(tmp_path: Path) -> None:
+    """Stopped at one step and killed at another: as if nothing had happened."""
+    whole = Started(tmp_path / "whole", LOW)
+    assert whole.end()[0] == 0
+    low, expected = tmp_path / "low", left(tmp_path / "whole")
+    stopped = Started(low, LOW)
+    stopped.wait_for(17, 0)
+    stopped.process.send_signal(signal.SIGTERM)
+    assert stopped.end()[0] == 75
+    killed = Started(low, LOW, "--resume")
+    killed.wait_for(40, 0)
+    killed.process.send_signal(signal.SIGKILL)
+    assert killed.end()[0] == -signal.SIGKILL
+    newest = saved_steps(low / "runs/killed")[-1]
+    assert 40 - INTERVAL <= newest < STEPS
+    assert go_on(low, LOW).summary["resumed_from"] == newest
+    assert left(low) == expected
+    full = Started(tmp_path / "full")
+    assert full.end()[0] == 0
+    assert left(tmp_path / "full") != expected
+
+
+@pytest.mark.usefixtures("_in_folder")
+def test_these_runs_are_in_bfloat16() -> None:
+    phase = session.plan_for(session.load("net.yaml", [LOW]), training=True).phases[TRAIN]
+    types = {value.name: value.spec.dtype for value in phase.graph.values}
+    assert types["conv1_output"] == types["fc1_output"] == "bfloat16"

@@ -1,0 +1,64 @@
+"""BatchNorm whose gamma is fixed at 1: no plan of inference need have that variable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import result
+
+from mxrun import session
+from mxrun.backend.onednn import library
+from mxrun.graph.compile import EVALUATE
+from mxrun.session.same_work import Work
+from mxrun.session.steps import Steps
+
+NET = """\
+name: net
+network:
+  inputs: {data: [2, 6, 6], label: []}
+  layers:
+    - Convolution: {name: conv, num_filter: 4, kernel: [3, 3], pad: [1, 1]}
+    - BatchNorm: {name: bn, fix_gamma: true}
+    - Activation: {name: relu, act_type: relu}
+    - FullyConnected: {name: fc, num_hidden: 3}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 4
+  train: {dataset: synthetic, split: train, records: 8, classes: 3}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.01}}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "net.yaml"
+    path.write_text(NET)
+    return path
+
+
+@pytest.mark.parametrize("fuse", ["true", "false"])
+def test_F4_it_gives_the_same_in_every_way(config: Path, fuse: str) -> None:
+    report = session.verify(config, (f"fuse={fuse}",), steps=2)
+    assert report["passed"], [way for way in report["ways"] if not way["passed"]]
+    assert {way["phase"] for way in report["ways"]} == {"train", "evaluate"}
+
+
+def test_its_inference_is_measured(config: Path) -> None:
+    options = ("--phase", "infer", "--steps", "2", "--warmup", "0")
+    report = result("bench", "net.yaml", "fuse=false", *options, cwd=config.parent)
+    assert report["mxrun"]["step_ms"]["min"] > 0
+    assert "bn" in {row["name"] for row in report["operators"]}
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_peers_of_its_inference_get_every_variable(config: Path, fuse: bool) -> None:
+    built = session.load(config, (f"fuse={str(fuse).lower()}",))
+    plan = session.plan_for(built, training=False)
+    # Folded into the weights it is read; oneDNN's kernels read none, NumPy's formula does.
+    assert ("bn_gamma" in plan.specs) is (fuse or library.load() is None)
+    work = Work.of(built, Steps(built, plan, EVALUATE))
+    assert work.variables.keys() == built.model.learned.keys()
+    assert np.array_equal(work.variables["bn_gamma"], np.ones(4, np.float32))
+    assert all(np.isfinite(output).all() for step in work.outputs for output in step)

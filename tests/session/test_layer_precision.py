@@ -1,0 +1,143 @@
+"""A layer's own `precision: bfloat16` is refused where it would do nothing; views pass it on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mxrun import library, session
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.graph.compile import TRAIN
+from mxrun.operator.property import Precision
+from mxrun.operator.register import OPERATORS, create
+
+README = Path(__file__).parents[2] / "README.md"
+HEAD = """\
+name: net
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+"""
+TAIL = """\
+data: {batch_size: 4, train: {dataset: digits, split: train}}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+CONVOLUTION = "Convolution: {name: conv, num_filter: 16, kernel: [3, 3], precision: bfloat16}"
+DENSE = "FullyConnected: {name: fc, num_hidden: 10}"
+SOFTMAX = "SoftmaxOutput: {name: softmax, label: label}"
+
+
+def written(folder: Path, layers: Sequence[str]) -> Path:
+    """A config with these layers, the first of them in line 5."""
+    path = folder / "net.yaml"
+    path.write_text(HEAD + "".join(f"    - {layer}\n" for layer in layers) + TAIL)
+    return path
+
+
+def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
+    with pytest.raises(UserError) as raised:
+        session.check(path, overrides)
+    assert raised.value.exit_code == 2
+    return raised.value.diagnostics
+
+
+def place(found: Diagnostic) -> tuple[int, int]:
+    assert found.place is not None
+    return found.place.line, found.place.column
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "Dropout: {name: own, precision: bfloat16}",
+        "LRN: {name: own, nsize: 3, precision: bfloat16}",
+        "softmax: {name: own, precision: bfloat16}",
+        "Dropout: {name: own, precision: bfloat16, implementation: numpy}",
+    ],
+)
+def test_P3_a_layer_that_computes_in_float32_alone_refuses_bfloat16(
+    layer: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, [CONVOLUTION, layer, DENSE, SOFTMAX])
+    (found,) = problems(path)
+    operator, _, _ = layer.partition(":")
+    assert place(found) == (6, 7 + layer.index("precision"))
+    assert found.problem == f"{operator} 'own' does not run in bfloat16"
+    assert (found.expected, found.got) == ("float32", "bfloat16")
+    assert "leave out its `precision`" in found.hint
+
+
+def test_P3_numpy_kernels_refuse_bfloat16(tmp_path: Path) -> None:
+    layer = "Activation: {name: own, act_type: relu, implementation: numpy, precision: bfloat16}"
+    (found,) = problems(written(tmp_path, [CONVOLUTION, layer, DENSE, SOFTMAX]))
+    assert place(found) == (6, 7 + layer.index("precision"))
+    assert found.problem == (
+        "Activation 'own' does not run in bfloat16 with `implementation: numpy`"
+    )
+    assert (found.expected, found.got) == ("float32", "bfloat16")
+    assert found.hint == "leave out its `precision` or its `implementation`"
+
+
+def test_P3_both_refusals_come_with_all_other_mistakes(tmp_path: Path) -> None:
+    layers = [
+        CONVOLUTION,
+        "Dropout: {name: drop, p: 3, precision: bfloat16}",
+        "Activation: {act_type: relu, implementation: numpy, precision: bfloat16}",
+        "FullyConnected: {name: fc, num_hidden: ten}",
+        "SoftmaxOutput: {name: softmax, label: label, precision: bfloat16}",
+    ]
+    found = problems(written(tmp_path, layers), ["train.metrics=[acuracy]"])
+    assert [place(problem)[0] for problem in found] == [6, 6, 7, 8, 9, 1]
+
+
+def test_P3_a_precision_given_on_the_command_line_is_refused_there(tmp_path: Path) -> None:
+    path = written(tmp_path, [CONVOLUTION, "Dropout: {name: drop}", DENSE, SOFTMAX])
+    (found,) = problems(path, ["network.layers[1].Dropout.precision=bfloat16"])
+    assert found.place is not None
+    assert found.place.file == "<command line>"
+
+
+def test_a_view_may_ask_for_bfloat16_and_converts_nothing(tmp_path: Path) -> None:
+    dense = "FullyConnected: {name: fc, num_hidden: 10, precision: bfloat16}"
+    for view in ("Flatten: {name: view", "Reshape: {name: view, shape: [0, -1]"):
+        for asked in ("}", ", precision: bfloat16}"):
+            path = written(tmp_path, [CONVOLUTION, view + asked, dense, SOFTMAX])
+            assert session.check(path).rows
+            graph = session.plan_for(session.load(path), training=True).phases[TRAIN].graph
+            types = {value.name: value.spec.dtype for value in graph.values}
+            assert types["conv_output"] == types["view_output"] == types["fc_output"] == "bfloat16"
+
+
+def test_the_precision_of_a_whole_network_never_complains(tmp_path: Path) -> None:
+    layers = [
+        "Convolution: {name: conv, num_filter: 16, kernel: [3, 3], implementation: numpy}",
+        "Activation: {act_type: relu, precision: float32, implementation: numpy}",
+        "LRN: {nsize: 3}",
+        "Flatten: {implementation: numpy, precision: bfloat16}",
+        "Dropout: {precision: float32}",
+        DENSE,
+        SOFTMAX,
+    ]
+    path = written(tmp_path, layers)
+    for overrides in (["precision=bfloat16"], ["precision=bfloat16", "implementation=numpy"]):
+        assert session.check(path, overrides).rows
+        assert session.plan_for(session.load(path, overrides), training=True).phases
+
+
+def test_the_readme_names_all_that_computes_in_float32_alone() -> None:
+    library.load()
+    full = set()
+    for name in OPERATORS:
+        known = OPERATORS.get(name)
+        if known.precision is Precision.FULL and not (known.is_internal or known.is_view):
+            full.add(name)
+    sentence = re.search(r"is refused: the losses, (.*?)\. ", README.read_text())
+    assert sentence is not None
+    named = set(re.findall(r"`(\w+)`", sentence[1]))
+    assert named < full
+    for name in full - named:
+        is_update = bool(session.operator(name)["overwrites"])
+        assert is_update or create(name, {}).loss_output is not None, name

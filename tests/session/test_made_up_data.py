@@ -1,0 +1,192 @@
+"""Training without data: a config whose path nobody gave runs on made-up records, and says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import mxrun, refused
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.config import load_config
+from mxrun.config.bundled import find_config
+from mxrun.session.made_up import NO_PATH, made_up_sections
+from mxrun.session.training import Existing, TrainSummary
+from mxrun.train.replay import Silent
+
+SMALL = ("data.batch_size=8", "train.epochs=1", "threads=2")
+HEAD = """\
+name: net
+network:
+  inputs: {data: [4], label: []}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 3}
+    - SoftmaxOutput: {name: softmax, label: label}
+train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}, metrics: [accuracy]}
+"""
+
+
+def net(folder: Path, train: str, evaluation: str | None = None) -> Path:
+    """A config with these data sections."""
+    path = folder / "net.yaml"
+    data = f"data:\n  batch_size: 4\n  train: {{{train}}}\n"
+    path.write_text(HEAD + data + (f"  eval: {{{evaluation}}}\n" if evaluation else ""))
+    return path
+
+
+class Notes(Silent):
+    """Keeps the notes of a run."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Keep it."""
+        self.notes.append(text)
+
+
+def trained(
+    config: Path, *overrides: str, existing: Existing = "refuse"
+) -> tuple[TrainSummary, list[str]]:
+    """The summary of a run in this folder, and what its user is told."""
+    observer = Notes()
+    request = session.TrainRequest(existing)
+    summary = session.train(config, ("threads=2", *overrides), observer, request).summary
+    return summary, observer.notes
+
+
+def test_a_bundled_config_trains_without_its_files(tmp_path: Path) -> None:
+    done = mxrun("train", "resnet20_cifar10", *SMALL, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0] == f"mxrun: {NO_PATH}"
+    assert done.stderr.count(NO_PATH) == 1
+    summary = json.loads(done.stdout)
+    assert summary["made_up_data"] is True
+    assert summary["steps"] == 8
+    assert 0 <= summary["eval"]["accuracy"] <= 1
+    saved = load_config(tmp_path / summary["run_dir"] / "config.yaml")
+    assert saved.missing == ()
+    train, evaluation = saved.data.train, saved.data.eval
+    assert evaluation is not None
+    for section, split in ((train, "train"), (evaluation, "test")):
+        assert section.dataset == "synthetic"
+        assert section.split is not None
+        assert section.split.of == split
+        assert section.transforms is None
+        options = {key: marked.plain() for key, marked in section.options.items()}
+        assert options == {"records": 64, "classes": 10}
+    assert (train.shuffle, evaluation.shuffle) == (True, False)
+
+
+def test_a_made_up_run_is_another_run_than_one_on_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("some.csv").write_text("".join(f"{n},{n + 1},0,1,{n % 3}\n" for n in range(12)))
+    config = net(tmp_path, "dataset: csv, label: 4")
+    on_data = ("data.train.path=some.csv",)
+    first, notes = trained(config)
+    assert first.made_up_data
+    assert notes == [NO_PATH]
+    with pytest.raises(UserError) as caught:
+        trained(config, *on_data, existing="resume")
+    assert "dataset: synthetic" in str(caught.value)
+    assert "data.train: its records are not the same" in str(caught.value)
+    # The run itself goes on, and its own config needs nothing to be made up.
+    second, notes = trained(config, existing="resume")
+    assert second == first
+    assert notes[0] == NO_PATH
+    again, notes = trained(Path("runs/net/config.yaml"), "name=again")
+    assert again.made_up_data
+    assert notes == []
+    real, notes = trained(config, *on_data, existing="overwrite")
+    assert not real.made_up_data
+    assert notes == []
+
+
+def test_a_path_that_is_given_must_be_there(tmp_path: Path) -> None:
+    text = refused("train", "resnet20_cifar10", "data.train.path=nowhere", *SMALL, cwd=tmp_path)
+    assert "nowhere" in text
+    assert NO_PATH not in text
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("path", ["", ', path: "??? the file"', ", path: null"])
+def test_a_path_left_out_is_a_path_to_be_given(tmp_path: Path, path: str) -> None:
+    built = session.load(net(tmp_path, f"dataset: csv, label: 4{path}", "dataset: csv, label: 4"))
+    assert not built.data
+    (missing,) = built.missing
+    assert missing.problem == "data.train.path must be given"
+    assert missing.expected == "the file"
+    assert "data.train.path=VALUE" in missing.hint
+    assert [text.partition("=")[0] for text in made_up_sections(built)] == [
+        "data.train",
+        "data.eval",
+    ]
+    with pytest.raises(UserError, match=r"data\.train\.path must be given"):
+        session.prepare(built)
+    assert session.check(tmp_path / "net.yaml").parameters == 15
+
+
+def test_a_path_is_taken_back_by_null(tmp_path: Path) -> None:
+    text = "dataset: csv, label: 4, path: nowhere.csv"
+    config = net(tmp_path, text, "dataset: csv, label: 4")
+    assert made_up_sections(session.load(config)) == ()
+    assert len(made_up_sections(session.load(config, ("data.train.path=null",)))) == 2
+    config = net(tmp_path, text, text)
+    with pytest.raises(UserError) as caught:
+        session.prepare(session.load(config, ("data.train.path=null",)))
+    (missing,) = caught.value.diagnostics
+    assert missing.problem == "data.train.path must be given"
+    assert missing.place is not None
+    assert missing.place.file == "<command line>"
+
+
+@pytest.mark.parametrize("path", ["3", "''", "[a, b]"])
+def test_a_wrong_path_is_one_mistake_of_two_sections(tmp_path: Path, path: str) -> None:
+    config = net(tmp_path, "dataset: csv, label: 4", "dataset: csv, label: 4")
+    with pytest.raises(UserError) as caught:
+        session.load(config, (f"data.train.path={path}",))
+    (problem,) = caught.value.diagnostics
+    assert problem.problem.startswith("parameter 'path")
+    assert problem.place is not None
+    assert problem.place.file == "<command line>"
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluation", "missing"),
+    [
+        ("dataset: csv, label: 4", "dataset: csv, label: 4, path: some.csv", "train"),
+        ("dataset: csv, label: 4", "dataset: synthetic, split: test", "train"),
+        ("dataset: csv, label: 4, path: some.csv", "dataset: npz", "eval"),
+    ],
+)
+def test_one_section_without_its_path_is_a_mistake(
+    tmp_path: Path, train: str, evaluation: str, missing: str
+) -> None:
+    config = net(tmp_path, train, evaluation)
+    assert made_up_sections(session.load(config)) == ()
+    with pytest.raises(UserError, match=rf"data\.{missing}\.path must be given"):
+        trained(config)
+
+
+def test_what_else_is_wrong_with_a_section_is_told_without_a_path(tmp_path: Path) -> None:
+    text = refused("check", str(net(tmp_path, "dataset: csv, lable: 4")), cwd=tmp_path)
+    assert "unknown parameter 'lable'" in text
+    assert "'label'" in text
+    assert "path" not in text.partition("expected")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "records", "classes"),
+    [("mlp_mnist", 64, 512, 10), ("resnet50_imagenet", 256, 1536, 1000)],
+)
+def test_records_fill_a_few_batches_and_have_the_classes_of_the_loss(
+    name: str, size: int, records: int, classes: int
+) -> None:
+    built = session.load(find_config(name))
+    assert built.model.batch_size == size
+    for section in made_up_sections(built):
+        assert f"records: {records}, classes: {classes}}}" in section
