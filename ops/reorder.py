@@ -13,6 +13,7 @@ from mxrun.operator.native_kernel import PrimitivePart, native_kernel, source, t
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.ops.packing import packing_part
 
 
 class ReorderParameters(Parameters):
@@ -42,6 +43,25 @@ class ReorderProperty(OperatorProperty[ReorderParameters]):
 
 
 _COPY = scalar.compile(lambda x: x)
+
+
+@implement("_reorder", backend="packing")
+class CompiledPacking(Implementation):
+    """Between a plain tensor and a packed layout of the kind that products have."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Tile by tile; None for other layouts."""
+        (data,), (output,) = request.inputs, request.outputs
+        part = packing_part((source(0), data), (target(0), output), request.threads)
+        if part is None:
+            return None
+        return native_kernel(
+            f"jit:{self.name}", [part], (data,), (output,), request.requests, request.threads
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """None: reorders are inserted after differentiation."""
+        return None
 
 
 @implement("_reorder", backend="onednn")

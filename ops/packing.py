@@ -1,0 +1,124 @@
+"""Which packed layouts the compiled loops serve, and their arguments.
+
+A matrix or an ungrouped kernel [rows, columns, taps...] is served where its packed layout is made
+of lines of sixteen words that follow one another regularly within every tile of sixteen positions
+along both axes; any nesting of blocks that comes to that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.backend.onednn.descriptor import IDENTITY, Blocked, blocked, view_of
+from mxrun.backend.team import team_for_elements
+from mxrun.backend.vectors import LANES
+from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.operator.native_kernel import LoopPart, Slot
+from mxrun.ops.packing_loops import pack_loop, unpack_loop
+
+_FLOAT = 4
+
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A packed layout as the loops see it, all in words.
+
+    lane_axis: 0 for rows, 1 for columns; word: elements of one; kept: positions of the other axis
+    with their padding; lane: from one line to the next; tap: from one tap to the next; starts:
+    where tiles of each axis begin.
+    """
+
+    lane_axis: int
+    word: int
+    kept: int
+    lane: int
+    tap: int
+    starts: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @staticmethod
+    def of(layout: Blocked, word: int) -> Lines | None:
+        """How the layout's lines lie; None where it is not made of any that the loops know."""
+        if not layout.blocks or not {axis for _, axis in layout.blocks} <= {0, 1}:
+            return None
+        innermost = layout.blocks[-1][1]
+        lane_axis = innermost if word == 1 else 1 - innermost
+        across, along = layout.offsets(lane_axis), layout.offsets(1 - lane_axis)
+        if len(across) % LANES or _step(across, LANES) != word or len(along) % word:
+            return None
+        tap, lane = _tap_step(layout), _step(along[::word], LANES // word)
+        if (
+            tap is None
+            or lane is None
+            or np.any(along[::word] + word - 1 != along[word - 1 :: word])
+        ):
+            return None
+        ahead, beside = (tuple(map(int, each[::LANES] // word)) for each in (across, along))
+        starts = (beside, ahead) if lane_axis else (ahead, beside)
+        return Lines(lane_axis, word, len(along), lane // word, tap // word, starts)
+
+    @property
+    def elements(self) -> int:
+        """Of one tap, with the padding."""
+        return LANES * len(self.starts[self.lane_axis]) * self.kept
+
+
+def packing_part(
+    data: tuple[Slot, TensorSpec], output: tuple[Slot, TensorSpec], threads: int
+) -> LoopPart | None:
+    """output = data, of which one is plain; None for layouts and types that are not served."""
+    packs = data[1].layout == PLAIN
+    (_, plain), (_, packed) = (data, output) if packs else (output, data)
+    types = (FLOAT32, BFLOAT16) if packs else (FLOAT32,)
+    if plain.layout != PLAIN or plain.dtype != FLOAT32 or packed.dtype not in types:
+        return None
+    if packed.layout.nbytes is None or view_of(packed) != IDENTITY or len(plain.shape) < 2:
+        return None
+    lines = Lines.of(blocked(packed), _FLOAT // item_size(packed.dtype))
+    # What columns are the lane axis of, oneDNN moves as fast in float32.
+    if lines is None or (lines.lane_axis == 1 and lines.word == 1):
+        return None
+    if packed.nbytes * lines.word != lines.elements * math.prod(plain.shape[2:]) * _FLOAT:
+        return None
+    return moving_part(lines, plain.shape, data[0], output[0], packs, threads)
+
+
+def moving_part(
+    lines: Lines, shape: Shape, data: Slot, output: Slot, packs: bool, threads: int
+) -> LoopPart:
+    """The loop that packs a tensor of `shape`, or unpacks what has rows for its lane axis."""
+    rows, columns, *kernel = shape
+    taps, tiles = math.prod(kernel), tuple(map(len, lines.starts))
+    team = min(team_for_elements(math.prod(shape), threads), math.prod(tiles))
+    floats = team * LANES * LANES * taps
+    plain, packed = (data, output) if packs else (output, data)
+    arguments: tuple[Slot | int | float, ...] = (
+        *(plain, packed),
+        *(rows, columns, taps, *tiles, lines.lane_axis, lines.word, lines.kept),
+        *(lines.lane, lines.tap, floats, *lines.starts[0], *lines.starts[1]),
+    )
+    return LoopPart(pack_loop if packs else unpack_loop, arguments, team, _FLOAT * floats)
+
+
+def _tap_step(layout: Blocked) -> int | None:
+    """How far one tap of a kernel is from the next; None where the axes leave gaps."""
+    pairs = zip(layout.sizes[2:], layout.strides[2:], strict=True)
+    axes = [(size, stride) for size, stride in pairs if size > 1]
+    if any(outer != size * inner for (_, outer), (size, inner) in pairwise(axes)):
+        return None
+    return axes[-1][1] if axes else 0
+
+
+def _step(offsets: Offsets, group: int) -> int | None:
+    """How far one position of every group is from the next; None where they differ."""
+    steps = np.diff(offsets)[np.arange(1, len(offsets)) % group != 0]
+    if not len(steps):
+        return 0
+    return int(steps[0]) if np.all(steps == steps[0]) else None

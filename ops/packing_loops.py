@@ -1,0 +1,151 @@
+"""Loops between a plain tensor and its packed layout, sixteen rows and columns at a time.
+
+A layout that is packed for products has lines of sixteen words that belong to sixteen positions
+along one axis of the matrix, output or input channels: the lane axis. A word is a float32, or two
+bfloat16 of neighbours along the other axis. A tile has sixteen positions along both axes with all
+taps of the kernel: it is read whole, brought into lines in the thread's own scratch, which stays in
+the first cache, and written whole. So no line of memory is fetched twice, whichever side has the
+long strides.
+
+The processor sees no pattern in so many streams: while a tile is moved, the next is fetched.
+
+Slots of both loops: 0 plain [rows, columns, taps], 1 packed, 2 rows, 3 columns, 4 taps, 5 and 6
+tiles along rows and columns, 7 whether columns are the lane axis, 8 elements of a word, 9 positions
+of the other axis that the packed layout keeps, 10 words between lines, 11 words between taps, 12
+floats of the team's scratch; then where tiles begin in words: each tile's rows, and each tile's
+columns; last the scratch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxrun.backend.jit import Block, float32s, integer, native, piece, share
+from mxrun.backend.vectors import (
+    LANES,
+    fetch,
+    lanes,
+    load_lanes,
+    pair_lanes,
+    store_lanes,
+    transpose_lanes,
+)
+
+# Slots before the tables.
+HEADER = 13
+
+
+@piece
+def scratch_of(block: Block) -> tuple[Any, int]:
+    """The team's scratch, and where the calling thread's part of it begins."""
+    begin, _ = share(block, integer(block, 12))
+    return float32s(block, HEADER + integer(block, 5) + integer(block, 6)), begin
+
+
+@piece
+def tiles_of(block: Block) -> tuple[int, int]:
+    """The calling thread's first tile and the one behind its last."""
+    # share() cuts at multiples of 16; so can a tile be the least that a thread takes.
+    begin, end = share(block, LANES * integer(block, 5) * integer(block, 6))
+    return begin // LANES, end // LANES
+
+
+@piece
+def tile_at(block: Block, tile: int) -> tuple[int, int, int, int, int]:
+    """Where a tile lies in plain and packed, its lanes and other positions, and those kept.
+
+    A tile that is all padding has neither lanes nor others.
+    """
+    row, tiles = tile // integer(block, 6), integer(block, 5)
+    column = tile - row * integer(block, 6)
+    packed = integer(block, HEADER + row) + integer(block, HEADER + tiles + column)
+    plain = LANES * (row * integer(block, 3) + column) * integer(block, 4)
+    rows = max(min(LANES, integer(block, 2) - LANES * row), 0)
+    columns = max(min(LANES, integer(block, 3) - LANES * column), 0)
+    if rows * columns == 0:
+        rows, columns = 0, 0
+    if integer(block, 7):
+        return plain, packed, columns, rows, min(LANES, integer(block, 9) - LANES * row)
+    return plain, packed, rows, columns, min(LANES, integer(block, 9) - LANES * column)
+
+
+@piece
+def next_of(block: Block, tile: int, end: int) -> tuple[int, int]:
+    """Where the tile behind one lies in plain and packed; the last itself."""
+    plain, packed, _, _, _ = tile_at(block, min(tile + 1, end - 1))
+    return plain, packed
+
+
+@piece
+def lines_of(
+    block: Block, at: int, behind: int, width: int, others: int, lines: Any, own: int
+) -> None:
+    """A tile of plain as lines in scratch, which are as wide as the tile; then `behind` is near."""
+    plain, taps = float32s(block, 0), integer(block, 4)
+    row, run = integer(block, 3) * taps, others * taps
+    if integer(block, 7) == 0:
+        for c in range(0, run, LANES):
+            transpose_lanes(plain, at + c, row, width, run - c, lines, own + LANES * c, LANES)
+            for line in range(width):
+                fetch(plain, behind + c + line * row)
+    else:
+        for other in range(others):
+            start = own + LANES * other * taps
+            for c in range(0, taps, LANES):
+                place = at + other * row + c
+                transpose_lanes(
+                    plain, place, taps, width, taps - c, lines, start + LANES * c, LANES
+                )
+            for k in range(taps):
+                fetch(plain, behind + other * row + k * LANES)
+
+
+@native
+def pack_loop(block: Block) -> None:
+    """packed = plain, in float32 or rounded to pairs of bfloat16; what is beyond plain is 0."""
+    plain, packed, (lines, own) = float32s(block, 0), float32s(block, 1), scratch_of(block)
+    taps, word = integer(block, 4), integer(block, 8)
+    lane, tap, row = integer(block, 10), integer(block, 11), integer(block, 3) * taps
+    begin, end = tiles_of(block)
+    for tile in range(begin, end):
+        at, to, width, others, kept = tile_at(block, tile)
+        behind, further = next_of(block, tile, end)
+        # Where columns are the lane axis and there is one tap, lines are what plain has.
+        source, place, apart = plain, at, row
+        if integer(block, 7) == 0 or taps > 1 or others < kept:
+            source, place, apart = lines, own, LANES * taps
+            lines_of(block, at, behind, width, others, lines, own)
+            for line in range(others * taps, kept * taps):
+                store_lanes(lines, own + LANES * line, lanes(np.float32(0)), LANES)
+        for group in range(kept // word):
+            for k in range(taps):
+                position = place + group * word * apart + k * LANES
+                value = load_lanes(source, position, width)
+                if word == 2:
+                    value = pair_lanes(value, load_lanes(source, position + apart, width))
+                store_lanes(packed, to + group * lane + k * tap, value, LANES)
+                fetch(packed, further + group * lane + k * tap)
+
+
+@native
+def unpack_loop(block: Block) -> None:
+    """plain = packed, both float32; rows are the lane axis."""
+    plain, packed, (lines, own) = float32s(block, 0), float32s(block, 1), scratch_of(block)
+    taps, lane, tap = integer(block, 4), integer(block, 10), integer(block, 11)
+    row = integer(block, 3) * taps
+    begin, end = tiles_of(block)
+    for tile in range(begin, end):
+        to, at, width, others, _ = tile_at(block, tile)
+        further, behind = next_of(block, tile, end)
+        for other in range(others):
+            for k in range(taps):
+                value = load_lanes(packed, at + other * lane + k * tap, LANES)
+                store_lanes(lines, own + LANES * (other * taps + k), value, LANES)
+                fetch(packed, behind + other * lane + k * tap)
+        run = others * taps
+        for c in range(0, run, LANES):
+            transpose_lanes(lines, own + LANES * c, LANES, run - c, width, plain, to + c, row)
+            for line in range(width):
+                fetch(plain, further + c + line * row)
