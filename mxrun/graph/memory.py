@@ -1,99 +1,136 @@
 """Offsets for blocks of known size and lifetime, held against the lower bound.
 
 The lower bound is the largest sum of the sizes of blocks alive at one step; no arena can be
-smaller. Placing blocks one by one, each at the lowest offset where nothing alive with it lies,
-reaches the bound on most networks for one of a few orders (studied for TensorFlow Lite by Pisarchyk
-and Lee, arXiv:2001.03288). Where none does, blocks that stick out beyond the bound are moved to the
-front of the order and all are placed again (squeaky wheel optimisation: Joslin and Clements, JAIR
-10, 1999), and then a search looks for a placement at the bound itself. What is found at the bound
-is taken, else the best.
+smaller. First-fit orders reach it on most networks; where none does, a search looks for a placement
+at the bound itself, and then between the bound and the best that is known. What is found says how
+much smaller the arena might be at most.
+
+Usable alone, on a list of (id, first, last, size) with lifetimes [first, last):
+
+    offsets, allocation = solve([("a", 0, 2, 64), ("b", 1, 3, 64), ("c", 2, 4, 64)])
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from mxrun.graph.first_fit import Placement, first_fit
 from mxrun.graph.search import search
+from mxrun.graph.sections import Integers, Problem, sectioned
 
-Integers = npt.NDArray[np.int64]
-
-# Placements tried per order before the next order is.
-_ROUNDS = 4
-# Work of the search, in blocks looked at over all steps: a second or two.
-_SEARCH_WORK = 400_000_000
+# What the search may do, in blocks looked at: a second or two. A count and not a time, so that
+# plans are repeatable.
+_SEARCH_WORK = 200_000_000
+# The part of it that goes to the bound itself, and the part of the rest for one capacity above.
+_AT_BOUND = 1 / 2
+_ABOVE = 1 / 6
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Offsets in bytes, one per block; the arena's size and the lower bound."""
+    """Offsets in bytes, one per block; the arena's size, and what is known of smaller ones.
+
+    lower_bound_bytes: the most that is alive at once. proved_bytes: no arena can be smaller, which
+    the search may have shown above the lower bound.
+    """
 
     offsets: tuple[int, ...]
     arena_bytes: int
     lower_bound_bytes: int
+    proved_bytes: int
     order: str
+
+    @property
+    def proved_optimal(self) -> bool:
+        """Whether no placement needs less."""
+        return self.arena_bytes == self.proved_bytes
+
+    @property
+    def gap(self) -> float:
+        """By which part of itself at most the least arena would have to grow to this one."""
+        return self.arena_bytes / self.proved_bytes - 1 if self.proved_bytes else 0.0
+
+
+def solve(blocks: Iterable[tuple[str, int, int, int]]) -> tuple[dict[str, int], Allocation]:
+    """The offset of each (id, first, last, size), and the allocation as a whole.
+
+    Sizes in bytes, lifetimes half-open.
+    """
+    rows = list(blocks)
+    allocation = allocate(
+        [size for *_, size in rows],
+        [first for _, first, _, _ in rows],
+        [last for _, _, last, _ in rows],
+    )
+    names = (name for name, *_ in rows)
+    return dict(zip(names, allocation.offsets, strict=True)), allocation
 
 
 def lower_bound(sizes: Integers, first: Integers, last: Integers) -> int:
     """The largest sum of sizes alive at one step; lifetimes are half-open [first, last)."""
-    if not len(sizes):
+    occupying = (sizes > 0) & (last > first)
+    if not occupying.any():
         return 0
-    change = np.zeros(int(last.max()) + 1, np.int64)
-    np.add.at(change, first, sizes)
-    np.add.at(change, last, -sizes)
-    return int(np.cumsum(change).max())
+    return sectioned(sizes[occupying], first[occupying], last[occupying]).lower_bound
 
 
 def allocate(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> Allocation:
-    """Place blocks of `sizes` bytes, each alive during [first, last), without overlap."""
+    """Place blocks of `sizes` bytes, each alive during [first, last), without overlap.
+
+    The same blocks in the same order are always placed alike.
+    """
     size, begin, end = (np.asarray(values, np.int64) for values in (sizes, first, last))
-    bound = lower_bound(size, begin, end)
-    best: Allocation | None = None
-    for name, key in _orders(size, begin, end):
-        order = np.argsort(-key, kind="stable")
-        for _ in range(_ROUNDS):
-            offsets = _first_fit(size, begin, end, order)
-            tops = offsets + size
-            arena = int(tops.max(initial=0))
-            if best is None or arena < best.arena_bytes:
-                best = Allocation(tuple(map(int, offsets)), arena, bound, name)
-            if arena == bound:
-                return best
-            sticking_out = tops[order] > bound
-            order = np.concatenate((order[sticking_out], order[~sticking_out]))
-    nodes = _SEARCH_WORK // (len(size) * int(end.max()))
-    found = search(size, begin, end, bound, nodes)
-    if found is not None:
-        return Allocation(tuple(map(int, found)), bound, bound, "search")
-    assert best is not None
-    return best
-
-
-def _orders(size: Integers, begin: Integers, end: Integers) -> list[tuple[str, Integers]]:
-    """Keys to place blocks by, the largest first."""
-    width = end - begin
-    return [
-        ("size", size),
-        ("area", size * width),
-        ("width", width * (int(size.max(initial=0)) + 1) + size),
-        ("start", -begin),
-    ]
-
-
-def _first_fit(size: Integers, begin: Integers, end: Integers, order: Integers) -> Integers:
-    """Each block, in order, at the lowest offset free during its whole life."""
     offsets = np.zeros_like(size)
-    placed = np.empty(0, np.int64)
-    for block in order:
-        alive = placed[(begin[placed] < end[block]) & (end[placed] > begin[block])]
-        alive = alive[np.argsort(offsets[alive], kind="stable")]
-        tops = np.maximum.accumulate(offsets[alive] + size[alive])
-        floors = np.concatenate(([0], tops))
-        ceilings = np.append(offsets[alive], np.iinfo(np.int64).max)
-        fits = np.flatnonzero(ceilings - floors >= size[block])
-        offsets[block] = floors[fits[0]]
-        placed = np.append(placed, block)
-    return offsets
+    occupying = (size > 0) & (end > begin)
+    if not occupying.any():
+        return Allocation(tuple(map(int, offsets)), 0, 0, 0, "none")
+    problem = sectioned(size[occupying], begin[occupying], end[occupying])
+    placement, proved = _placed(problem)
+    offsets[occupying] = placement.offsets
+    return Allocation(
+        offsets=tuple(map(int, offsets)),
+        arena_bytes=placement.arena_bytes,
+        lower_bound_bytes=problem.lower_bound,
+        proved_bytes=proved,
+        order=placement.order,
+    )
+
+
+def _placed(problem: Problem) -> tuple[Placement, int]:
+    """A placement, and the least arena that may be possible as far as is known."""
+    bound = problem.lower_bound
+    placement = first_fit(problem)
+    if placement.arena_bytes == bound:
+        return placement, bound
+    nodes = _SEARCH_WORK // len(problem.size)
+    outcome = search(problem, bound, int(nodes * _AT_BOUND))
+    if outcome.offsets is not None:
+        return Placement(outcome.offsets, bound, "search"), bound
+    # Whatever lies on others lies at a sum of sizes, so that arenas differ by this at least.
+    unit = math.gcd(*map(int, problem.size))
+    proved = bound + unit if outcome.is_impossible else bound
+    return _between(problem, placement, proved, unit, nodes - outcome.nodes)
+
+
+def _between(
+    problem: Problem, best: Placement, proved: int, unit: int, nodes: int
+) -> tuple[Placement, int]:
+    """Halve the distance between the lower bound and the best placement while nodes are left."""
+    missed = problem.lower_bound
+    share = int(nodes * _ABOVE)
+    while nodes > 0 and best.arena_bytes - missed > unit:
+        capacity = missed + (best.arena_bytes - missed) // unit // 2 * unit
+        outcome = search(problem, capacity, min(nodes, share))
+        nodes -= outcome.nodes
+        if outcome.offsets is not None:
+            arena = int((outcome.offsets + problem.size).max())
+            best = replace(best, offsets=outcome.offsets, arena_bytes=arena, order="search")
+            continue
+        missed = capacity
+        if outcome.is_impossible:
+            proved = capacity + unit
+    return best, proved

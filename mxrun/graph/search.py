@@ -3,115 +3,77 @@
 Any placement can be pushed down until every block lies at 0 or on another; placing the blocks of
 such a normal form by rising offset, each lies exactly at its lowest free offset. So it is enough to
 search those sequences (the idea of MiniMalloc: Moffitt, ASPLOS 2023): a block that could be slid
-wholly under a candidate rules the candidate out, and so does a step at which what is placed and
-what is still to come exceed the capacity.
+wholly under a candidate rules the candidate out, and so does a section in which what is to come
+does not fit above the least offset that is left for it.
+
+A static order of the blocks decides between equal offsets and, by that, where the search looks
+first. Which order ends soon differs widely from problem to problem, and most that do, end after
+hardly more nodes than there are blocks: so many orders take turns with a growing share of nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
+from mxrun.backend import philox
+from mxrun.graph.attempt import Attempts, Outcome
+from mxrun.graph.sections import Integers, Problem
+
+# Nodes per block that an order has: one that is drawn, and one that stays in the first turn.
+_SHARE = 4
+# Orders drawn in the first turn. They double from turn to turn, as the shares of those that stay.
+_DRAWN = 4
+# By how much a key is raised at most when it is varied.
+_SPREAD = 0.75
 
 
-@dataclass
-class _Budget:
-    """Nodes the search may still visit: a count and not a time, so that plans are repeatable."""
+def search(problem: Problem, capacity: int, nodes: int) -> Outcome:
+    """Look for offsets at which all blocks fit `capacity`, placing at most `nodes` blocks.
 
-    nodes: int
-
-
-class _Search:
-    def __init__(
-        self, size: Integers, begin: Integers, end: Integers, capacity: int, rank: Integers
-    ) -> None:
-        self.size, self.begin, self.end = size, begin, end
-        self.capacity = capacity
-        self.rank = rank
-        steps = np.arange(int(end.max()))
-        self.alive = (begin[:, None] <= steps) & (steps < end[:, None])
-        self.overlap = (begin[:, None] < end[None, :]) & (end[:, None] > begin[None, :])
-        self.offsets = np.full(len(size), -1, np.int64)
-
-    def run(self, budget: _Budget) -> bool:
-        """Whether a placement was found within the budget."""
-        count = len(self.size)
-        lowest = np.zeros(count, np.int64)
-        unplaced = np.ones(count, bool)
-        floors = np.zeros(self.alive.shape[1], np.int64)
-        # One frame per placed block: what to try there, and the state to go back to.
-        stack = [(self._candidates(lowest, unplaced, floors, 0), lowest, floors, -1)]
-        while stack:
-            candidates, lowest, floors, _ = stack[-1]
-            block = next(candidates, None)
-            if block is None or budget.nodes <= 0:
-                if budget.nodes <= 0:
-                    return False
-                placed = stack.pop()[3]
-                if placed >= 0:
-                    unplaced[placed] = True
-                    self.offsets[placed] = -1
-                continue
-            budget.nodes -= 1
-            offset = int(lowest[block])
-            top = offset + int(self.size[block])
-            unplaced[block] = False
-            self.offsets[block] = offset
-            if not unplaced.any():
-                return True
-            raised = np.where(self.overlap[block] & unplaced, np.maximum(lowest, top), lowest)
-            lifted = np.where(self.alive[block], top, floors)
-            following = self._candidates(raised, unplaced, lifted, offset)
-            stack.append((following, raised, lifted, block))
-        return False
-
-    def _candidates(
-        self, lowest: Integers, unplaced: npt.NDArray[np.bool_], floors: Integers, offset: int
-    ) -> Iterator[int]:
-        """Blocks to place next at `offset` or above, lowest first; none when it cannot end well."""
-        tops = lowest + self.size
-        if (tops[unplaced] > self.capacity).any():
-            return iter(())
-        to_come = (self.size[:, None] * (self.alive & unplaced[:, None])).sum(axis=0)
-        needed = np.where(to_come > 0, np.maximum(floors, offset) + to_come, 0)
-        if (needed > self.capacity).any():
-            return iter(())
-        chosen = np.flatnonzero(unplaced & (lowest >= offset))
-        if not len(chosen):
-            return iter(())
-        chosen = chosen[lowest[chosen] < tops[chosen].min()]
-        order = np.lexsort((self.rank[chosen], lowest[chosen]))
-        return iter([int(block) for block in chosen[order]])
-
-
-def search(
-    size: Integers, begin: Integers, end: Integers, capacity: int, nodes: int
-) -> Integers | None:
-    """Offsets at which all blocks fit `capacity`, or None when `nodes` steps found none.
-
-    Sizes in bytes; lifetimes half-open [begin, end). Four static orders take turns with a growing
-    share of the nodes.
+    The same arguments give the same offsets.
     """
-    width = end - begin
-    orders = [
-        # In the order of the steps: what the first-fit orders miss often ends well at once.
-        np.lexsort((-size, begin)),
-        np.lexsort((-width, -size * width, -size)),
-        np.lexsort((-size, -size * width, -width)),
-        np.lexsort((-size, -width, -size * width)),
-    ]
-    share = 4 * len(size)
-    while nodes > 0:
-        for order in orders:
-            rank = np.empty_like(order)
-            rank[order] = np.arange(len(order))
-            attempt = _Search(size, begin, end, capacity, rank)
-            if attempt.run(_Budget(min(share, nodes))):
-                return attempt.offsets
-            nodes -= share
-        share *= 2
-    return None
+    if capacity < problem.lower_bound:
+        return Outcome(None, True, 0)
+    taken, share = 0, _SHARE * len(problem.size)
+    attempts = Attempts(problem, capacity)
+    for rank, times in _ranks(problem):
+        outcome = attempts.run(rank, min(times * share, nodes - taken))
+        taken += outcome.nodes
+        if outcome.offsets is not None or outcome.is_impossible or taken >= nodes:
+            break
+    return Outcome(outcome.offsets, outcome.is_impossible, taken)
+
+
+def _ranks(problem: Problem) -> Iterator[tuple[Integers, int]]:
+    """Orders without end: the place of each block in it, and the shares of nodes it has.
+
+    Three put what is long-lived, large in area, or alive at the fullest time first, one goes by
+    time, as memory that is handed from operator to operator lies well; the others vary keys by
+    chance.
+    """
+    life, area = problem.life.astype(np.float64), problem.area
+    total = problem.fullest.astype(np.float64)
+    keys = ((life, area, total), (total, area, life), (total, life, area), (-problem.begin, area))
+    staying = [_rank(*of_order) for of_order in keys]
+    varied = (area, life, area * life)
+    drawn, times = 0, 1
+    while True:
+        for rank in staying:
+            yield rank, times
+        for _ in range(_DRAWN * times):
+            words = philox.words(0, drawn, len(life))
+            yield _rank(varied[drawn % len(varied)] * (1 + words * (_SPREAD / 2**32))), 1
+            drawn += 1
+        times *= 2
+
+
+def _rank(*keys: npt.NDArray[Any]) -> Integers:
+    """The place of each block, the largest first; the first key counts most."""
+    order = np.lexsort([-key for key in reversed(keys)])
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "runtime": "base backend",
     "operator": "base backend runtime",
     "ops": "base backend operator",
-    "graph": "base operator",
+    "graph": "base backend operator",
     "executor": "base profiler backend runtime operator graph",
     "io": "base backend runtime",
     "datasets": "base io",

@@ -1,0 +1,293 @@
+"""The native loop of the search for placements: one static order, one capacity, counted nodes.
+
+A node is a block placed at its lowest free offset. Blocks are placed by rising (offset, rank), so
+what a node may place is found by one pass over the blocks to come, and nothing is sorted or kept
+beside the node before. Changes are written to a trail, from which a node that fails is undone.
+
+Where no block to come crosses from one section to the next, the sections on the two sides are parts
+that are solved one after the other; a part that has been solved keeps its changes on the trail, so
+that they go with the node above the parts.
+"""
+
+from __future__ import annotations
+
+from mxrun.backend.jit import Block, int64s, integer, native, piece
+
+FOUND, IMPOSSIBLE, EXHAUSTED = 0, 1, 2
+
+# The argument slots: numbers, what is known of the blocks and sections, and the search's state.
+COUNT, SECTIONS, CAPACITY, NODES, TRAIL_ENTRIES = 0, 1, 2, 3, 4
+SIZE, BEGIN, END, RANK, TWIN, ROW_START, ROWS = 5, 6, 7, 8, 9, 10, 11
+LOWEST, OFFSET, FLOOR, TOTAL, CUT, STALE, MEMBERS, FRAMES, TRAIL, RESULT = (
+    *(12, 13, 14, 15, 16),
+    *(17, 18, 19, 20, 21),
+)
+
+# A frame: its part's blocks among the members and its sections, both half-open; the key of the
+# block it placed last; where the trail stood before; whether nothing to come lies above that
+# block; and where those of its parts begin that are not solved yet.
+FIRST, LAST, LEFT, RIGHT, KEY_OFFSET, KEY_RANK, MARK, HATLESS, REST_FIRST, REST_LEFT = (
+    *(0, 1, 2, 3, 4),
+    *(5, 6, 7, 8, 9),
+)
+FRAME_SLOTS = 10
+
+# The result: how it ended and the nodes it took; besides, how many changes are on the trail, and
+# the size of the smallest block to come in the part.
+STATUS, NODES_TAKEN, TRAIL_USED, LEAST_SIZE = 0, 1, 2, 3
+RESULT_SLOTS = 4
+
+
+@piece
+def chosen_member(block: Block, frame: int) -> int:
+    """Where the next block to place stands among the members; -1 where there is none.
+
+    It is the one with the least key above the frame's, unless another could lie wholly under it:
+    the placement would have a gap there that is never needed. Of blocks that are alike in all but
+    rank, only the first to come is taken.
+    """
+    frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
+    size, rank, twin = int64s(block, SIZE), int64s(block, RANK), int64s(block, TWIN)
+    lowest, offset = int64s(block, LOWEST), int64s(block, OFFSET)
+    key_offset, key_rank = frames[frame + KEY_OFFSET], frames[frame + KEY_RANK]
+    least_top = integer(block, CAPACITY) + 1
+    found, found_low, found_rank = -1, least_top, 0
+    for place in range(frames[frame + FIRST], frames[frame + LAST]):
+        member = members[place]
+        low = lowest[member]
+        least_top = min(least_top, low + size[member])
+        if low < key_offset or low > found_low:
+            continue
+        ranked = rank[member]
+        if low == key_offset and ranked <= key_rank:
+            continue
+        if low == found_low and ranked >= found_rank:
+            continue
+        if twin[member] >= 0 and offset[twin[member]] < 0:
+            continue
+        found, found_low, found_rank = place, low, ranked
+    return found if found_low < least_top else -1
+
+
+@piece
+def write_trail(block: Block, entry: int, value: int) -> None:
+    """Note what a number was: entries are blocks, then sections, then blocks that were placed."""
+    trail, result = int64s(block, TRAIL), int64s(block, RESULT)
+    used = result[TRAIL_USED]
+    trail[2 * used] = entry
+    trail[2 * used + 1] = value
+    result[TRAIL_USED] = used + 1
+
+
+@piece
+def undo(block: Block, mark: int) -> None:
+    """Take back every change after `mark`, the newest first."""
+    trail, result = int64s(block, TRAIL), int64s(block, RESULT)
+    lowest, offset, floor = int64s(block, LOWEST), int64s(block, OFFSET), int64s(block, FLOOR)
+    total, cut = int64s(block, TOTAL), int64s(block, CUT)
+    size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
+    count, sections = integer(block, COUNT), integer(block, SECTIONS)
+    for used in range(result[TRAIL_USED] - 1, mark - 1, -1):
+        entry, value = trail[2 * used], trail[2 * used + 1]
+        if entry < count:
+            lowest[entry] = value
+        elif entry < count + sections:
+            floor[entry - count] = value
+        else:
+            placed = entry - count - sections
+            offset[placed] = -1
+            for section in range(begin[placed], end[placed]):
+                total[section] += size[placed]
+                cut[section] += 1
+            cut[end[placed] - 1] -= 1
+    result[TRAIL_USED] = mark
+
+
+@piece
+def raise_others(block: Block, frame: int, placed: int) -> int:
+    """Lift what is to come beside a placed block onto it: 1 where it fits, with bit 2 if any is.
+
+    Sections whose floor was one of those lifted are marked as stale.
+    """
+    frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
+    size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
+    lowest, floor, stale = int64s(block, LOWEST), int64s(block, FLOOR), int64s(block, STALE)
+    capacity, left, right = integer(block, CAPACITY), begin[placed], end[placed]
+    top = lowest[placed] + size[placed]
+    fits, hat, least_size = 1, 0, capacity
+    for place in range(frames[frame + FIRST], frames[frame + LAST] - 1):
+        other = members[place]
+        least_size = min(least_size, size[other])
+        if begin[other] >= right or end[other] <= left:
+            continue
+        hat = 2
+        before = lowest[other]
+        if before < top:
+            write_trail(block, other, before)
+            lowest[other] = top
+            if top + size[other] > capacity:
+                fits = 0
+            for section in range(begin[other], end[other]):
+                if floor[section] == before:
+                    stale[section] = 1
+    int64s(block, RESULT)[LEAST_SIZE] = least_size
+    return fits + hat
+
+
+@piece
+def least_of_section(block: Block, section: int, known: int, from_offset: int, rank: int) -> int:
+    """The least offset that a block to come can have in a section, which is `known` at least.
+
+    Those below the key (`from_offset`, `rank`) cannot be placed where they are: each must come to
+    lie on another, so that they are lifted by the smallest block to come.
+    """
+    rows, row_start = int64s(block, ROWS), int64s(block, ROW_START)
+    lowest, offset, ranks = int64s(block, LOWEST), int64s(block, OFFSET), int64s(block, RANK)
+    lifted = from_offset + int64s(block, RESULT)[LEAST_SIZE]
+    least = integer(block, CAPACITY)
+    for row in range(row_start[section], row_start[section + 1]):
+        member = rows[row]
+        if offset[member] < 0:
+            low = lowest[member]
+            if low < from_offset or (low == from_offset and ranks[member] <= rank):
+                low = lifted
+            if low < least:
+                least = low
+                if least <= known:
+                    break
+    return least
+
+
+@piece
+def lift_floors(block: Block, frame: int, placed: int) -> int:
+    """Bring stale floors to the least offset that is to come, and say whether all of it fits.
+
+    A section's floor is where the lowest of its blocks to come can lie.
+    """
+    frames, floor, result = int64s(block, FRAMES), int64s(block, FLOOR), int64s(block, RESULT)
+    total, stale, begin = int64s(block, TOTAL), int64s(block, STALE), int64s(block, BEGIN)
+    capacity, count, end = integer(block, CAPACITY), integer(block, COUNT), int64s(block, END)
+    at, rank, step = frames[frame + KEY_OFFSET], frames[frame + KEY_RANK], result[LEAST_SIZE]
+    top = at + int64s(block, SIZE)[placed]
+    fits = 1
+    for section in range(frames[frame + LEFT], frames[frame + RIGHT]):
+        is_stale, stale[section] = stale[section], 0
+        if total[section] == 0:
+            continue
+        if is_stale:
+            known = floor[section]
+            if begin[placed] <= section and section < end[placed]:
+                known = max(known, top)
+            least = least_of_section(block, section, known, 0, -1)
+            if least > floor[section]:
+                write_trail(block, count + section, floor[section])
+                floor[section] = least
+        least = floor[section]
+        if least <= at and at + step + total[section] > capacity:
+            least = least_of_section(block, section, at, at, rank)
+        if max(least, at) + total[section] > capacity:
+            fits = 0
+    return fits
+
+
+@piece
+def place_member(block: Block, frame: int, place: int) -> int:
+    """Place the member at `place` and say whether all that is to come may still fit."""
+    frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
+    size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
+    offset, total, cut = int64s(block, OFFSET), int64s(block, TOTAL), int64s(block, CUT)
+    stale = int64s(block, STALE)
+    last = frames[frame + LAST] - 1
+    placed = members[place]
+    members[place], members[last] = members[last], placed
+    at = int64s(block, LOWEST)[placed]
+    frames[frame + KEY_OFFSET] = at
+    frames[frame + KEY_RANK] = int64s(block, RANK)[placed]
+    frames[frame + MARK] = int64s(block, RESULT)[TRAIL_USED]
+    frames[frame + REST_FIRST] = frames[frame + FIRST]
+    frames[frame + REST_LEFT] = frames[frame + LEFT]
+    write_trail(block, integer(block, COUNT) + integer(block, SECTIONS) + placed, 0)
+    offset[placed] = at
+    for section in range(begin[placed], end[placed]):
+        total[section] -= size[placed]
+        cut[section] -= 1
+        stale[section] = 1
+    cut[end[placed] - 1] += 1
+    raised: int = raise_others(block, frame, placed)
+    frames[frame + HATLESS] = 1 if raised < 2 else 0
+    fits: int = lift_floors(block, frame, placed)
+    return fits * (raised & 1)
+
+
+@piece
+def open_part(block: Block, frame: int) -> None:
+    """Make a frame, after this one, of the first of its parts that is not solved."""
+    frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
+    begin, cut = int64s(block, BEGIN), int64s(block, CUT)
+    left = right = frames[frame + REST_LEFT]
+    first, last = frames[frame + REST_FIRST], frames[frame + LAST] - 1
+    middle = first
+    # Sections between two cuts may have nothing to come.
+    while middle == first:
+        left = right
+        while cut[right] > 0:
+            right += 1
+        right += 1
+        for place in range(first, last):
+            member = members[place]
+            if begin[member] < right:
+                members[place], members[middle] = members[middle], member
+                middle += 1
+    part = frame + FRAME_SLOTS
+    frames[part + FIRST], frames[part + LAST] = first, middle
+    frames[part + LEFT], frames[part + RIGHT] = left, right
+    frames[part + KEY_OFFSET] = frames[frame + KEY_OFFSET]
+    frames[part + KEY_RANK] = frames[frame + KEY_RANK]
+    frames[frame + REST_FIRST], frames[frame + REST_LEFT] = middle, right
+
+
+@native
+def search_loop(block: Block) -> None:
+    """Place all blocks within the capacity; the first frame has placed none and holds the parts.
+
+    Ends FOUND with the offsets, IMPOSSIBLE where there is no placement, or EXHAUSTED when the nodes
+    or the trail are used up. It depends on its arguments alone.
+    """
+    frames, result = int64s(block, FRAMES), int64s(block, RESULT)
+    reserve = integer(block, COUNT) + integer(block, SECTIONS) + 1
+    frame = 0
+    descending = True
+    while True:
+        if descending:
+            if frames[frame + REST_FIRST] < frames[frame + LAST] - 1:
+                open_part(block, frame)
+                frame += FRAME_SLOTS
+                descending = False
+            elif frame == 0:
+                result[STATUS] = FOUND
+                return
+            else:
+                # The parts of the frame before are solved one after the other.
+                frame -= FRAME_SLOTS
+            continue
+        place = chosen_member(block, frame)
+        if place >= 0:
+            trail_left = integer(block, TRAIL_ENTRIES) - result[TRAIL_USED]
+            if result[NODES_TAKEN] >= integer(block, NODES) or trail_left < reserve:
+                result[STATUS] = EXHAUSTED
+                return
+            result[NODES_TAKEN] += 1
+            descending = place_member(block, frame, place) > 0
+            if descending:
+                continue
+        else:
+            frame -= FRAME_SLOTS
+        # What the frame placed last leads nowhere. With nothing above it, it was in nobody's way:
+        # no other choice of the frame can be better.
+        undo(block, frames[frame + MARK])
+        while frame > 0 and frames[frame + HATLESS]:
+            frame -= FRAME_SLOTS
+            undo(block, frames[frame + MARK])
+        if frame == 0:
+            result[STATUS] = IMPOSSIBLE
+            return

@@ -1,0 +1,48 @@
+"""Allocation problems of known optimum, and what every answer must keep to."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+# Sizes, and lifetimes [first, last).
+Blocks = tuple[Integers, Integers, Integers]
+
+
+def puzzle(seed: int, count: int, steps: int, units: int, missing: float = 0.0) -> Blocks:
+    """A rectangle of steps and units cut up into `count` blocks, edge to edge, and shuffled.
+
+    Every cut goes through one whole piece (a guillotine's cuts), so the pieces fill the rectangle:
+    its height is the smallest arena there is. It stays so when, of the pieces that are not alive at
+    one step, the part `missing` is taken away.
+    """
+    random = np.random.default_rng(seed)
+    pieces = [(0, steps, 0, units)]
+    while len(pieces) < count:
+        # Large pieces are cut sooner; those of one step and unit never.
+        areas = np.array([(b - a) * (d - c) - 1 for a, b, c, d in pieces], float)
+        a, b, c, d = pieces.pop(int(random.choice(len(pieces), p=areas / areas.sum())))
+        if b - a > 1 and (d - c == 1 or random.integers(2)):
+            at = int(random.integers(a + 1, b))
+            pieces += [(a, at, c, d), (at, b, c, d)]
+        else:
+            at = int(random.integers(c + 1, d))
+            pieces += [(a, b, c, at), (a, b, at, d)]
+    random.shuffle(pieces)
+    first, last, low, high = np.array(pieces, np.int64).T
+    full = int(random.integers(steps))
+    kept = (random.random(count) >= missing) | ((first <= full) & (full < last))
+    return (high - low)[kept], first[kept], last[kept]
+
+
+def fits(offsets: npt.ArrayLike, blocks: Blocks, capacity: int) -> bool:
+    """Whether all lie within [0, capacity), and none on another that is alive with it."""
+    size, first, last = blocks
+    low = np.asarray(offsets, np.int64)
+    high = low + size
+    if (low < 0).any() or (high > capacity).any():
+        return False
+    together = (first[:, None] < last) & (last[:, None] > first)
+    shared = (low[:, None] < high) & (high[:, None] > low)
+    return int((together & shared).sum()) == int(((last > first) & (size > 0)).sum())
