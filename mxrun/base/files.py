@@ -73,3 +73,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             with suppress(OSError):
                 partial.unlink()
         sync_folder(target.parent)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a text as `whole_file` does; raises UserError when the file cannot be written."""
+    with whole_file(path) as file:
+        file.write(content.encode("utf-8"))

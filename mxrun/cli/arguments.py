@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 Config = Annotated[
     str, typer.Argument(metavar="CONFIG", help="A YAML file, or the name of a bundled config.")
+]
+ConfigOrNone = Annotated[
+    str | None,
+    typer.Argument(metavar="CONFIG", help="A YAML file, or the name of a bundled config."),
 ]
 Overrides = Annotated[
     list[str] | None,
@@ -20,6 +24,30 @@ Batch = Annotated[
     int | None,
     typer.Option(
         min=1, max=(1 << 31) - 1, metavar="N", help="Samples per step.", show_default="config"
+    ),
+]
+
+
+def _is_batch(text: str | None) -> str | None:
+    number = text is not None and text.isascii() and text.isdecimal() and len(text) <= 10
+    if text not in (None, "max") and not (number and 1 <= int(text) < 1 << 31):
+        raise typer.BadParameter(f"{text!r} is neither a number from 1 to 2147483647 nor max")
+    return text
+
+
+def batch_size(given: str | None) -> int | Literal["max"] | None:
+    """What `--batch` says where it may say `max`."""
+    return "max" if given == "max" else None if given is None else int(given)
+
+
+LargestBatch = Annotated[
+    str | None,
+    typer.Option(
+        callback=_is_batch,
+        metavar="N|max",
+        help="Samples per step; max: as many as fit into memory.budget, or else into the machine's "
+        "free memory.",
+        show_default="config",
     ),
 ]
 Threads = Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mxrun.cli.arguments import Batch, Json, Threads
+from mxrun.cli.arguments import Json, LargestBatch, Threads, batch_size
 
 if TYPE_CHECKING:
     from mxrun import session
@@ -101,7 +101,7 @@ def infer(
     outputs: Outputs = None,
     output: OutputForm = None,
     to: To = None,
-    batch: Batch = None,
+    batch: LargestBatch = None,
     threads: Threads = None,
     precision: Precision = None,
     json: Json = False,
@@ -133,7 +133,7 @@ def infer(
     names = tuple(name.strip() for name in outputs.split(",")) if outputs else ()
     write_notes(session.notes())
     request = session.InferRequest(
-        *(tuple(inputs or ()), split, checkpoint, names, top, classes, batch, threads),
+        *(tuple(inputs or ()), split, checkpoint, names, top, classes, batch_size(batch), threads),
         precision=precision.value if precision else None,
     )
     inference = session.infer(run, request, write_note)

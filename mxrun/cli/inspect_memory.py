@@ -2,48 +2,152 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from mxrun.cli.arguments import Batch, Config, Json, Overrides, PhaseName, Threads
+from mxrun.base.errors import UserError
+from mxrun.base.sizes import SIZE_FORM, parse_size
+from mxrun.cli.arguments import (
+    ConfigOrNone,
+    Json,
+    LargestBatch,
+    Overrides,
+    PhaseName,
+    Threads,
+    batch_size,
+)
+from mxrun.cli.memory_problem import memory_problem
+
+# The exit code for an arena above the limit: the report is good, and the network is not.
+_ABOVE = 1
+
+
+def _size(text: str) -> int:
+    size = parse_size(text)
+    if size is None:
+        raise typer.BadParameter(f"{text!r} is not {SIZE_FORM}")
+    return size
 
 
 def inspect_memory(
-    config: Config,
+    config: ConfigOrNone = None,
     overrides: Overrides = None,
     phase: Annotated[
         PhaseName, typer.Option(help="What is planned: training with evaluation, or inference.")
     ] = PhaseName.TRAIN,
-    batch: Batch = None,
+    batch: LargestBatch = None,
     threads: Threads = None,
+    diff: Annotated[
+        str | None,
+        typer.Option(metavar="CONFIG", help="Another config to hold against this one."),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the arena over the steps.")
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The drawing as a page that tells what one points at."),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The blocks as a problem in MiniMalloc's format."),
+    ] = None,
+    fail_above: Annotated[
+        int | None,
+        typer.Option(
+            parser=_size, metavar="SIZE", help="Exit with 1 for a larger arena, such as 2GiB."
+        ),
+    ] = None,
+    problem: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Place the blocks of such a problem, and nothing else."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show to the byte what memory a run takes.
 
     Needs no data: what a run touches is what is planned here. Says how much is alive at each step,
     what at the peak and why, which memory could not be shared, and, measured, what the process
-    takes outside of the plan.
+    takes outside of the plan. KEY=VALUE, --phase, --batch and --threads are for --diff's config
+    too. Drawings and problem are those of the phase that sets the arena's size.
 
     \b
     Examples:
       mxrun inspect-memory digits_lenet
       mxrun inspect-memory net.yaml --phase infer --batch 1
       mxrun inspect-memory net.yaml data.batch_size=256 --threads 4
+      mxrun inspect-memory net.yaml "memory.budget=512 MiB" --batch max
+      mxrun inspect-memory net.yaml --html arena.html --svg arena.svg
+      mxrun inspect-memory old.yaml --diff new.yaml
+      mxrun inspect-memory net.yaml --fail-above 2GiB
       mxrun inspect-memory net.yaml --json
+      mxrun inspect-memory --problem blocks.csv
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_note, write_notes
     from mxrun.report.result import write_json, write_tables
 
-    path = find_config(config)
+    if problem is not None:
+        given = (config, batch, threads, diff, svg, html, csv, fail_above)
+        memory_problem(problem, any(value is not None for value in given), json)
+        return
+    if config is None:
+        raise UserError("inspect-memory needs a CONFIG, or --problem FILE")
+    paths = [find_config(name) for name in (config, diff) if name is not None]
     write_notes(session.notes())
-    found = session.inspect_memory(path, overrides or (), phase.value, batch, threads, write_note)
-    report = found.to_json()
+    # A process that has bound one network's kernels shows nothing of what another's take.
+    asked = (overrides or (), phase.value, batch_size(batch), threads, write_note, diff is None)
+    report, *others = (session.inspect_memory(path, *asked).to_json() for path in paths)
+    _write_files(report, svg, html, csv)
+    if others:
+        from mxrun.report.memory_difference import difference_tables, memory_difference
+
+        report["diff"] = memory_difference(report, others[0])
     if json:
         write_json(report)
+    elif others:
+        write_tables(difference_tables(report))
     else:
         from mxrun.report.memory import memory_tables
 
         write_tables(memory_tables(report))
+    if fail_above is not None and report["planned_bytes"] > fail_above:
+        write_note(_too_large(report, fail_above))
+        raise typer.Exit(_ABOVE)
+
+
+def _write_files(
+    report: Mapping[str, Any], svg: Path | None, html: Path | None, csv: Path | None
+) -> None:
+    """What was asked for beside the report, each as a file."""
+    from mxrun.base.files import write_text
+    from mxrun.report.notes import write_notes
+
+    if svg is not None:
+        from mxrun.report.memory_svg import memory_svg
+
+        write_text(svg, memory_svg(report))
+    if html is not None:
+        from mxrun.report.memory_html import memory_html
+
+        write_text(html, memory_html(report))
+    if csv is not None:
+        from mxrun.report.memory_csv import memory_csv
+
+        write_text(csv, memory_csv(report))
+    write_notes([f"wrote {path}" for path in (svg, html, csv) if path is not None])
+
+
+def _too_large(report: Mapping[str, Any], limit: int) -> str:
+    from mxrun.report.figures import bytes_text
+
+    planned, peak = report["planned_bytes"], report["peak"]
+    return (
+        f"{report['name']} plans {bytes_text(planned)} ({planned:,} bytes), "
+        f"{bytes_text(planned - limit)} above the limit of {limit:,} bytes; "
+        f"{peak['operator']} in {peak['phase']} sets the peak"
+    )

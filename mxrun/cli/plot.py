@@ -44,11 +44,11 @@ def plot(
 
     report = session.plot(what, overrides or ())
     if svg is not None:
+        from mxrun.base.files import write_text
         from mxrun.report.notes import write_notes
         from mxrun.report.plot import drawing
-        from mxrun.report.svg import write_svg
 
-        write_svg(svg, drawing(report))
+        write_text(svg, drawing(report))
         write_notes([f"wrote {svg}"])
     if json:
         write_json(report)

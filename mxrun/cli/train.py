@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mxrun.cli.arguments import Config, Json, Overrides
+from mxrun.cli.arguments import Config, Json, LargestBatch, Overrides, batch_size
 from mxrun.cli.clock import process_start
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ Trace = Annotated[
 def train(
     config: Config,
     overrides: Overrides = None,
+    batch: LargestBatch = None,
     json: Json = False,
     overwrite: Overwrite = False,
     resume: Resume = False,
@@ -57,6 +58,7 @@ def train(
       mxrun train net.yaml train.epochs=3 name=short
       mxrun train net.yaml --json --overwrite > summary.json
       mxrun train net.yaml --resume
+      mxrun train net.yaml "memory.budget=2 GiB" --batch max
       mxrun train net.yaml --profile --trace steps.json
     """
     from mxrun import session
@@ -74,6 +76,7 @@ def train(
         allow_changes,
         profile or trace is not None,
         started_at,
+        batch_size(batch),
     )
     if trace is not None:
         check_trace(trace)

@@ -33,6 +33,7 @@ _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
     ("data", "eval", "path"),
     ("data", "workers"),
     ("data", "prefetch"),
+    ("memory",),
 )
 _TRAIN_CHOICES = ("optimizer", "schedule", "initializer", "metrics")
 
@@ -64,7 +65,7 @@ class RunConfig(Settings):
 
     def identity(self) -> str:
         """The resolved text without what changes no result: the run's name, where its data and
-        plugins lie, and how many loader threads work how far ahead.
+        plugins lie, how many loader threads work how far ahead, and what memory it may take.
         """
         tree = self._tree
         for path in _WITHOUT_EFFECT:

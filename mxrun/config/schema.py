@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from mxrun.base.params import NotNegative
 from mxrun.config.fields import AnyChoice, AnyLayer, AnyOption, Reference, Shape, Size, Word
+from mxrun.config.memory import Memory
 from mxrun.config.section import Section
 from mxrun.config.training import Train
 
@@ -124,7 +125,7 @@ def are_plugins(files: Sequence[object]) -> bool:
 class Settings(Section):
     """A whole config file."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset({"memory", "engine: threaded", "context: gpu"})
+    not_yet: ClassVar[frozenset[str]] = frozenset({"engine: threaded", "context: gpu"})
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
         max_length=100, description="The run's name and folder; default: the file's name."
@@ -161,6 +162,7 @@ class Settings(Section):
     network: Network = Field(description="The network.")
     data: Data = Field(description="The data.")
     train: Train = Field(description="The training.")
+    memory: Memory = Field(default=Memory(), description="What memory a run may take.")
 
     @field_validator("plugins")
     @classmethod

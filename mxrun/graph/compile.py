@@ -10,7 +10,9 @@ from mxrun.base import flags
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.keywords import PREFERRED
+from mxrun.base.machine import Machine
 from mxrun.base.tensor import TensorSpec
+from mxrun.graph.budget import Budget, fitted
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.infer import Inference, infer
@@ -62,6 +64,8 @@ class CompileRequest:
         part of the products before them.
     unfused: fusions that are left out, by name, to show what each of them changes.
     in_place, reuse: sharing that can be turned off to show that it changes no bit.
+    budget: what the arena may have; forward steps run again in backward where that is too little
+        for the plain plan. machine: by whose figures it is told what takes how long.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -83,6 +87,8 @@ class CompileRequest:
     unfused: tuple[str, ...] = ()
     in_place: bool = True
     reuse: bool = True
+    budget: Budget | None = None
+    machine: Machine | None = None
 
 
 def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
@@ -108,16 +114,21 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         phase: place(phase, graph, inplace(graph, request.in_place), pinned, request.reuse)
         for phase, graph in graphs.items()
     }
+    budget_bytes = None
+    if request.budget is not None:
+        phases, budget_bytes = fitted(
+            phases, pinned, request.budget, request.in_place, request.machine
+        )
     specs = {
         name: graph.spec(value)
         for graph in graphs.values()
         for name, value in graph.sources.items()
     } | dict(request.staged)
     planning_ms = (time.perf_counter() - started) * 1e3
-    plan = Plan(phases, pinned, specs, request.threads, planning_ms)
+    plan = Plan(phases, pinned, specs, request.threads, planning_ms, budget_bytes)
     if flags.debug():
-        for graph in graphs.values():
-            verify_graph(graph, "placing")
+        for phase in phases.values():
+            verify_graph(phase.graph, "placing")
         verify_plan(plan)
     return plan
 

@@ -35,6 +35,11 @@ _EFFICIENCY: Mapping[tuple[Bound, StepKind], float] = {
     (Bound.COMPUTE, StepKind.BACKWARD): 0.6,
 }
 _OTHERWISE = 0.6
+# Of a machine that was never measured.
+_FLOPS_PER_S, _BYTES_PER_S = 100e9, 10e9
+# A cheap step moves so many times the bytes that it makes at most, and does so many operations with
+# each byte moved: memory keeps up with no more.
+_CHEAP_TRAFFIC, _CHEAP_INTENSITY = 8, 8
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,37 @@ def cost_of(step: Step, traffic: Traffic, machine: Machine, overhead_s: float) -
         memory_s=machine.seconds_to_move(traffic.read, traffic.written, traffic.in_place),
         overhead_s=overhead_s,
     )
+
+
+class StepSeconds:
+    """What steps will probably take before anything has an address.
+
+    By a machine's figures where it was measured, else by those of a few cores of a server.
+    """
+
+    def __init__(self, machine: Machine | None) -> None:
+        self._machine = machine
+
+    def __call__(self, step: Step) -> float:
+        """Seconds of one step."""
+        if step.kernel is None or step.kernel.is_view:
+            return 0.0
+        if self._machine is None:
+            return step.kernel.flops / _FLOPS_PER_S + step.kernel.bytes_moved / _BYTES_PER_S
+        overhead = self._machine.primitive_s + self._machine.team_s
+        return cost_of(step, traffic_of(step, {}), self._machine, overhead).predicted_s
+
+    def is_cheap(self, step: Step) -> bool:
+        """Whether what a forward step makes is hardly worth keeping: normalizations, sums, maxima.
+
+        It does little with each byte that it moves, and moves few more than it makes.
+        """
+        kernel = step.kernel
+        if kernel is None or kernel.is_view:
+            return True
+        made = sum(spec.nbytes for spec in (*kernel.outputs, *kernel.extra_outputs) if spec)
+        few = kernel.bytes_moved <= _CHEAP_TRAFFIC * made
+        return few and kernel.flops <= _CHEAP_INTENSITY * kernel.bytes_moved
 
 
 def _kernel(step: Step) -> Kernel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mxrun.graph.graph import MemoryClass, Step, StepKind, ValueId
 from mxrun.graph.plan import Block, PhasePlan
@@ -24,14 +24,17 @@ class LiveTensor:
 
     tensor: of those that share the block the one for which it is kept. first, last: positions of
         the steps that write it and that read it last; `reason` is why it must live until then.
+    shared: the other tensors that lie in the block, some of them at other times.
     """
 
     tensor: str
+    memory_class: MemoryClass
     nbytes: int
     offset: int
     first: int
     last: int
     reason: str
+    shared: tuple[str, ...]
 
 
 def live_tensors(
@@ -41,19 +44,38 @@ def live_tensors(
 
     Their bytes add up to `phase.live_bytes()[position]` and the pinned blocks.
     """
-    end = max(0, len(phase.steps) - 1)
     reads = _Reads(phase)
     live = [
-        LiveTensor(block.name, block.nbytes, block.offset, 0, end, _PINNED_REASONS[kind])
+        *pinned_tensors(phase, pinned),
+        *(
+            reads.explain(block, position)
+            for block in phase.blocks
+            if block.first <= position < block.last
+        ),
+    ]
+    return tuple(sorted(live, key=lambda tensor: (-tensor.nbytes, tensor.offset)))
+
+
+def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTensor, ...]:
+    """The blocks that all phases share, alive from this one's first step to its last."""
+    end = max(0, len(phase.steps) - 1)
+    return tuple(
+        LiveTensor(block.name, kind, block.nbytes, block.offset, 0, end, _PINNED_REASONS[kind], ())
         for block in pinned
         for kind in (block.memory_class,)
-    ]
-    live += (
-        reads.explain(block, position)
-        for block in phase.blocks
-        if block.first <= position < block.last
     )
-    return tuple(sorted(live, key=lambda tensor: (-tensor.nbytes, tensor.offset)))
+
+
+def whole_lives(phase: PhasePlan) -> tuple[LiveTensor, ...]:
+    """The blocks of a phase in its order, each as the one tensor for which it is kept to its end.
+
+    first, last: here the first and the last step of the whole block.
+    """
+    reads = _Reads(phase)
+    return tuple(
+        replace(reads.explain(block, block.last - 1), first=block.first, last=block.last - 1)
+        for block in phase.blocks
+    )
 
 
 class _Reads:
@@ -81,15 +103,18 @@ class _Reads:
 
     def explain(self, block: Block, position: int) -> LiveTensor:
         """Why a block lives at `position`."""
+        place = (block.memory_class, block.nbytes, block.offset)
         if not block.values:
-            step = self._phase.steps[position].name
-            reason = f"workspace of {step}"
-            return LiveTensor(block.name, block.nbytes, block.offset, position, position, reason)
+            reason = f"workspace of {self._phase.steps[position].name}"
+            return LiveTensor(block.name, *place, position, position, reason, ())
         held = [value for value in block.values if self._written[value] <= position]
         value = max(held, key=lambda value: (self._last_read(value)[0], self._written[value]))
         last, reason = self._last_read(value)
-        name, first = self._phase.graph.values[value].name, self._written[value]
-        return LiveTensor(name, block.nbytes, block.offset, first, last, reason)
+        name, *shared = (
+            self._phase.graph.values[each].name
+            for each in (value, *(other for other in block.values if other != value))
+        )
+        return LiveTensor(name, *place, self._written[value], last, reason, tuple(shared))
 
     def _last_read(self, value: ValueId) -> tuple[int, str]:
         written = self._written[value]

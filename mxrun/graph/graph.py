@@ -70,6 +70,8 @@ class Step:
     requests: tuple[OpReqType, ...]
     # The forward step a backward step belongs to.
     forward: StepName | None = None
+    # The step that this one runs again, because what that one made was not kept.
+    repeats: StepName | None = None
     implementation: str | None = None
     # The type a forward step is asked to run in, where the network says so.
     precision: str | None = None

@@ -38,6 +38,25 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Recomputed:
+    """What backward makes again: the forward steps, each as often as it runs again.
+
+    plain_bytes: the reusable bytes of the plain order. step_s: the seconds that its steps will
+        probably take; extra_s: those of the repeated ones.
+    """
+
+    steps: tuple[str, ...]
+    plain_bytes: int
+    step_s: float
+    extra_s: float
+
+    @property
+    def extra(self) -> float:
+        """The extra time as a fraction of the plain step's."""
+        return self.extra_s / self.step_s
+
+
+@dataclass(frozen=True)
 class PhasePlan:
     """One sequence of steps over the arena: a training step, or an evaluation step.
 
@@ -55,6 +74,8 @@ class PhasePlan:
     lower_bound_bytes: int
     naive_bytes: int
     in_place_only_bytes: int
+    # What backward makes again to fit into a budget; None of a plain order.
+    recomputed: Recomputed | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -62,11 +83,11 @@ class PhasePlan:
         return self.graph.steps
 
     def implementations(self) -> dict[str, str]:
-        """The implementation chosen for each step that calls something."""
+        """The implementation chosen for each step that calls something; a repeated one has its."""
         return {
             step.name: step.kernel.implementation
             for step in self.steps
-            if step.kernel is not None and not step.kernel.is_view
+            if step.kernel is not None and not step.kernel.is_view and step.repeats is None
         }
 
     def peak_step(self) -> int:
@@ -100,6 +121,8 @@ class Plan:
     specs: Mapping[str, TensorSpec]
     threads: int
     planning_ms: float
+    # What the arena may have at most, where a budget says so.
+    budget_bytes: int | None = None
 
     @property
     def pinned_bytes(self) -> int:

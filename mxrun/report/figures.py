@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+from mxrun.base.sizes import UNITS
+
 _COUNTS = ("", "k", "M", "G", "T")
 # What is smaller rounds to 0 in a metric: the guard of cross_entropy's logarithm is 1e-12.
 _NOTHING = 1e-11
@@ -13,11 +14,11 @@ _NOTHING = 1e-11
 def bytes_text(count: int) -> str:
     """Bytes in the unit that leaves one to four digits: `1.23 MiB`."""
     value = float(count)
-    for unit in _BYTES[:-1]:
+    for unit in UNITS[:-1]:
         if value < 1024:
             return f"{count} {unit}" if unit == "B" else f"{value:.2f} {unit}"
         value /= 1024
-    return f"{value:.2f} {_BYTES[-1]}"
+    return f"{value:.2f} {UNITS[-1]}"
 
 
 def count_text(count: float) -> str:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mxrun.report.budget import budget_tables
 from mxrun.report.figures import bytes_text
 from mxrun.report.tables import Report, titled_table
 from mxrun.report.timeline import Timeline
@@ -16,12 +17,21 @@ from mxrun.report.timeline import Timeline
 # Longer lists are for machines; what is left stands in one row.
 _MOST_LIVE = 30
 _MOST_LIBRARIES = 4
+# The sizes that an arena could have, by their keys in a report.
+FIGURES = {
+    "planned_bytes": "planned",
+    "lower_bound_bytes": "lower bound of this order",
+    "free_list_bytes": "whole blocks handed on, as in MXNet",
+    "in_place_only_bytes": "in place, without reuse",
+    "naive_bytes": "every tensor its own",
+}
 
 
 def memory_tables(report: Report) -> list[RenderableType]:
     """`inspect-memory`: the arena against its bounds, its classes, its peak, refused hints."""
     return [
         *_arena(report),
+        *budget_tables(report),
         _classes(report["classes"]),
         *_timelines(report["timeline"]),
         Text(),
@@ -36,20 +46,15 @@ def _arena(report: Report) -> list[RenderableType]:
     table.add_column("counted")
     table.add_column("size", justify="right")
     table.add_column("bytes", justify="right")
-    for label, key in (
-        ("planned", "planned_bytes"),
-        ("lower bound of this order", "lower_bound_bytes"),
-        ("in place, without reuse", "in_place_only_bytes"),
-        ("every tensor its own", "naive_bytes"),
-    ):
+    for key, label in FIGURES.items():
         table.add_row(label, bytes_text(report[key]), f"{report[key]:,}")
     proved = "as small as this order allows" if report["proved_optimal"] else _gap(report)
     return [table, Text(f"{proved}; planned in {report['planning_ms']:.1f} ms")]
 
 
 def _gap(report: Report) -> str:
-    gap = report["planned_bytes"] - report["lower_bound_bytes"]
-    return f"{bytes_text(gap)} above the lower bound"
+    share = f"{report['fragmentation']:.2%}"
+    return f"{bytes_text(report['gap_bytes'])} ({share}) above the lower bound"
 
 
 def _classes(classes: Mapping[str, Mapping[str, int]]) -> Table:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
-
-from mxrun.base.files import whole_file
 
 FONT_SIZE = 12.0
 # Monospaced letters are 0.6 of their size wide in nearly every font.
@@ -80,12 +77,6 @@ def document(width: float, height: float, title: str, parts: Iterable[str], styl
         )
         + "\n"
     )
-
-
-def write_svg(path: Path, drawing: str) -> None:
-    """Write a drawing; raises UserError when the file cannot be written."""
-    with whole_file(path) as file:
-        file.write(drawing.encode("utf-8"))
 
 
 def points(*coordinates: float) -> str:

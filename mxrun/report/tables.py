@@ -47,6 +47,10 @@ def train_table(summary: Report) -> Table:
     table.add_row("step, 99 % below", f"{times['p99']:.3f} ms")
     table.add_row("first step after", f"{summary['first_step_s']:.2f} s")
     table.add_row("arena", bytes_text(memory["planned_bytes"]))
+    if summary["recompute"] is not None:
+        made = summary["recompute"]
+        extra = f"{made['measured_extra']:.1%} longer, predicted {made['predicted_extra']:.1%}"
+        table.add_row(f"{made['steps']} steps run again", extra)
     table.add_row("largest resident size", bytes_text(memory["rss_peak_bytes"]))
     table.add_row("run", Text(summary["run_dir"]))
     return table

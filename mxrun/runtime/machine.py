@@ -34,6 +34,11 @@ def machine_of(threads: int, remeasure: bool = False) -> Machine:
     return found
 
 
+def known_machine(threads: int) -> Machine | None:
+    """The figures kept for a team of `threads`; None where nothing was measured yet."""
+    return Machine.from_json(kept.find(_KIND, description(threads)))
+
+
 def description(threads: int) -> str:
     """All that times on this machine depend on, in words, for a team of `threads`."""
     import llvmlite.binding as llvm

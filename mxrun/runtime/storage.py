@@ -38,6 +38,19 @@ def memory_limit() -> int:
     return min([*limits, *control_group_limits(membership, Path("/sys/fs/cgroup"))])
 
 
+def available_bytes() -> int:
+    """Bytes that this process could take now without others having to give theirs.
+
+    Linux's MemAvailable, and no more than `memory_limit`.
+    """
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return memory_limit()
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return min([*found, memory_limit()])
+
+
 def control_group_limits(membership: str, root: Path) -> Iterator[int]:
     """The memory limits, in bytes, of the groups that /proc/self/cgroup names and of those above.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mxrun.session.inference import Inference, InferRequest, infer
     from mxrun.session.layers import check
     from mxrun.session.memory import inspect_memory
+    from mxrun.session.memory_problem import place_problem
     from mxrun.session.registry import operator, operators
     from mxrun.session.run import Run
     from mxrun.session.schemas import schema
@@ -43,6 +44,7 @@ __all__ = [
     "notes",
     "operator",
     "operators",
+    "place_problem",
     "plan_for",
     "plot",
     "prepare",
@@ -60,6 +62,7 @@ _MODULES = {
     "inference": ("InferRequest", "Inference", "infer"),
     "layers": ("check",),
     "memory": ("inspect_memory",),
+    "memory_problem": ("place_problem",),
     "registry": ("operator", "operators"),
     "run": ("Run",),
     "schemas": ("schema",),

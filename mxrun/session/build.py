@@ -20,6 +20,7 @@ from mxrun.graph.plan import Plan
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
 from mxrun.runtime.storage import memory_limit
+from mxrun.session.budget import budgeted
 from mxrun.session.plugins import load_plugins
 
 
@@ -85,6 +86,7 @@ def request_for(
         precision=built.config.precision,
         fixed=not training,
         fuse=built.config.fuse,
+        **budgeted(built, training, team_size(built, threads)),
     )
 
 

@@ -13,11 +13,14 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
+from mxrun.build import Built
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
 from mxrun.graph.passes.lower import RANDOM_STATE
+from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable
 from mxrun.runtime.random import key_of
+from mxrun.session.budget import budgeted
 from mxrun.session.build import Say, check_fits, chooser_for, silent, team_size
 from mxrun.session.heads import (
     Head,
@@ -29,6 +32,7 @@ from mxrun.session.heads import (
     row_shapes,
     subgraph,
 )
+from mxrun.session.largest import MAX, BatchSize, largest_batch
 from mxrun.session.records import FileSource, Records, Source, SplitSource
 from mxrun.session.trained import Trained
 
@@ -52,7 +56,7 @@ class InferRequest:
     outputs: tuple[str, ...] = ()
     top: int | None = None
     classes: Path | None = None
-    batch: int | None = None
+    batch: BatchSize | None = None
     threads: int | None = None
     precision: str | None = None
 
@@ -181,7 +185,8 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     `say` hears of long waits.
     Raises UserError for what is wrong with run, checkpoint, names or the first records.
     """
-    trained = Trained.open(Path(path), request.checkpoint, request.batch)
+    batch = _largest(path, request, say) if request.batch == MAX else request.batch
+    trained = Trained.open(Path(path), request.checkpoint, batch)
     built = trained.built
     chosen = heads(built, request.outputs)
     source = _source(trained, request, chosen)
@@ -190,22 +195,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
         raise UserError("there are no records to infer")
     batch_size = planned_batch(built, chosen, available)
     outputs = _outputs(trained, request, chosen, row_shapes(built, chosen, batch_size))
-    threads = team_size(built, request.threads)
-    plan = compile_plan(
-        subgraph(chosen),
-        CompileRequest(
-            inputs=batch_inputs(built, batch_size),
-            shapes=known_shapes(built),
-            staged=source.staged(batch_size),
-            phases=(EVALUATE,),
-            fixed=True,
-            threads=threads,
-            precision=request.precision or built.config.precision,
-            fuse=built.config.fuse,
-            implementation=built.config.implementation,
-            chooser=chooser_for(built, threads, say),
-        ),
-    )
+    plan = compile_plan(*_asked(built, request, chosen, source, batch_size, say))
     check_fits(plan)
     executor = Executor(plan)
     for block in plan.pinned:
@@ -215,6 +205,43 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
         executor.array(RANDOM_STATE)[0] = key_of(f"{built.config.seed}")
     executor.prepare()
     return Inference(trained, source, executor, outputs, batch_size)
+
+
+def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
+    """The largest batch that fits."""
+    trained = Trained.open(Path(path), request.checkpoint, 1)
+    chosen = heads(trained.built, request.outputs)
+    source = _source(trained, request, chosen)
+
+    def asked(size: int) -> tuple[Symbol, CompileRequest]:
+        return _asked(trained.built, request, chosen, source, size, silent)
+
+    return largest_batch(trained.built, asked, say)
+
+
+def _asked(
+    built: Built,
+    request: InferRequest,
+    chosen: Sequence[Head],
+    source: Source,
+    batch_size: int,
+    say: Say,
+) -> tuple[Symbol, CompileRequest]:
+    """What is planned for batches of a size."""
+    threads = team_size(built, request.threads)
+    return subgraph(chosen), CompileRequest(
+        inputs=batch_inputs(built, batch_size),
+        shapes=known_shapes(built),
+        staged=source.staged(batch_size),
+        phases=(EVALUATE,),
+        fixed=True,
+        threads=threads,
+        precision=request.precision or built.config.precision,
+        fuse=built.config.fuse,
+        implementation=built.config.implementation,
+        chooser=chooser_for(built, threads, say),
+        **budgeted(built, False, threads),
+    )
 
 
 def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> Source:

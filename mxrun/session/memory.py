@@ -10,11 +10,14 @@ from typing import Any
 
 from mxrun.backend.jit import HostLoop
 from mxrun.executor.bind import bind
-from mxrun.graph.explain import live_tensors
+from mxrun.graph.explain import LiveTensor, live_tensors, pinned_tensors, whole_lives
+from mxrun.graph.free_list import free_list_bytes
 from mxrun.graph.plan import Plan
 from mxrun.operator.native_kernel import add_loop
 from mxrun.runtime.resident import resident_bytes
+from mxrun.session.budget import budget_figures
 from mxrun.session.build import Say, load, plan_for, silent
+from mxrun.session.largest import BatchSize, batch_of
 
 # Bound kernels only carry their addresses along, so any will do: nothing runs and nothing lies
 # here.
@@ -26,11 +29,12 @@ class MemoryReport:
     """What a run's arena would hold; every figure in bytes counts the whole arena.
 
     outside: resident bytes of a process that is ready to run the plan but has no arena, by what
-        they are; empty where the system does not tell.
+        they are; empty where the system does not tell, and where nobody asked.
     """
 
     name: str
     phase: str
+    batch_size: int
     plan: Plan
     outside: Mapping[str, Any]
 
@@ -42,14 +46,21 @@ class MemoryReport:
             "phase": self.phase,
             "planned_bytes": plan.planned_bytes,
             "lower_bound_bytes": plan.lower_bound_bytes,
+            "gap_bytes": plan.planned_bytes - plan.lower_bound_bytes,
+            "fragmentation": self._fragmentation(),
             "naive_bytes": plan.naive_bytes,
             "in_place_only_bytes": plan.in_place_only_bytes,
+            "free_list_bytes": self._free_list_bytes(),
             "proved_optimal": plan.proved_optimal,
             "classes": {name: asdict(figures) for name, figures in plan.classes().items()},
             "hints": [asdict(hint) for phase in plan.phases.values() for hint in phase.hints],
             "planning_ms": plan.planning_ms,
+            "batch_size": self.batch_size,
+            **budget_figures(plan),
             "peak": self._peak(),
             "timeline": self._timeline(),
+            "pinned": self._pinned(),
+            "blocks": self._blocks(),
             "outside": self.outside,
         }
 
@@ -64,17 +75,35 @@ class MemoryReport:
             "operator": step.name,
             "op": None if step.prop is None else step.prop.type_string,
             "bytes": self.plan.pinned_bytes + phase.live_bytes()[position],
-            "live": [
-                {
-                    "tensor": live.tensor,
-                    "bytes": live.nbytes,
-                    "offset": live.offset,
-                    "first": live.first,
-                    "last": live.last,
-                    "reason": live.reason,
-                }
-                for live in live_tensors(phase, self.plan.pinned, position)
-            ],
+            "live": [_lifetime(live) for live in live_tensors(phase, self.plan.pinned, position)],
+        }
+
+    def _fragmentation(self) -> float:
+        """How much of the lower bound the arena takes on top of it."""
+        bound = self.plan.lower_bound_bytes
+        return self.plan.planned_bytes / bound - 1 if bound else 0.0
+
+    def _free_list_bytes(self) -> int:
+        """The arena if whole blocks were handed on, without offsets, as MXNet does it."""
+        sizes = (
+            free_list_bytes(
+                [block.nbytes for block in phase.blocks],
+                [block.first for block in phase.blocks],
+                [block.last for block in phase.blocks],
+            )
+            for phase in self.plan.phases.values()
+        )
+        return self.plan.pinned_bytes + max(sizes, default=0)
+
+    def _pinned(self) -> list[dict[str, Any]]:
+        """What lies in the arena during all phases."""
+        return [_placed(live) for live in pinned_tensors(self.plan.largest_phase, self.plan.pinned)]
+
+    def _blocks(self) -> dict[str, list[dict[str, Any]]]:
+        """By phase: what is placed again and again; first and last are steps, both included."""
+        return {
+            name: [_lifetime(live) for live in whole_lives(phase)]
+            for name, phase in self.plan.phases.items()
         }
 
     def _timeline(self) -> dict[str, Any]:
@@ -88,21 +117,40 @@ class MemoryReport:
         }
 
 
+def _placed(live: LiveTensor) -> dict[str, Any]:
+    return {
+        "tensor": live.tensor,
+        "class": live.memory_class.value,
+        "bytes": live.nbytes,
+        "offset": live.offset,
+        "reason": live.reason,
+    }
+
+
+def _lifetime(live: LiveTensor) -> dict[str, Any]:
+    times = {"first": live.first, "last": live.last, "shared": list(live.shared)}
+    return _placed(live) | times
+
+
 def inspect_memory(
     path: str | Path,
     overrides: Sequence[str] = (),
     phase: str = "train",
-    batch: int | None = None,
+    batch: BatchSize | None = None,
     threads: int | None = None,
     say: Say = silent,
+    measured: bool = True,
 ) -> MemoryReport:
     """Plan a run without data; `phase` is train (which evaluates too) or infer.
 
-    `say` hears of long waits.
+    say: hears of long waits. measured: whether what lies outside the arena is wanted, for which
+    all kernels are bound.
     """
-    built = load(path, overrides, batch)
-    plan = plan_for(built, phase == "train", threads, say)
-    return MemoryReport(built.config.name, phase, plan, outside_bytes(plan))
+    training = phase == "train"
+    built = load(path, overrides, batch_of(batch, path, overrides, training, threads, say))
+    plan = plan_for(built, training, threads, say)
+    outside = outside_bytes(plan) if measured else {}
+    return MemoryReport(built.config.name, phase, built.model.batch_size, plan, outside)
 
 
 def outside_bytes(plan: Plan) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built, check_labels
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.storage import peak_resident_bytes
+from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.build import KeptChoices, Say, check_fits, is_timed, load, plan_for, silent
+from mxrun.session.largest import MAX, BatchSize, batch_of
 from mxrun.session.made_up import NO_PATH, made_up_sections, trains_on_made_up
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import Beginning, kept_choices, resume
@@ -34,13 +36,14 @@ class TrainRequest:
     """How to run: what to do with a run of that name that is there, and whether it may differ.
 
     profile: whether every call is timed. `started_at` is the process's start on the monotonic
-    clock.
+    clock. batch: in place of the config's data.batch_size.
     """
 
     existing: Existing = "refuse"
     allow_changes: bool = False
     profile: bool = False
     started_at: float = 0.0
+    batch: BatchSize | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class TrainSummary:
     started_from: Mapping[str, Any] | None
     data_wait_share: float
     made_up_data: bool
+    recompute: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
         """The summary for machines."""
@@ -99,6 +103,9 @@ def train(
     Stopped when a signal asked for an end and everything is saved.
     """
     with Interruption() as interruption:
+        batch = _batch_size(path, overrides, observer, request)
+        if batch is not None:
+            overrides = (*overrides, f"data.batch_size={batch}")
         built = load(path, overrides)
         stand_ins = made_up_sections(built)
         if stand_ins:
@@ -106,10 +113,29 @@ def train(
             observer.note(NO_PATH)
         kept = kept_choices(built.config.name) if _keeps(built, request) else {}
         run = _opened(built, observer.note, kept)
+        for note in budget_notes(run.plan):
+            observer.note(note)
         try:
             return _Training(run, observer, request, interruption).run()
         finally:
             run.close()
+
+
+def _batch_size(
+    path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
+) -> int | None:
+    """The batch size that is asked for; the largest is one that the records fill."""
+    found = batch_of(request.batch, path, overrides, training=True, say=observer.note)
+    if found is None or request.batch != MAX:
+        return found
+    built = load(path, overrides, 1)
+    built = load(path, (*overrides, *made_up_sections(built)), 1)
+    if "train" not in built.data:
+        return found
+    records = len(open_datasets({"train": built.data["train"]}, built.model.records)["train"])
+    if records < found:
+        observer.note(f"--batch max: {records} samples, for there are no more records")
+    return min(found, records)
 
 
 def prepare(built: Built) -> Run:
@@ -206,6 +232,7 @@ class _Training:
     ) -> TrainSummary:
         run, progress = self._run, result.progress
         rss_peak_bytes = peak_resident_bytes()
+        recompute = measured_recompute(run.executor)
         waited = run.iterators["train"].waited_seconds
         return TrainSummary(
             steps=progress.step,
@@ -226,6 +253,7 @@ class _Training:
             started_from=run.started_from,
             data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
             made_up_data=trains_on_made_up(run.built),
+            recompute=recompute,
         )
 
     def _interrupted(self) -> bool:

@@ -36,10 +36,40 @@ def test_F1_the_peak_names_every_live_byte(report: dict[str, Any]) -> None:
     assert sum(live["bytes"] for live in peak["live"]) == peak["bytes"]
     assert peak["bytes"] == report["lower_bound_bytes"]
     for live in peak["live"]:
-        assert set(live) == {"tensor", "bytes", "offset", "first", "last", "reason"}
+        assert set(live) == {
+            *("tensor", "class", "bytes", "offset", "first", "last", "reason", "shared")
+        }
         assert live["first"] <= peak["step"] <= live["last"]
         assert 0 <= live["offset"] <= report["planned_bytes"] - live["bytes"]
         assert live["reason"]
+
+
+def test_F1_every_figure_stands_beside_the_lower_bound(report: dict[str, Any]) -> None:
+    """Sizes from what is best to what nobody would do, and the waste in bytes and as a share."""
+    sizes = ("lower_bound", "planned", "free_list", "in_place_only", "naive")
+    found = [report[f"{size}_bytes"] for size in sizes]
+    assert found == sorted(found)
+    assert found[1] < found[2] < found[3] < found[4]
+    assert report["gap_bytes"] == found[1] - found[0]
+    assert report["fragmentation"] == report["gap_bytes"] / found[0]
+    for name, figures in report["classes"].items():
+        alive = [live["bytes"] for live in report["peak"]["live"] if live["class"] == name]
+        assert figures["peak_bytes"] == sum(alive)
+
+
+def test_F1_every_block_is_there_with_its_reason(report: dict[str, Any]) -> None:
+    """Pinned blocks first, then those of each phase; what is alive adds up to the timeline."""
+    pinned = sum(block["bytes"] for block in report["pinned"])
+    for phase, blocks in report["blocks"].items():
+        alive = [pinned] * len(report["timeline"][phase]["operators"])
+        for block in blocks:
+            assert block["reason"]
+            assert block["tensor"] not in block["shared"]
+            for step in range(block["first"], block["last"] + 1):
+                alive[step] += block["bytes"]
+        assert alive == report["timeline"][phase]["bytes"]
+    shared = {name for block in report["blocks"]["train"] for name in block["shared"]}
+    assert "conv1_output" in shared | {block["tensor"] for block in report["blocks"]["train"]}
 
 
 def test_F1_the_timeline_is_highest_at_the_peak(report: dict[str, Any]) -> None:

@@ -202,7 +202,7 @@ def test_unknown_keys_are_answered_with_the_nearest(
 @pytest.mark.parametrize(
     "override",
     [
-        "memory={budget: 50%}",
+        "memory={micro_batches: true}",
         "engine=threaded",
         "context=gpu:0",
         "network.layers[0].A.outputs=[x]",

@@ -62,7 +62,12 @@ MEMORY = {
     "lower_bound_bytes": 1_048_576,
     "in_place_only_bytes": 3_145_728,
     "naive_bytes": 4_194_304,
+    "free_list_bytes": 2_621_440,
+    "gap_bytes": 1_048_576,
+    "fragmentation": 1.0,
     "proved_optimal": False,
+    "budget_bytes": None,
+    "recompute": {},
     "planning_ms": 12.34,
     "classes": {"activation_gradients": {"total_bytes": 1024, "peak_bytes": 512}},
     "hints": [],
@@ -108,7 +113,9 @@ def test_memory_shows_bounds_and_classes() -> None:
     text = rendered(*memory_tables(MEMORY))
     (planned,) = [line.split() for line in text.splitlines() if line.startswith("  planned")]
     assert planned == ["planned", "2.00", "MiB", "2,097,152"]
-    assert "1.00 MiB above the lower bound; planned in 12.3 ms" in text
+    assert "1.00 MiB (100.00%) above the lower bound; planned in 12.3 ms" in text
+    (handed_on,) = [line.split() for line in text.splitlines() if "as in MXNet" in line]
+    assert handed_on[-3:] == ["2.50", "MiB", "2,621,440"]
     (gradients,) = [line for line in text.splitlines() if "activation gradients" in line]
     assert gradients.split()[2:] == ["1.00", "KiB", "512", "B"]
     assert "not taken" not in text
@@ -166,11 +173,20 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
                     "lower_bound_bytes": 1_048_576,
                     "rss_peak_bytes": 157_286_400,
                 },
+                "recompute": {"steps": 7, "measured_extra": 0.0625, "predicted_extra": 0.05},
                 "run_dir": "runs/[lenet]",
             }
         )
     )
-    for part in ("1,234 steps", "0.9875", "0.500 ms", "0.81 s", "150.00 MiB", "runs/[lenet]"):
+    for part in (
+        "1,234 steps",
+        "0.9875",
+        "0.500 ms",
+        "0.81 s",
+        "150.00 MiB",
+        "runs/[lenet]",
+        "6.2%",
+    ):
         assert part in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import time
 from pathlib import Path
@@ -14,11 +15,29 @@ from safetensors.numpy import load_file
 
 from mxrun import session
 from mxrun.config.bundled import find_config
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.graph import MemoryClass
 from mxrun.session.build import plan_for
 from mxrun.session.made_up import made_up_sections
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+# As papers and other implementations count them.
+PARAMETERS = {
+    "densenet121_imagenet": 7_978_856,
+    "inceptionv3_imagenet": 23_834_568,
+    "mobilenetv1_imagenet": 4_231_976,
+    "mobilenetv2_imagenet": 3_504_872,
+    "resnet152_imagenet": 60_192_808,
+    "resnet50_imagenet": 25_557_032,
+    "vgg16_imagenet": 138_357_544,
+}
+# Activations of inference with a batch of one, in MiB: the largest step's (Pisarchyk and Lee, 2020,
+# for the MobileNets).
+ACTIVATIONS = {
+    "mobilenetv1_imagenet": 4.594,
+    "mobilenetv2_imagenet": 5.742,
+    "inceptionv3_imagenet": 7.913,
+}
 
 
 def header(name: str) -> list[str]:
@@ -59,12 +78,34 @@ def test_every_command_that_needs_no_data_works(name: str) -> None:
     assert memory.planned_bytes == memory.lower_bound_bytes
     large = name.endswith("_imagenet")
     # All layers on a smaller image: steps of the whole one take as long as all else here.
-    smaller = ["network.inputs.data=[3, 64, 64]"] if large else []
+    side = 75 if name.startswith("inception") else 64
+    smaller = [f"network.inputs.data=[3, {side}, {side}]"] if large else []
     for phase in ("train", "infer"):
         request = session.BenchRequest(phase, batch=1 if large else 8, threads=1, steps=2, warmup=1)
         report = session.bench(path, smaller, request, lambda _: None, time.monotonic())
         assert len(report.step_ms) == 2
         assert report.operators
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_known_network_has_its_parameters(name: str) -> None:
+    parameters = session.load(find_config(name)).model.parameters.values()
+    assert sum(math.prod(spec.shape) for spec in parameters) == PARAMETERS[name]
+    assert len((CONFIGS / f"{name}.yaml").read_text().splitlines()) < 120
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_F1_inference_keeps_few_activations(name: str) -> None:
+    plan = session.inspect_memory(
+        find_config(name), phase="infer", batch=1, threads=2, measured=False
+    ).plan
+    phase = plan.phases[EVALUATE]
+    alive = [0] * len(phase.steps)
+    for block in phase.blocks:
+        if block.memory_class is MemoryClass.ACTIVATIONS:
+            for step in range(block.first, block.last):
+                alive[step] += block.nbytes
+    assert round(max(alive) / 2**20, 3) == ACTIVATIONS[name]
 
 
 def test_mlp_regression_stops_near_the_noise(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -98,6 +99,15 @@ def place(
         naive_bytes=_naive(graph),
         in_place_only_bytes=sum(need.nbytes for need in needs),
     )
+
+
+def live_bytes(graph: Graph, storage: Storage) -> list[int]:
+    """Reusable bytes that are alive at each step, before anything has an offset."""
+    changes = [0] * (len(graph.steps) + 1)
+    for need in (*_storage_needs(graph, storage), *_scratch_needs(graph)):
+        changes[need.first] += need.nbytes
+        changes[need.last] -= need.nbytes
+    return list(itertools.accumulate(changes[:-1]))
 
 
 def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:

@@ -1,0 +1,206 @@
+"""A training step fitted into so many bytes: what is made again in backward, and what that costs.
+
+The stages of the step are measured one by one; the orders that are fastest by these measures are
+then made into graphs, of which the true bytes count. The plain order is taken where it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.machine import Machine
+from mxrun.graph.chain import ChainPlans
+from mxrun.graph.cost import StepSeconds
+from mxrun.graph.graph import Graph
+from mxrun.graph.passes.inplace import inplace
+from mxrun.graph.passes.place import live_bytes, place
+from mxrun.graph.passes.recompute import recompute
+from mxrun.graph.plan import Block, PhasePlan, Recomputed
+from mxrun.graph.stage_sizes import StageSizes
+from mxrun.graph.stages import Stage, stages_of
+
+# The measures err on both sides, so orders are looked for in up to this part of the plain bytes.
+_SLACK = 1.5
+_SLOTS = 1500
+# Orders near the one that the measures suggest that are tried: faster ones that may fit all the
+# same, and, where nothing fits, those that need least.
+_NEAR, _LEAST = 4, 12
+# Of those that need least, how many get offsets.
+_PLACED = 3
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes that the whole arena may have, or the share of the reusable bytes of the plain plan.
+
+    least: whether the plan that needs least is wanted, not the fastest that fits. place: where the
+    user says so.
+    """
+
+    nbytes: int | None = None
+    share: float | None = None
+    least: bool = False
+    place: Place | None = None
+
+    def reusable_bytes(self, phases: Mapping[str, PhasePlan], base: int) -> int:
+        """What is left for the reusable region of plain phases beside `base` bytes of others."""
+        if self.nbytes is not None:
+            return self.nbytes - base
+        largest = max((phase.reusable_bytes for phase in phases.values()), default=0)
+        return largest if self.share is None else int(self.share * largest)
+
+
+def fitted(
+    phases: Mapping[str, PhasePlan],
+    pinned: tuple[Block, ...],
+    budget: Budget,
+    in_place: bool,
+    machine: Machine | None,
+) -> tuple[dict[str, PhasePlan], int]:
+    """The phases within the budget, and the bytes that it allows the whole arena.
+
+    Raises UserError, with the least that would do and the step that needs it, where that is not
+    to be had.
+    """
+    base = sum(block.nbytes for block in pinned)
+    limit = budget.reusable_bytes(phases, base)
+    found: dict[str, PhasePlan] = {}
+    beyond = []
+    for name, plain in phases.items():
+        fitting = _PhaseFitting(plain, pinned, in_place, machine)
+        if budget.least:
+            found[name] = fitting.least()
+        elif plain.reusable_bytes <= limit:
+            found[name] = plain
+        else:
+            found[name] = fitting.within(limit) or fitting.least()
+            if found[name].reusable_bytes > limit:
+                beyond.append(found[name])
+    if beyond:
+        raise UserError(_infeasible(beyond, base, base + limit, budget))
+    return found, base + limit
+
+
+def _infeasible(phases: Sequence[PhasePlan], base: int, limit: int, budget: Budget) -> Diagnostic:
+    phase = max(phases, key=lambda phase: phase.reusable_bytes)
+    step = phase.steps[phase.peak_step()]
+    least = base + phase.reusable_bytes
+    return Diagnostic(
+        "the run does not fit into memory.budget",
+        place=budget.place,
+        expected=f"at least {least:,} bytes, which {step.title} decides in phase {phase.name!r}",
+        got=f"{limit:,} bytes, of which parameters, states and inputs take {base:,}",
+        hint="give it more memory, or lower data.batch_size (`--batch max` finds the largest)",
+    )
+
+
+class _PhaseFitting:
+    """The plans of one phase, of which the plain one is given."""
+
+    def __init__(
+        self,
+        plain: PhasePlan,
+        pinned: tuple[Block, ...],
+        in_place: bool,
+        machine: Machine | None,
+    ) -> None:
+        self._plain, self._pinned, self._in_place = plain, pinned, in_place
+        self._fitting = Fitting(plain.graph, in_place, machine)
+
+    def within(self, limit: int) -> PhasePlan | None:
+        """The fastest plan found that needs no more than `limit` reusable bytes."""
+        plans = map(self._planned, self._fitting.candidates(limit))
+        return next((plan for plan in plans if plan.reusable_bytes <= limit), None)
+
+    def least(self) -> PhasePlan:
+        """The plan found that needs least; the plain one where no other needs less."""
+        plans = map(self._planned, self._fitting.least()[:_PLACED])
+        return min([self._plain, *plans], key=lambda plan: plan.reusable_bytes)
+
+    def _planned(self, graph: Graph) -> PhasePlan:
+        planned = place(self._plain.name, graph, inplace(graph, self._in_place), self._pinned)
+        recomputed = self._fitting.recomputed(graph, self._plain.reusable_bytes)
+        return replace(planned, recomputed=recomputed)
+
+
+class Fitting:
+    """The orders of one training step that need less than the plain one."""
+
+    def __init__(self, graph: Graph, in_place: bool, machine: Machine | None) -> None:
+        self.graph, self._in_place = graph, in_place
+        self._seconds = StepSeconds(machine)
+        self._known: dict[int, tuple[Graph, int]] = {}
+
+    def candidates(self, limit: int) -> Iterator[Graph]:
+        """Graphs that may fit into `limit` reusable bytes, the best first.
+
+        By their live bytes alone: an allocator may need more. They end with those that need least,
+        which are always the same, so that a limit that one of them needs can be met.
+        """
+        orders = self._orders
+        if not orders:
+            return
+        low, high = 0, len(orders)
+        while low < high:
+            middle = (low + high) // 2
+            if self._peak(orders[middle]) <= limit:
+                high = middle
+            else:
+                low = middle + 1
+        near = orders[max(0, low - _NEAR) : low + _NEAR]
+        tried = dict.fromkeys([*near, *orders[-_LEAST:]])
+        yield from (self._graph(slots) for slots in tried if self._peak(slots) <= limit)
+
+    def least(self) -> list[Graph]:
+        """The graphs that need least, that which needs least first."""
+        return [self._graph(slots) for slots in sorted(self._orders[-_LEAST:], key=self._peak)]
+
+    def recomputed(self, graph: Graph, plain_bytes: int) -> Recomputed:
+        """What a candidate makes again."""
+        repeated = [step for step in graph.steps if step.repeats is not None]
+        return Recomputed(
+            steps=tuple(step.repeats or "" for step in repeated),
+            plain_bytes=plain_bytes,
+            step_s=sum(map(self._seconds, self.graph.steps)),
+            extra_s=sum(map(self._seconds, repeated)),
+        )
+
+    @cached_property
+    def _stages(self) -> tuple[Stage, ...]:
+        return stages_of(self.graph, self._seconds.is_cheap)
+
+    @cached_property
+    def _plans(self) -> ChainPlans:
+        sizes = StageSizes(self.graph, self._stages, self._seconds)
+        peak = max(live_bytes(self.graph, inplace(self.graph, self._in_place)), default=0)
+        slot = max(64, -(-int(_SLACK * peak) // _SLOTS))
+        return ChainPlans(sizes.chain(), slot, _SLOTS)
+
+    @cached_property
+    def _orders(self) -> list[int]:
+        """Memories in slots whose fastest orders differ, the fastest and largest first."""
+        if not self._stages:
+            return []
+        seconds = self._plans.seconds
+        fewer = np.concatenate(([np.inf], seconds[:-1]))
+        return [int(slots) for slots in np.flatnonzero(seconds < fewer)[::-1]]
+
+    def _graph(self, slots: int) -> Graph:
+        return self._made(slots)[0]
+
+    def _peak(self, slots: int) -> int:
+        return self._made(slots)[1]
+
+    def _made(self, slots: int) -> tuple[Graph, int]:
+        """The graph of an order and the bytes alive at its peak."""
+        if slots not in self._known:
+            actions = self._plans.actions(slots)
+            graph = recompute(self.graph, self._stages, actions, self._seconds.is_cheap)
+            peak = max(live_bytes(graph, inplace(graph, self._in_place)))
+            self._known[slots] = graph, peak
+        return self._known[slots]

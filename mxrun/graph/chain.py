@@ -1,0 +1,150 @@
+"""In which order the stages of a chain run forward and backward within so much memory.
+
+A chain is a network cut where a single tensor goes from one part to the next. Backward of a stage
+needs its input, the gradient of its output, and what its forward left; what is not there is made
+again. Dynamic programming over the parts of the chain and the memory that is left finds the fastest
+order (after Herrmann et al., "Optimal checkpointing for heterogeneous chains", arXiv:1911.13214):
+the fastest of those in which a stage's input that was kept stays until the stage's backward, with
+the ways of keeping that are offered, and with sizes rounded up to slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+Seconds = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of keeping what the backward of a stage needs beside its input and output.
+
+    saved: bytes that lie between its forward and its backward. forward_peak, backward_peak: the
+        most bytes alive while either runs, without the stage's input. extra_s: what backward takes
+        longer because it makes again what was not kept.
+    """
+
+    saved: int
+    forward_peak: int
+    backward_peak: int
+    extra_s: float
+
+
+@dataclass(frozen=True)
+class ChainStage:
+    """One part of a chain.
+
+    seconds: of its forward. input_bytes: of the tensor that it gets from the stage before.
+    gradient_bytes: of its output's gradient. passing_peak: the most bytes alive, without its input,
+        while it runs forward and keeps nothing but its output.
+    """
+
+    seconds: float
+    input_bytes: int
+    gradient_bytes: int
+    passing_peak: int
+    ways: tuple[Way, ...]
+
+
+class Move(Enum):
+    """What is done with a stage."""
+
+    PASS = "forward, keeping its output alone"
+    KEEP = "forward, keeping what backward needs"
+    BACK = "backward"
+
+
+@dataclass(frozen=True)
+class Action:
+    """One move with a stage; `way` is the index of the way that it keeps by, or did."""
+
+    move: Move
+    stage: int
+    way: int = 0
+
+
+class ChainPlans:
+    """The fastest orders of a chain for every memory of 0 to `slots` slots of `slot_bytes`.
+
+    seconds: by slots of memory, what all the forwards take together, repeated ones too, and what
+        the ways of keeping add to backwards; infinite where there is no order.
+    """
+
+    def __init__(self, stages: Sequence[ChainStage], slot_bytes: int, slots: int) -> None:
+        self._stages, self._slot_bytes, self._slots = stages, slot_bytes, slots
+        self._seconds: dict[tuple[int, int], Seconds] = {}
+        self._choices: dict[tuple[int, int], npt.NDArray[np.int16]] = {}
+        count = len(stages)
+        for length in range(count):
+            for first in range(count - length):
+                self._solve(first, first + length)
+        self.seconds = self._seconds[0, count - 1]
+
+    def actions(self, slots: int) -> Iterator[Action]:
+        """The fastest order in a memory in which there is one."""
+        return self._actions(0, len(self._stages) - 1, slots)
+
+    def _in_slots(self, nbytes: int) -> int:
+        return -(-nbytes // self._slot_bytes)
+
+    def _solve(self, first: int, last: int) -> None:
+        """The part of the chain from one stage to another; the first one's input is there."""
+        found = np.stack(list(self._options(first, last)))
+        choice = found.argmin(axis=0)
+        self._choices[first, last] = choice.astype(np.int16)
+        self._seconds[first, last] = np.take_along_axis(found, choice[None], axis=0)[0]
+
+    def _options(self, first: int, last: int) -> Iterator[Seconds]:
+        """By memory, the seconds of each way of keeping, then of passing up to each later stage."""
+        stage, arriving = self._stages[first], self._stages[last].gradient_bytes
+        for way in stage.ways:
+            need = max(arriving + way.forward_peak, way.backward_peak)
+            rest = np.zeros(self._slots + 1)
+            if first < last:
+                kept = self._stages[first + 1].input_bytes + way.saved
+                rest = _with_less(self._seconds[first + 1, last], self._in_slots(kept))
+            yield _from(stage.seconds + way.extra_s + rest, self._in_slots(need))
+        passing, peak = 0.0, 0
+        for split in range(first + 1, last + 1):
+            passed = self._stages[split - 1]
+            given = passed.input_bytes if split - 1 > first else 0
+            peak = max(peak, given + passed.passing_peak)
+            passing += passed.seconds
+            kept = self._in_slots(self._stages[split].input_bytes)
+            rest = _with_less(self._seconds[split, last], kept) + self._seconds[first, split - 1]
+            yield _from(passing + rest, self._in_slots(arriving + peak))
+
+    def _actions(self, first: int, last: int, slots: int) -> Iterator[Action]:
+        stage, choice = self._stages[first], int(self._choices[first, last][slots])
+        if choice < len(stage.ways):
+            yield Action(Move.KEEP, first, choice)
+            if first < last:
+                kept = self._stages[first + 1].input_bytes + stage.ways[choice].saved
+                yield from self._actions(first + 1, last, slots - self._in_slots(kept))
+            yield Action(Move.BACK, first, choice)
+            return
+        split = first + 1 + choice - len(stage.ways)
+        for passed in range(first, split):
+            yield Action(Move.PASS, passed)
+        kept = self._in_slots(self._stages[split].input_bytes)
+        yield from self._actions(split, last, slots - kept)
+        yield from self._actions(first, split - 1, slots)
+
+
+def _with_less(seconds: Seconds, slots: int) -> Seconds:
+    """The seconds where so many slots are taken already."""
+    found = np.full_like(seconds, np.inf)
+    if slots < len(seconds):
+        found[slots:] = seconds[: len(seconds) - slots]
+    return found
+
+
+def _from(seconds: Seconds, need: int) -> Seconds:
+    """The seconds, in less than the needed memory infinite."""
+    seconds[:need] = np.inf
+    return seconds

@@ -1,0 +1,143 @@
+"""A training step cut into stages, from each to the next of which a single tensor goes.
+
+The forward steps are cut where one value alone is still to be read, those that parameters decide
+not counted. Parts without a product join what comes after them: the tensors between stages are then
+mostly outputs of products, which backward reads anyway. The backward steps belong to the stages of
+their forward steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mxrun.graph.graph import Graph, MemoryClass, Step, StepKind, ValueId
+
+# The work of finding an order grows with the third power of the stages.
+_MOST_STAGES = 64
+# So few leave little to choose between; then parts without a product stand for themselves.
+_FEW_STAGES = 8
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Steps in the order they run: forward, backward, and the updates that come with backward.
+
+    given: the value that comes from the stage before; None of the first.
+    """
+
+    given: ValueId | None
+    forward: tuple[Step, ...]
+    backward: tuple[Step, ...]
+    updates: tuple[Step, ...]
+
+
+def stages_of(graph: Graph, is_cheap: Callable[[Step], bool]) -> tuple[Stage, ...]:
+    """The stages of a graph with kernels; none where it has no backward steps.
+
+    is_cheap: of a forward step, whether it is worth little to keep what it makes.
+    """
+    forward = _forward_steps(graph)
+    if not forward:
+        return ()
+    parts, given = _cut(graph, forward, is_cheap)
+    if len(parts) < _FEW_STAGES:
+        parts, given = _cut(graph, forward, lambda step: False)
+    stage_of = {step.name: index for index, part in enumerate(parts) for step in part}
+    names = {step.name for step in forward}
+    others = [step for step in graph.steps if step.name not in names]
+    stage_of |= _backward_stages(others, stage_of, len(parts) - 1)
+    return tuple(
+        Stage(given[index], tuple(part), *_of_stage(others, stage_of, index))
+        for index, part in enumerate(parts)
+    )
+
+
+def _of_stage(
+    others: Sequence[Step], stage_of: Mapping[str, int], index: int
+) -> Iterator[tuple[Step, ...]]:
+    own = [step for step in others if stage_of[step.name] == index]
+    yield tuple(step for step in own if step.kind is not StepKind.UPDATE)
+    yield tuple(step for step in own if step.kind is StepKind.UPDATE)
+
+
+def _forward_steps(graph: Graph) -> list[Step]:
+    """What runs before the first backward step, but for updates."""
+    kinds = [step.kind for step in graph.steps]
+    end = kinds.index(StepKind.BACKWARD) if StepKind.BACKWARD in kinds else 0
+    return [step for step in graph.steps[:end] if step.kind is not StepKind.UPDATE]
+
+
+def _cut(
+    graph: Graph, steps: Sequence[Step], is_cheap: Callable[[Step], bool]
+) -> tuple[list[list[Step]], list[ValueId | None]]:
+    """The forward parts, and the value that each gets from the one before."""
+    parts: list[list[Step]] = [[]]
+    given: list[ValueId | None] = [None]
+    crossing = _crossing(graph, steps)
+    for position, step in enumerate(steps):
+        parts[-1].append(step)
+        open_values = crossing[position]
+        if len(open_values) == 1 and not all(is_cheap(each) for each in parts[-1]):
+            parts.append([])
+            given.append(next(iter(open_values)))
+    if not parts[-1]:
+        parts.pop()
+        given.pop()
+    while len(parts) > _MOST_STAGES:
+        sizes = [len(a) + len(b) for a, b in itertools.pairwise(parts)]
+        smallest = sizes.index(min(sizes))
+        parts[smallest] += parts.pop(smallest + 1)
+        given.pop(smallest + 1)
+    return parts, given
+
+
+def _crossing(graph: Graph, steps: Sequence[Step]) -> list[set[ValueId]]:
+    """After each step the values that were made of data and that a later step reads."""
+    last_read = {value: position for position, step in enumerate(steps) for value in step.reads()}
+    of_data = {
+        value
+        for value in graph.sources.values()
+        if graph.values[value].memory_class is MemoryClass.IO
+    }
+    alive: set[ValueId] = set()
+    found = []
+    for position, step in enumerate(steps):
+        if not of_data.isdisjoint(step.reads()):
+            of_data.update(step.writes())
+            alive.update(step.writes())
+        alive = {value for value in alive if last_read.get(value, -1) > position}
+        found.append(set(alive))
+    return found
+
+
+def _backward_stages(
+    steps: Sequence[Step], forward_stages: Mapping[str, int], last: int
+) -> dict[str, int]:
+    """The stage of each backward step, reorder and update.
+
+    A backward step has that of its forward step. What only reads gradients, such as their sum,
+    comes as soon as they are there; what prepares something for a backward step, with that.
+    """
+    made_in: dict[ValueId, int] = {}
+    found: dict[str, int] = {}
+    first_reader: dict[ValueId, int] = {}
+    for step in reversed(steps):
+        if step.forward is not None:
+            first_reader.update(dict.fromkeys(step.reads(), forward_stages[step.forward]))
+        elif step.kind is not StepKind.UPDATE:
+            readers = [first_reader[value] for value in step.writes() if value in first_reader]
+            first_reader.update(dict.fromkeys(step.reads(), max(readers, default=last)))
+    for step in steps:
+        ready = [made_in[value] for value in step.reads() if value in made_in]
+        if step.forward is not None:
+            stage = forward_stages[step.forward]
+        elif ready:
+            stage = min(ready)
+        else:
+            stage = max((first_reader.get(value, 0) for value in step.writes()), default=last)
+            stage = last if step.kind is StepKind.UPDATE else stage
+        found[step.name] = stage
+        made_in.update(dict.fromkeys(step.writes(), stage))
+    return found

@@ -1,0 +1,29 @@
+"""What a memory budget came to, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from mxrun.report.figures import bytes_text
+from mxrun.report.tables import Report, titled_table
+
+
+def budget_tables(report: Report) -> Iterator[RenderableType]:
+    """The budget, and by phase the steps that backward runs again; nothing without a budget."""
+    if report["budget_bytes"] is None:
+        return
+    yield Text(f"budget: {bytes_text(report['budget_bytes'])} ({report['budget_bytes']:,} bytes)")
+    for phase, made in report["recompute"].items():
+        table = titled_table(
+            f"run again in {phase}: {made['extra']:.1%} ({made['extra_ms']:.3f} ms) longer as "
+            f"predicted, for {bytes_text(made['plain_bytes'] - report['planned_bytes'])} less"
+        )
+        table.add_column("step")
+        table.add_column("times", justify="right")
+        for name, times in groupby(sorted(made["steps"])):
+            table.add_row(Text(name), str(len(list(times))))
+        yield table

@@ -1,0 +1,27 @@
+"""An allocation problem in the format of MiniMalloc: id,lower,upper,size, a block a line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+Report = Mapping[str, Any]
+
+
+def memory_csv(report: Report) -> str:
+    """The blocks that the largest phase places: lifetimes half-open [lower, upper), sizes in bytes.
+
+    An id is the block's tensor, numbered where several blocks have the same.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("id", "lower", "upper", "size"))
+    seen: dict[str, int] = {}
+    for block in report["blocks"][report["peak"]["phase"]]:
+        name = block["tensor"]
+        seen[name] = seen.get(name, 0) + 1
+        identity = name if seen[name] == 1 else f"{name}#{seen[name]}"
+        writer.writerow((identity, block["first"], block["last"] + 1, block["bytes"]))
+    return file.getvalue()

@@ -1,0 +1,106 @@
+"""Two arenas side by side: what the other one has more or less of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mxrun.report.figures import bytes_text
+from mxrun.report.memory import FIGURES
+from mxrun.report.tables import titled_table
+
+Report = Mapping[str, Any]
+
+# Longer lists are for machines.
+_MOST_TENSORS = 20
+
+
+def memory_difference(report: Report, other: Report) -> dict[str, Any]:
+    """`report` and `other`, both as `inspect-memory --json` gives them, held against each other.
+
+    Bytes are pairs: this report's, the other's. Tensors at the peak are compared by their names.
+    """
+    return {
+        "name": other["name"],
+        "figures": {key: [report[key], other[key]] for key in FIGURES},
+        "classes": {
+            name: {
+                key: [figures[key], other["classes"][name][key]]
+                for key in ("total_bytes", "peak_bytes")
+            }
+            for name, figures in report["classes"].items()
+        },
+        "peak": _peaks(report["peak"], other["peak"]),
+    }
+
+
+def difference_tables(report: Report) -> list[RenderableType]:
+    """A report's `diff` for people: arena, classes, and the tensors that make the difference."""
+    difference = report["diff"]
+    names = (report["name"], difference["name"])
+    peak = difference["peak"]
+    arena = _table("arena", names)
+    for key, label in FIGURES.items():
+        arena.add_row(label, *_sizes(difference["figures"][key]))
+    classes = _table("classes, at the peak", names)
+    for name, figures in difference["classes"].items():
+        if any(figures["peak_bytes"]):
+            classes.add_row(name.replace("_", " "), *_sizes(figures["peak_bytes"]))
+    classes.add_section()
+    classes.add_row("all of them", *_sizes(peak["bytes"]))
+    where = " against ".join(peak["operators"])
+    tensors = _table(f"alive at the peak and not the same: {where}", names)
+    for tensor in peak["tensors"][:_MOST_TENSORS]:
+        tensors.add_row(Text(tensor["tensor"]), *_sizes(tensor["bytes"]))
+    if rest := peak["tensors"][_MOST_TENSORS:]:
+        sums = [sum(tensor["bytes"][side] for tensor in rest) for side in (0, 1)]
+        tensors.add_row(f"{len(rest)} others", *_sizes(sums), style="dim")
+    return [arena, classes, tensors] if peak["tensors"] else [arena, classes]
+
+
+def _table(title: str, names: Sequence[str]) -> Table:
+    table = titled_table(title)
+    table.add_column("what")
+    for name in names:
+        table.add_column(Text(name), justify="right")
+    table.add_column("difference", justify="right")
+    return table
+
+
+def _sizes(pair: Sequence[int]) -> tuple[str, str, str]:
+    """Both sizes and how much more the other is; nothing for what one has not."""
+    mine, others = pair
+    more = others - mine
+    sign = "+" if more > 0 else "-" if more < 0 else ""
+    return (
+        bytes_text(mine) if mine else "",
+        bytes_text(others) if others else "",
+        f"{sign}{bytes_text(abs(more))}",
+    )
+
+
+def _peaks(peak: Report, other: Report) -> dict[str, Any]:
+    """The two peaks, and the tensors alive at one alone or of other sizes, most first."""
+    sizes, others = _bytes_of(peak), _bytes_of(other)
+    changed = [
+        {"tensor": tensor, "bytes": [sizes.get(tensor, 0), others.get(tensor, 0)]}
+        for tensor in dict.fromkeys((*sizes, *others))
+        if sizes.get(tensor) != others.get(tensor)
+    ]
+    return {
+        "operators": [f"{each['phase']}, {each['operator']}" for each in (peak, other)],
+        "bytes": [peak["bytes"], other["bytes"]],
+        "tensors": sorted(changed, key=lambda each: -abs(each["bytes"][1] - each["bytes"][0])),
+    }
+
+
+def _bytes_of(peak: Report) -> dict[str, int]:
+    """Bytes at the peak by tensor, summed where several blocks have one name."""
+    sizes: dict[str, int] = {}
+    for live in peak["live"]:
+        sizes[live["tensor"]] = sizes.get(live["tensor"], 0) + live["bytes"]
+    return sizes

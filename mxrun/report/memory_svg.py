@@ -1,0 +1,206 @@
+"""An arena as a drawing: steps across, offsets up, one rectangle a block, coloured by its class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mxrun.report.curves import ticks
+from mxrun.report.figures import bytes_text
+from mxrun.report.svg import COLOURS, clean, document, element, text, text_width
+
+Report = Mapping[str, Any]
+
+LEFT = 84.0
+_RIGHT = 24.0
+_HEIGHT = 560.0
+_WIDTH = 960.0
+_HEAD = 60.0
+_LEGEND_ROW = 22.0
+# A step is drawn at most and at least this wide.
+_WIDEST, _NARROWEST = 28.0, 1.0
+# From here on the steps' names stand below them.
+_NAMED = 11.0
+_MOST_STEP_TICKS = 12
+_MOST_BYTE_TICKS = 8
+# However few its bytes, a block is seen; of thinner ones edges would leave nothing.
+_LEAST_HEIGHT = 0.1
+_EDGED = 2.0
+_STYLE = """
+.edged { stroke: var(--paper); stroke-width: 0.4px; }
+.block:hover { stroke: var(--ink); stroke-width: 1.5px; }
+.peak { fill: none; stroke: var(--ink); stroke-width: 1.4px; }
+.bound { stroke: var(--ink); stroke-width: 1px; stroke-dasharray: 5 4; }
+"""
+
+
+def memory_svg(report: Report) -> str:
+    """The phase that sets the arena's size; the same report gives the same bytes.
+
+    Each rectangle's title tells its tensor, bytes, lifetime and reason.
+    """
+    steps = report["timeline"][report["peak"]["phase"]]["operators"]
+    swatches, top = _legend(report)
+    scale = _Scale(max(1, len(steps)), max(1, report["planned_bytes"]), top)
+    parts = [
+        text(_title(report), LEFT, 30, "title"),
+        text(_figures(report), LEFT, 48, "faint"),
+        *swatches,
+        *_axes(scale, steps),
+        *_blocks(report, scale, steps),
+        *_peak(report, scale),
+    ]
+    below = _names_height(steps) if scale.step >= _NAMED else 40.0
+    width = LEFT + scale.width + _RIGHT
+    return document(width, top + _HEIGHT + below, f"Memory of {report['name']}", parts, _STYLE)
+
+
+def step_width(steps: int) -> float:
+    """How wide one of so many steps is drawn, in pixels."""
+    return min(_WIDEST, max(_NARROWEST, _WIDTH / steps))
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From steps and bytes to pixels; `top` is where the arena ends."""
+
+    steps: int
+    nbytes: int
+    top: float
+
+    @property
+    def step(self) -> float:
+        """The width of a step."""
+        return step_width(self.steps)
+
+    @property
+    def width(self) -> float:
+        """The width of all steps."""
+        return self.steps * self.step
+
+    def across(self, step: int) -> float:
+        """Where a step begins, from the left."""
+        return LEFT + step * self.step
+
+    def up(self, offset: int) -> float:
+        """Where an offset lies, from the top."""
+        return self.top + _HEIGHT * (1 - offset / self.nbytes)
+
+
+def _title(report: Report) -> str:
+    peak = report["peak"]
+    return f"{report['name']}: {bytes_text(report['planned_bytes'])} for {peak['phase']}"
+
+
+def _figures(report: Report) -> str:
+    named = (
+        ("lower bound", "lower_bound_bytes"),
+        ("whole blocks handed on", "free_list_bytes"),
+        ("without reuse", "in_place_only_bytes"),
+        ("every tensor its own", "naive_bytes"),
+    )
+    return ", ".join(f"{label} {bytes_text(report[key])}" for label, key in named)
+
+
+def _colours(report: Report) -> dict[str, str]:
+    return dict(zip(report["classes"], COLOURS, strict=False))
+
+
+def _legend(report: Report) -> tuple[list[str], float]:
+    """Swatches of the classes that have bytes, in rows; and where the arena may end."""
+    parts: list[str] = []
+    x, y = LEFT, _HEAD
+    for name, colour in _colours(report).items():
+        figures = report["classes"][name]
+        if not figures["total_bytes"]:
+            continue
+        label = f"{name.replace('_', ' ')}, {bytes_text(figures['peak_bytes'])} at the peak"
+        room = 28 + text_width(label) + 16
+        if x > LEFT and x + room > LEFT + _WIDTH:
+            x, y = LEFT, y + _LEGEND_ROW
+        parts.append(element("rect", x=x, y=y, width=20.0, height=13.0, rx=3.0, fill=colour))
+        parts.append(text(label, x + 28, y + 11))
+        x += room
+    # Above the arena stands the name of the peak.
+    return parts, y + 2.5 * _LEGEND_ROW
+
+
+def _axes(scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
+    right, bottom = LEFT + scale.width, scale.up(0)
+    apart = 1
+    while scale.nbytes > apart * _MOST_BYTE_TICKS:
+        apart *= 2
+    for offset in range(0, scale.nbytes + 1, apart):
+        y = scale.up(offset)
+        yield element("line", x1=LEFT, x2=right, y1=y, y2=y, class_="grid")
+        yield text(bytes_text(offset), LEFT - 6, y + 4, "faint", "end")
+    if scale.step >= _NAMED:
+        for position, name in enumerate(steps):
+            yield _leaning(name, scale.across(position) + scale.step / 2 + 3, bottom + 10)
+        return
+    for tick in ticks(0, scale.steps - 1, _MOST_STEP_TICKS):
+        yield text(str(int(tick)), scale.across(int(tick)), bottom + 16, "faint", "middle")
+    yield text("step", right, bottom + 32, "faint", "end")
+
+
+def _leaning(name: str, x: float, y: float) -> str:
+    """A name that ends at x, y and comes from below."""
+    turned = {"transform": f"rotate(-60 {x:.1f} {y:.1f})", "text_anchor": "end"}
+    return element("text", clean(name), x=x, y=y, class_="faint", **turned)
+
+
+def _names_height(steps: Sequence[str]) -> float:
+    """Room for names that lean by 60 degrees."""
+    return 24 + 0.9 * max((text_width(name, 10) for name in steps), default=0.0)
+
+
+def _blocks(report: Report, scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
+    colours = _colours(report)
+    always = {"first": 0, "last": scale.steps - 1, "shared": []}
+    pinned = [{**block, **always} for block in report["pinned"]]
+    for block in (*pinned, *report["blocks"][report["peak"]["phase"]]):
+        top = scale.up(block["offset"] + block["bytes"])
+        height = scale.up(block["offset"]) - top
+        yield element(
+            "rect",
+            element("title", clean(_told(block, steps))),
+            class_="block edged" if height >= _EDGED else "block",
+            x=scale.across(block["first"]),
+            y=top,
+            width=(block["last"] + 1 - block["first"]) * scale.step,
+            height=max(_LEAST_HEIGHT, height),
+            fill=colours[block["class"]],
+        )
+
+
+def _told(block: Report, steps: Sequence[str]) -> str:
+    """Lines on one block."""
+    lines = [
+        block["tensor"],
+        f"{block['class'].replace('_', ' ')}: {block['bytes']:,} bytes at {block['offset']:,}",
+    ]
+    if block["last"] - block["first"] < len(steps) - 1:
+        first, last = block["first"], block["last"]
+        lines.append(f"steps {first} to {last}: {steps[first]} to {steps[last]}")
+    else:
+        lines.append("always there")
+    lines.append(block["reason"])
+    if block["shared"]:
+        lines.append(f"the same bytes: {', '.join(block['shared'])}")
+    return "\n".join(lines)
+
+
+def _peak(report: Report, scale: _Scale) -> Iterator[str]:
+    """A frame around the step at which most is alive, its name, and the bound where it is lower."""
+    peak = report["peak"]
+    x, bound = scale.across(peak["step"]), scale.up(report["lower_bound_bytes"])
+    label = f"peak: {peak['operator']}, step {peak['step']}, {bytes_text(peak['bytes'])}"
+    yield element("rect", class_="peak", x=x, y=scale.top - 3, width=scale.step, height=_HEIGHT + 6)
+    if x + text_width(label) <= LEFT + scale.width:
+        yield text(label, x, scale.top - 9, "bold")
+    else:
+        yield text(label, x + scale.step, scale.top - 9, "bold", "end")
+    if report["gap_bytes"]:
+        right = LEFT + scale.width
+        yield element("line", class_="bound", x1=LEFT, x2=right, y1=bound, y2=bound)

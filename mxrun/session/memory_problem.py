@@ -1,0 +1,159 @@
+"""`inspect-memory --problem`: any blocks placed as a network's are, from MiniMalloc's CSV format.
+
+The first line names the columns id, lower, upper and size in any order; each other line is a block
+of `size` bytes, alive during [lower, upper).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.graph.memory import Allocation, solve
+from mxrun.io.files import read_whole
+
+_COLUMNS = ("id", "lower", "upper", "size")
+_OPTIONAL = ("alignment", "gaps", "hint", "offset")
+# A cell and the comma behind it; one that begins with a quote may hold commas.
+_CELL = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"\s*|(?P<plain>[^,]*))(?P<comma>,|$)')
+_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+# Sums of such numbers, and offsets on top of each other, stay within 64 bits.
+_LARGEST = 1 << 60
+
+
+@dataclass(frozen=True)
+class PlacedProblem:
+    """The answer to a problem: where each block lies, by its id."""
+
+    name: str
+    offsets: Mapping[str, int]
+    allocation: Allocation
+    planning_ms: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer for machines; `gap_bytes` is what the arena may be too large by at most."""
+        allocation = self.allocation
+        return {
+            "name": self.name,
+            "planned_bytes": allocation.arena_bytes,
+            "lower_bound_bytes": allocation.lower_bound_bytes,
+            "proved_optimal": allocation.proved_optimal,
+            "gap_bytes": allocation.arena_bytes - allocation.proved_bytes,
+            "offsets": dict(self.offsets),
+            "planning_ms": self.planning_ms,
+        }
+
+
+def place_problem(path: Path) -> PlacedProblem:
+    """Place the blocks of a file; raises UserError saying what in it is wrong, and where."""
+    blocks = read_problem(path)
+    start = time.perf_counter()
+    offsets, allocation = solve(blocks)
+    return PlacedProblem(str(path), offsets, allocation, (time.perf_counter() - start) * 1e3)
+
+
+def read_problem(path: Path) -> list[tuple[str, int, int, int]]:
+    """The blocks of a file as (id, lower, upper, size); raises UserError for the first mistake."""
+    lines = _text(path).split("\n")
+    columns = _columns(_cells(path, 1, lines[0]))
+    blocks: dict[str, tuple[str, int, int, int]] = {}
+    total = 0
+    for number, line in enumerate(lines[1:], start=2):
+        if not line.strip():
+            continue
+        cells = _cells(path, number, line)
+        if len(cells) != len(columns):
+            got = f"{len(cells)} values"
+            _fail(cells[-1], "the line does not fit the header", f"{len(columns)} values", got)
+        row = dict(zip(columns, cells, strict=True))
+        block = _block(row)
+        if block[0] in blocks:
+            _fail(row["id"], "two blocks have one id", "an id of its own", repr(block[0]))
+        blocks[block[0]] = block
+        total += block[3]
+        if total > _LARGEST:
+            _fail(
+                row["size"], "the sizes add up to too much", f"at most {_LARGEST:,}", f"{total:,}"
+            )
+    return list(blocks.values())
+
+
+@dataclass(frozen=True)
+class _Cell:
+    text: str
+    place: Place
+
+
+def _text(path: Path) -> str:
+    content = bytes(read_whole(path))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        column = error.start - before.rfind(b"\n")
+        place = Place(str(path), before.count(b"\n") + 1, column)
+        got = f"byte 0x{content[error.start]:02x}"
+        raise UserError(Diagnostic("this is no text", place, "UTF-8", got)) from error
+
+
+def _cells(path: Path, number: int, line: str) -> list[_Cell]:
+    """What stands between the commas of a line, without the spaces around it and its quotes."""
+    cells = []
+    for match in _CELL.finditer(line):
+        start = match.start("quoted") if match["quoted"] is not None else match.start("plain")
+        text = match["plain"] if match["quoted"] is None else match["quoted"].replace('""', '"')
+        cells.append(_Cell(text.strip(), Place(str(path), number, start + 1)))
+        if not match["comma"]:
+            break
+    return cells
+
+
+def _columns(header: list[_Cell]) -> list[str]:
+    """The names of the columns, each of the four once."""
+    expected = "the columns " + ", ".join(_COLUMNS)
+    seen: list[str] = []
+    for cell in header:
+        name = cell.text
+        if name in _OPTIONAL:
+            problem = f"the column {name!r} is not supported"
+            hint = "leave the column out where it sets no condition"
+            _fail(cell, problem, f"no more than {expected}", hint=hint)
+        if name not in _COLUMNS:
+            _fail(cell, "this is no column", expected, repr(name), nearest(name, _COLUMNS))
+        if name in seen:
+            _fail(cell, f"there are two columns {name!r}", expected)
+        seen.append(name)
+    missing = [name for name in _COLUMNS if name not in seen]
+    if missing:
+        got = ", ".join(seen)
+        _fail(header[0], f"there is no column {missing[0]!r}", expected, got)
+    return seen
+
+
+def _block(row: Mapping[str, _Cell]) -> tuple[str, int, int, int]:
+    name = row["id"]
+    if not name.text:
+        _fail(name, "the block has no id", "a name or a number", "nothing")
+    lower, upper, size = (_number(row[column]) for column in _COLUMNS[1:])
+    if upper <= lower:
+        _fail(row["upper"], "the block is never alive", f"an upper above {lower}", str(upper))
+    if size < 0:
+        _fail(row["size"], "a size cannot be negative", "bytes, 0 or more", str(size))
+    return name.text, lower, upper, size
+
+
+def _number(cell: _Cell) -> int:
+    number = int(cell.text) if _NUMBER.fullmatch(cell.text) else None
+    if number is None or abs(number) > _LARGEST:
+        expected = f"a whole number of at most {_LARGEST:,}"
+        _fail(cell, "this number cannot be used", expected, repr(cell.text))
+    return number
+
+
+def _fail(cell: _Cell, problem: str, expected: str, got: str = "", hint: str = "") -> NoReturn:
+    raise UserError(Diagnostic(problem, cell.place, expected, got, hint))

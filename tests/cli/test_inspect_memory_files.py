@@ -1,0 +1,258 @@
+"""The files of `inspect-memory`: a drawing, a page and a problem, held against the plan itself."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import mxrun, refused
+from pages import opened
+
+from mxrun import session
+from mxrun.config.bundled import find_config
+from mxrun.graph.plan import Plan
+from mxrun.report.memory_csv import memory_csv
+from mxrun.report.memory_html import memory_html
+from mxrun.report.memory_svg import memory_svg
+
+CASES = [
+    ("digits_lenet", "train"),
+    ("digits_regularized", "train"),
+    ("resnet20_cifar10", "train"),
+    ("resnet20_cifar10", "infer"),
+]
+SVG = "{http://www.w3.org/2000/svg}"
+# Coordinates are rounded to a tenth of a pixel.
+NEAR = 0.11
+# Moves the pointer over one block, in the middle of the first of its steps.
+POINT = """<script>
+const target = [...document.querySelectorAll(".block")][INDEX];
+const frame = target.getBoundingClientRect();
+target.dispatchEvent(new MouseEvent("mousemove", {bubbles: true,
+  clientX: frame.left + frame.width / 2 / STEPS, clientY: frame.top + frame.height / 2}));
+</script></body>"""
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(case))
+def inspected(request: pytest.FixtureRequest) -> tuple[Plan, dict[str, Any]]:
+    name, phase = request.param
+    report = session.inspect_memory(find_config(name), phase=phase, threads=2, measured=False)
+    return report.plan, report.to_json()
+
+
+def rectangles(drawing: str) -> list[ElementTree.Element]:
+    elements = ElementTree.fromstring(drawing).iter(f"{SVG}rect")
+    return [element for element in elements if "block" in element.get("class", "").split()]
+
+
+def corner(rectangle: ElementTree.Element) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom."""
+    x, y, width, height = (float(rectangle.get(key, "")) for key in ("x", "y", "width", "height"))
+    return x, y, x + width, y + height
+
+
+def test_F1_the_drawing_has_each_block_at_its_place(
+    inspected: tuple[Plan, dict[str, Any]],
+) -> None:
+    plan, report = inspected
+    drawn = rectangles(memory_svg(report))
+    phase = plan.largest_phase
+    blocks = [*plan.pinned, *phase.blocks]
+    assert len(drawn) == len(blocks)
+    corners = [corner(rectangle) for rectangle in drawn]
+    # The arena is as high as its blocks, and all steps have the same width.
+    left, right = min(c[0] for c in corners), max(c[2] for c in corners)
+    top, bottom = min(c[1] for c in corners), max(c[3] for c in corners)
+    height, width = bottom - top, (right - left) / len(phase.steps)
+    for block, found in zip(blocks, corners, strict=True):
+        is_pinned = block in plan.pinned
+        steps = (0, len(phase.steps)) if is_pinned else (block.first, block.last)
+        assert found[0] == pytest.approx(left + steps[0] * width, abs=NEAR)
+        assert found[2] == pytest.approx(left + steps[1] * width, abs=2 * NEAR)
+        assert found[3] == pytest.approx(
+            bottom - height * block.offset / plan.planned_bytes, abs=2 * NEAR
+        )
+        assert found[1] == pytest.approx(
+            bottom - height * block.end / plan.planned_bytes, abs=2 * NEAR
+        )
+    colours: dict[str, set[str | None]] = {}
+    for block, rectangle in zip(blocks, drawn, strict=True):
+        colours.setdefault(block.memory_class.value, set()).add(rectangle.get("fill"))
+    assert all(len(found) == 1 for found in colours.values())
+    assert len(set.union(*colours.values())) == len(colours)
+
+
+def test_F1_the_drawing_tells_classes_and_peak(inspected: tuple[Plan, dict[str, Any]]) -> None:
+    _, report = inspected
+    drawing = memory_svg(report)
+    tree = ElementTree.fromstring(drawing)
+    texts = [element.text or "" for element in tree.iter(f"{SVG}text")]
+    for name, figures in report["classes"].items():
+        told = [text for text in texts if text.startswith(name.replace("_", " ") + ",")]
+        assert len(told) == (figures["total_bytes"] > 0)
+    peak = report["peak"]
+    assert any(text.startswith(f"peak: {peak['operator']}, step {peak['step']}") for text in texts)
+    (frame,) = [each for each in tree.iter(f"{SVG}rect") if each.get("class") == "peak"]
+    left, _, right, _ = corner(frame)
+    middle = (left + right) / 2
+    at_the_peak = [
+        rectangle
+        for rectangle in rectangles(drawing)
+        if corner(rectangle)[0] <= middle <= corner(rectangle)[2]
+    ]
+    assert len(at_the_peak) == len(peak["live"])
+    assert memory_svg(report) == drawing
+
+
+def test_F1_each_rectangle_tells_its_tensor_and_reason() -> None:
+    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    told = [
+        (rectangle.findtext(f"{SVG}title") or "").splitlines()
+        for rectangle in rectangles(memory_svg(report))
+    ]
+    blocks = [*report["pinned"], *report["blocks"]["train"]]
+    for lines, block in zip(told, blocks, strict=True):
+        assert lines[0] == block["tensor"]
+        assert f"{block['bytes']:,} bytes at {block['offset']:,}" in lines[1]
+        assert lines[3] == block["reason"]
+    by_name = {lines[0]: lines for lines in told}
+    assert by_name["fc1_weight"][2:] == ["always there", "parameter"]
+    kept = by_name["pool1_output"]
+    assert kept[2].endswith("pool1 to conv2:backward")
+    assert kept[3] == "backward of conv2 reads it (data)"
+
+
+class Page(HTMLParser):
+    """What a page is made of, and what it would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.data: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attributes
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.data.setdefault(self.open[-1], []).append(data)
+
+
+def test_F1_the_page_is_whole_and_asks_for_nothing(inspected: tuple[Plan, dict[str, Any]]) -> None:
+    plan, report = inspected
+    text = memory_html(report)
+    page = Page(text)
+    assert page.open == []
+    assert page.tags.count("svg") == 1
+    assert page.tags.count("tr") == 1 + len(report["peak"]["live"])
+    assert not {"src", "href", "xlink:href", "srcset"} & {name for name, _ in page.attributes}
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|WebSocket", text)
+    assert set(re.findall(r"https?://[^\"'\s]*", text)) == {"http://www.w3.org/2000/svg"}
+    course = json.loads(page.data["script"][0])
+    assert course["operators"] == [step.name for step in plan.largest_phase.steps]
+    assert len(course["bytes"]) == len(course["operators"])
+
+
+def test_F1_a_name_ends_no_script() -> None:
+    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    course = report["timeline"]["train"]
+    course["operators"][3] = "</script><b>&amp;"
+    page = Page(memory_html(report))
+    assert page.open == []
+    assert "b" not in page.tags
+    assert json.loads(page.data["script"][0])["operators"][3] == "</script><b>&amp;"
+
+
+def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
+    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    blocks = [*report["pinned"], *report["blocks"]["train"]]
+    index = next(i for i, block in enumerate(blocks) if block["tensor"] == "pool1_output")
+    path = tmp_path / "arena.html"
+    page = memory_html(report)
+    first, last = blocks[index]["first"], blocks[index]["last"]
+    pointing = POINT.replace("INDEX", str(index)).replace("STEPS", str(last + 1 - first))
+    path.write_text(page.replace("</body>", pointing))
+    shown = opened(path)
+    (told,) = re.findall(r'<div id="told"[^>]*>(.*?)</div>', shown, re.S)
+    lines = told.splitlines()
+    assert lines[0] == "pool1_output"
+    assert f"{blocks[index]['bytes']:,} bytes" in lines[1]
+    assert lines[2].endswith("pool1 to conv2:backward")
+    assert lines[3] == "backward of conv2 reads it (data)"
+    assert "display: block" in shown
+    (step,) = re.findall(r'<div id="step">(.*?)</div>', shown, re.S)
+    assert step.startswith(f"step {first}, pool1: ")
+    assert step.endswith("alive")
+
+
+def test_F1_the_problem_has_the_plans_lower_bound(inspected: tuple[Plan, dict[str, Any]]) -> None:
+    plan, report = inspected
+    content = memory_csv(report)
+    assert content.splitlines()[0] == "id,lower,upper,size"
+    rows = list(csv.DictReader(content.splitlines()))
+    assert len({row["id"] for row in rows}) == len(rows) == len(plan.largest_phase.blocks)
+    changes: dict[int, int] = {}
+    for row in rows:
+        lower, upper, size = (int(row[key]) for key in ("lower", "upper", "size"))
+        assert 0 <= lower < upper <= len(plan.largest_phase.steps)
+        changes[lower] = changes.get(lower, 0) + size
+        changes[upper] = changes.get(upper, 0) - size
+    alive, most = 0, 0
+    for step in sorted(changes):
+        alive += changes[step]
+        most = max(most, alive)
+    assert alive == 0
+    assert plan.pinned_bytes + most == plan.lower_bound_bytes
+
+
+def test_files_are_written_beside_the_report(tmp_path: Path) -> None:
+    names = ("arena.svg", "arena.html", "arena.csv")
+    asked = [f"--{Path(name).suffix[1:]}={name}" for name in names]
+    done = mxrun("inspect-memory", "digits_lenet", "--threads=1", "--json", *asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [f"mxrun: wrote {name}" for name in names]
+    report = json.loads(done.stdout)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert (tmp_path / "arena.csv").read_text() == memory_csv(report)
+    # JSON's keys are sorted, the classes with them; the drawing has them in their own order.
+    assert len(rectangles((tmp_path / "arena.svg").read_text())) == len(report["pinned"]) + len(
+        report["blocks"]["train"]
+    )
+    assert (tmp_path / "arena.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_file_that_cannot_be_written_is_one_diagnostic(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for option in ("--svg", "--html", "--csv"):
+        told = refused("inspect-memory", "digits_lenet", option, "none/a", cwd=tmp_path)
+        assert "cannot write none/a" in told
+
+
+def test_no_two_rectangles_overlap() -> None:
+    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    corners = [corner(rectangle) for rectangle in rectangles(memory_svg(report))]
+    for number, one in enumerate(corners):
+        for other in corners[number + 1 :]:
+            across = min(one[2], other[2]) - max(one[0], other[0])
+            down = min(one[3], other[3]) - max(one[1], other[1])
+            assert across <= 2 * NEAR or down <= 2 * NEAR

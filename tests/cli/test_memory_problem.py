@@ -1,0 +1,115 @@
+"""`inspect-memory --problem` as people and programs run it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mxrun, refused, result
+from puzzles import fits
+
+from mxrun.session.memory_problem import read_problem
+
+GOOD = "id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n"
+
+
+def written(folder: Path, content: str | bytes) -> Path:
+    path = folder / "blocks.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_a_problem_is_answered_for_machines(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    found = result("inspect-memory", "--problem", str(path), cwd=tmp_path)
+    assert found["planned_bytes"] == found["lower_bound_bytes"] == 128
+    assert found["proved_optimal"] is True
+    assert found["gap_bytes"] == 0
+    assert found["planning_ms"] >= 0
+    assert sorted(found["offsets"].values()) == [0, 0, 64]
+    assert found["offsets"]["b"] not in (found["offsets"]["a"], found["offsets"]["c"])
+
+
+def test_a_problem_is_answered_for_people(tmp_path: Path) -> None:
+    rows = "".join(f"block{number},{number},{number + 2},64\n" for number in range(40))
+    path = written(tmp_path, "id,lower,upper,size\n" + rows)
+    done = mxrun("inspect-memory", "--problem", str(path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for text in ("planned", "128 B", "as small as can be", "block0", "10 others"):
+        assert text in done.stdout
+
+
+@pytest.mark.parametrize("name", ["C", "G", "K"])
+def test_minimallocs_problems_take_seconds(name: str, tmp_path: Path) -> None:
+    folder = os.environ.get("MXRUN_TEST_DATA")
+    if folder is None:
+        pytest.skip("MXRUN_TEST_DATA does not name a folder with MiniMalloc's problems")
+    path = Path(folder) / f"minimalloc/{name}.1048576.csv"
+    start = time.monotonic()
+    found = result("inspect-memory", "--problem", str(path), cwd=tmp_path)
+    assert time.monotonic() - start < 5
+    assert found["planned_bytes"] == found["lower_bound_bytes"] <= 1_048_576
+    assert found["proved_optimal"] is True
+    rows = read_problem(path)
+    first, last, size = np.array([row[1:] for row in rows]).T
+    offsets = [found["offsets"][row[0]] for row in rows]
+    assert fits(offsets, (size, first, last), found["planned_bytes"])
+
+
+def test_the_form_of_a_file_may_vary(tmp_path: Path) -> None:
+    """Any order of columns, spaces, quotes, a byte order mark, empty lines, two kinds of ends."""
+    content = '\ufeffsize, upper ,id,lower\r\n64,2,"a,1",-3\r\n\r\n 8 , 3,"say ""b""",1'
+    path = written(tmp_path, content)
+    assert read_problem(path) == [("a,1", -3, 2, 64), ('say "b"', 1, 3, 8)]
+
+
+def test_what_the_csv_option_writes_is_read_back(tmp_path: Path) -> None:
+    net = ("inspect-memory", "digits_lenet", "--threads", "1")
+    report = result(*net, "--csv", "blocks.csv", cwd=tmp_path)
+    found = result("inspect-memory", "--problem", "blocks.csv", cwd=tmp_path)
+    pinned = report["planned_bytes"] - found["planned_bytes"]
+    assert pinned > 0
+    assert report["lower_bound_bytes"] == found["lower_bound_bytes"] + pinned
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "words"),
+    [
+        ("", "1:1", "no column"),
+        ("id,lower,upper\n", "1:1", "no column 'size'"),
+        ("id,lower,upper,sise\n", "1:16", "did you mean 'size'?"),
+        ("id,lower,upper,size,alignment\n", "1:21", "'alignment' is not supported"),
+        ("id,lower,upper,size,size\n", "1:21", "two columns 'size'"),
+        (GOOD + "d,0,1\n", "5:5", "3 values"),
+        (GOOD + "d,0,1,64,9\n", "5:10", "5 values"),
+        (GOOD + "d,0, x,64\n", "5:6", "'x'"),
+        (GOOD + "d,0,1,6.5\n", "5:7", "'6.5'"),
+        (GOOD + "d,0,1,1_0\n", "5:7", "'1_0'"),
+        (GOOD + f"d,0,1,{1 << 61}\n", "5:7", "at most"),
+        (GOOD + f"d,0,1,{1 << 60}\n", "5:7", "add up"),
+        (GOOD + "d,0,1,-64\n", "5:7", "negative"),
+        (GOOD + "d,2,2,64\n", "5:5", "never alive"),
+        (GOOD + "a,0,1,64\n", "5:1", "one id"),
+        (GOOD + ",0,1,64\n", "5:1", "no id"),
+        (GOOD.encode() + b"d,0,\xff,64\n", "5:5", "0xff"),
+    ],
+)
+def test_a_bad_file_is_told_with_its_place(
+    content: str | bytes, place: str, words: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, content)
+    said = refused("inspect-memory", "--problem", str(path), cwd=tmp_path)
+    assert f"{path}:{place}: " in said
+    assert words in said
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+    path = str(written(tmp_path, GOOD))
+    assert "cannot be read" in refused("inspect-memory", "--problem", "none.csv", cwd=tmp_path)
+    for more in (["digits_lenet"], ["--batch", "2"], ["--svg", "a.svg"]):
+        said = refused("inspect-memory", "--problem", path, *more, cwd=tmp_path)
+        assert "--problem goes with no CONFIG" in said
+    assert "needs a CONFIG" in refused("inspect-memory", cwd=tmp_path)

@@ -1,0 +1,220 @@
+"""`memory.budget` in a config, and `--batch max`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import MXRUN, digests, mxrun, refused, result
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.config import parse
+from mxrun.graph.compile import TRAIN
+from mxrun.session import largest
+
+NET = """\
+name: net
+blocks:
+  unit:
+    layers:
+      - Convolution: {name: conv, num_filter: 8, kernel: [3, 3], pad: [1, 1]}
+      - BatchNorm: {name: bn, fix_gamma: false}
+      - Activation: {name: relu, act_type: relu}
+      - Dropout: {name: drop, p: 0.2}
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+    - repeat: {count: 6, layers: [{unit: {name: "unit${i}"}}]}
+    - FullyConnected: {name: fc, num_hidden: 10}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 32
+  train: {dataset: digits, split: {of: train, range: [0, 128]}, shuffle: true}
+  eval: {dataset: digits, split: {of: test, range: [0, 64]}}
+train: {epochs: 2, optimizer: {sgd: {lr: 0.05, momentum: 0.9}}}
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    path = tmp_path / "net.yaml"
+    path.write_text(NET)
+    return path
+
+
+def inspected(net: Path, *words: str, **options: Any) -> dict[str, Any]:
+    return session.inspect_memory(net, words, threads=2, measured=False, **options).to_json()
+
+
+@pytest.mark.parametrize(
+    ("given", "nbytes", "share"),
+    [
+        ("1048576", 1 << 20, None),
+        ("512 MiB", 512 << 20, None),
+        ("1.5GiB", 3 << 29, None),
+        ("50%", None, 0.5),
+        ("12.5 %", None, 0.125),
+        ("100%", None, 1.0),
+    ],
+)
+def test_F2_budgets_are_sizes_or_shares(
+    net: Path, given: str, nbytes: int | None, share: float | None
+) -> None:
+    config = parse(net, [f"memory.budget={given}"]).config
+    assert config is not None
+    budget = config.memory.budget
+    assert budget is not None
+    assert (budget.nbytes, budget.share) == (nbytes, share)
+    plain = parse(net).config
+    assert plain is not None
+    assert plain.sha256() == config.sha256()
+
+
+@pytest.mark.parametrize("given", ["0", "0%", "101%", "-5", "5 MB", "much", "1e6", "true", "[1]"])
+def test_other_budgets_are_refused_with_their_place(net: Path, given: str) -> None:
+    (problem,) = parse(net, [f"memory.budget={given}"]).diagnostics
+    assert "memory.budget cannot be used" in problem.problem
+    assert "percentage" in problem.expected
+    net.write_text(NET + f"memory:\n  budget: {given}\n")
+    (problem,) = parse(net).diagnostics
+    assert problem.place is not None
+    assert problem.place.line == NET.count("\n") + 2
+
+
+def test_F2_inspect_memory_tells_what_a_budget_costs(net: Path) -> None:
+    plain, half = inspected(net), inspected(net, "memory.budget=60%")
+    assert plain["budget_bytes"] is None
+    assert plain["recompute"] == {}
+    assert half["planned_bytes"] <= half["budget_bytes"] < plain["planned_bytes"]
+    made = half["recompute"][TRAIN]
+    assert made["plain_bytes"] == plain["planned_bytes"]
+    assert made["steps"]
+    assert made["extra"] > 0
+    assert made["extra_ms"] > 0
+    done = mxrun("inspect-memory", "net.yaml", "memory.budget=60%", cwd=net.parent)
+    assert done.returncode == 0, done.stderr
+    assert "run again in train" in done.stdout
+
+
+def test_F2_a_run_in_a_budget_gives_the_same_bits(net: Path) -> None:
+    budget = inspected(net, "memory.budget=60%")["budget_bytes"]
+    plain = result("train", "net.yaml", "name=plain", "threads=2", cwd=net.parent)
+    words = ("name=small", "threads=2", f"memory.budget={budget}")
+    done = mxrun("train", "net.yaml", *words, "--json", cwd=net.parent)
+    assert done.returncode == 0, done.stderr
+    small = json.loads(done.stdout)
+    assert "memory.budget" in done.stderr
+    assert "run" in done.stderr
+    assert small["eval"] == plain["eval"]
+    assert small["memory"]["touched_bytes"] <= budget < plain["memory"]["planned_bytes"]
+    assert plain["recompute"] is None
+    assert small["recompute"]["steps"] > 0
+    assert small["recompute"]["measured_extra"] > 0
+    of = {name: digests(net.parent / "runs" / name) for name in ("plain", "small")}
+    weights = [name for name in of["plain"] if name.endswith(".safetensors")]
+    assert weights
+    assert all(of["plain"][name] == of["small"][name] for name in weights)
+
+
+def test_F2_a_run_goes_on_in_another_budget(net: Path) -> None:
+    words = ("train", "net.yaml", "threads=2")
+    whole = result(*words, "name=whole", cwd=net.parent)
+    result(*words, "train.epochs=1", cwd=net.parent)
+    more = ("memory.budget=70%", "--resume", "--allow-changes")
+    resumed = result(*words, *more, cwd=net.parent)
+    assert resumed["resumed_from"] == 4
+    assert resumed["eval"] == whole["eval"]
+
+
+def test_S3_too_small_a_budget_is_refused_before_the_first_step(net: Path) -> None:
+    said = refused("train", "net.yaml", "memory.budget=64 KiB", cwd=net.parent)
+    assert "does not fit into memory.budget" in said
+    assert "at least" in said
+    assert "65,536 bytes" in said
+    assert not (net.parent / "runs").exists()
+    net.write_text(NET + "memory: {budget: 64 KiB}\n")
+    said = refused("inspect-memory", "net.yaml", cwd=net.parent)
+    assert f"net.yaml:{NET.count(chr(10)) + 1}:" in said
+    said = refused("inspect-memory", "net.yaml", "--phase", "infer", cwd=net.parent)
+    assert "at least" in said
+
+
+@pytest.mark.parametrize("phase", ["train", "infer"])
+def test_F3_the_largest_batch_fits_and_one_more_is_refused(net: Path, phase: str) -> None:
+    budget = f"memory.budget={inspected(net)['planned_bytes']}"
+    found = inspected(net, budget, phase=phase, batch="max")
+    size = found["batch_size"]
+    assert size > 32
+    assert found["planned_bytes"] <= found["budget_bytes"]
+    with pytest.raises(UserError, match="does not fit"):
+        inspected(net, budget, phase=phase, batch=size + 1)
+
+
+def test_F3_train_and_infer_take_the_largest_batch(net: Path) -> None:
+    budget = f"memory.budget={inspected(net)['planned_bytes'] // 2}"
+    size = inspected(net, budget, batch="max")["batch_size"]
+    words = ("train", "net.yaml", budget, "threads=2", "--batch", "max")
+    done = mxrun(*words, "--json", cwd=net.parent)
+    assert done.returncode == 0, done.stderr
+    assert f"{size} samples" in done.stderr
+    resolved = (net.parent / "runs" / "net" / "config.yaml").read_text()
+    assert f"batch_size: {size}" in resolved
+    answer = result("infer", "runs/net", "--split", "eval", "--batch", "max", cwd=net.parent)
+    assert answer["records"] == 64
+    assert answer["batch_size"] > size
+
+
+def test_F3_the_largest_batch_is_one_that_the_records_fill(net: Path) -> None:
+    words = ("train", "net.yaml", "train.epochs=1", "memory.budget=1 GiB", "--batch", "max")
+    done = mxrun(*words, "--json", cwd=net.parent)
+    assert done.returncode == 0, done.stderr
+    assert "there are no more records" in done.stderr
+    assert json.loads(done.stdout)["steps"] == 1
+    assert "batch_size: 128" in (net.parent / "runs" / "net" / "config.yaml").read_text()
+
+
+def test_F3_without_a_budget_free_memory_is_the_limit(net: Path) -> None:
+    """The process may not come to more than 4 GiB; an eighth is left for what is not planned."""
+    words = [*MXRUN, "inspect-memory", "net.yaml", "--batch", "max", "--json"]
+    command = f"ulimit -v {4 << 20} && exec {shlex.join(words)}"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=net.parent, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["planned_bytes"] <= (4 << 30) * 7 // 8
+    assert f"{found['batch_size']} samples fit" in done.stderr
+    assert found["batch_size"] > 1000
+
+
+def test_F3_a_share_or_too_little_gives_no_largest_batch(net: Path) -> None:
+    words = ("inspect-memory", "net.yaml", "--batch", "max")
+    assert "in bytes" in refused(*words, "memory.budget=50%", cwd=net.parent)
+    said = refused(*words, "memory.budget=4 KiB", cwd=net.parent)
+    assert "not even a batch of one sample" in said
+    assert "--batch" in refused("train", "net.yaml", "--batch", "many", cwd=net.parent)
+    assert "--batch" in refused("train", "net.yaml", "--batch", "0", cwd=net.parent)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_F3_ten_plans_find_the_largest_batch(seed: int) -> None:
+    """Bytes that grow nearly in a straight line, with steps as kernels' scratch has them."""
+    draw = np.random.default_rng(seed)
+    pinned, each = int(draw.integers(1, 1 << 28)), int(draw.integers(1 << 8, 1 << 24))
+    block, scratch = int(draw.integers(1, 64)), int(draw.integers(0, each))
+
+    def needed(size: int) -> int:
+        asked.append(size)
+        return pinned + each * size + scratch * (-(-size // block))
+
+    asked: list[int] = []
+    limit = pinned + each * int(draw.integers(2, 5000))
+    found = largest.search(needed, needed(1), limit)
+    assert len(asked) <= 10
+    assert needed(found) <= limit < needed(found + 1)
