@@ -5,9 +5,23 @@ One thread runs them; everything is float32 but the sums' totals.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, float64s, integer, native, real
+from mxrun.backend.jit import Block, float32s, float64s, integer, native, piece, real
+
+
+@piece
+def added_up(block: Block) -> Any:
+    """The totals [2, C] of the partial sums: slots 0, 1, 4 and 5 of both loops."""
+    channels, sums, totals = integer(block, 0), float32s(block, 4), float64s(block, 5)
+    for j in range(2 * channels):
+        totals[j] = 0.0
+    for k in range(integer(block, 1)):
+        for j in range(2 * channels):
+            totals[j] += sums[2 * k * channels + j]
+    return totals
 
 
 @native
@@ -19,16 +33,11 @@ def scale_loop(block: Block) -> None:
     var (may be absent), beta and where it is kept for backward (may be absent).
     """
     channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
-    sums, totals = float32s(block, 4), float64s(block, 5)
+    totals = added_up(block)
     shift, given, gamma = float32s(block, 6), float32s(block, 7), float32s(block, 8)
     mean, scale = float32s(block, 9), float32s(block, 10)
     mean_output, var_output = float32s(block, 11), float32s(block, 12)
     beta, kept = float32s(block, 13), float32s(block, 14)
-    for j in range(2 * channels):
-        totals[j] = 0.0
-    for k in range(integer(block, 1)):
-        for j in range(2 * channels):
-            totals[j] += sums[2 * k * channels + j]
     for c in range(channels):
         # The average distance from the shift; none where the mean was given.
         distance = totals[c] / count
@@ -60,15 +69,10 @@ def gradient_scale_loop(block: Block) -> None:
     statistics were given.
     """
     channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
-    sums, totals = float32s(block, 4), float64s(block, 5)
+    totals = added_up(block)
     var, gamma, scale = float32s(block, 6), float32s(block, 7), float32s(block, 8)
     center, slope = float32s(block, 9), float32s(block, 10)
     gamma_grad, beta_grad = float32s(block, 11), float32s(block, 12)
-    for j in range(2 * channels):
-        totals[j] = 0.0
-    for k in range(integer(block, 1)):
-        for j in range(2 * channels):
-            totals[j] += sums[2 * k * channels + j]
     for c in range(channels):
         factor = 1 / np.sqrt(np.float64(var[c]) + epsilon)
         first, second = totals[c], totals[channels + c] * factor

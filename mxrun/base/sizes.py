@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 # Each 1024 times the one before it.
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -18,5 +17,6 @@ def parse_size(text: str) -> int | None:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         return None
-    exponent = UNITS.index(found["unit"] or "B")
-    return int(Decimal(found["number"]) * 1024**exponent)
+    whole, _, part = found["number"].partition(".")
+    scale = 1024 ** UNITS.index(found["unit"] or "B")
+    return int(int(whole + part) * scale // 10 ** len(part))

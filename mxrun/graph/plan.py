@@ -6,7 +6,8 @@ of the phases]. Offsets and block sizes are multiples of 64 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mxrun.base.tensor import TensorSpec
@@ -35,6 +36,15 @@ class Block:
     def end(self) -> int:
         """One past the last byte."""
         return self.offset + self.nbytes
+
+
+def alive(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
+    """Bytes alive at each of so many steps, of (first, last, bytes) alive during [first, last)."""
+    changes = [0] * (steps + 1)
+    for first, last, nbytes in lives:
+        changes[first] += nbytes
+        changes[min(last, steps)] -= nbytes
+    return list(itertools.accumulate(changes[:-1]))
 
 
 @dataclass(frozen=True)
@@ -97,11 +107,8 @@ class PhasePlan:
 
     def live_bytes(self) -> list[int]:
         """Reusable bytes alive at each step."""
-        totals = [0] * len(self.steps)
-        for block in self.blocks:
-            for step in range(block.first, min(block.last, len(totals))):
-                totals[step] += block.nbytes
-        return totals
+        lives = ((block.first, block.last, block.nbytes) for block in self.blocks)
+        return alive(lives, len(self.steps))
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,9 @@ def search(problem: Problem, capacity: int, nodes: int) -> Outcome:
     for rank, times in _ranks(problem):
         outcome = attempts.run(rank, min(times * share, nodes - taken))
         taken += outcome.nodes
-        if outcome.offsets is not None or outcome.is_impossible or taken >= nodes:
+        # An attempt that places nothing has no memory to undo it with; nor have the others.
+        is_stuck = taken >= nodes or outcome.nodes == 0
+        if outcome.offsets is not None or outcome.is_impossible or is_stuck:
             break
     return Outcome(outcome.offsets, outcome.is_impossible, taken)
 

@@ -6,15 +6,12 @@ import math
 
 from mxrun.build import Built
 from mxrun.build.data import pathless
-from mxrun.session.steps import FEW, count_limits
+from mxrun.session.steps import FEW, batch_count, count_limits
 
 NO_PATH = "no data.train.path: the records are made up; give data.train.path=PATH to train on data"
 """What the user should know of a run with `made_up_sections`."""
 
 _DATASET = "synthetic"
-# Enough for an epoch, as far as their bytes stay below the second figure.
-_BATCHES = 8
-_RECORD_BYTES = 256 << 20
 
 
 def made_up_sections(built: Built) -> tuple[str, ...]:
@@ -47,4 +44,4 @@ def _records(built: Built) -> int:
     """How many records fill a few batches; at least one batch."""
     size = built.model.batch_size
     elements = sum(math.prod(spec.shape) for spec in built.model.records.values())
-    return size * max(1, min(_BATCHES, _RECORD_BYTES // (size * elements)))
+    return size * batch_count(size * elements)

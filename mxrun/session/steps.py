@@ -155,8 +155,7 @@ def made_up_records(model: Model) -> Dataset:
     Labels are below the number of classes of every loss that reads them, ids below the rows of
     every table that they look up.
     """
-    batch_bytes = sum(spec.nbytes for spec in model.inputs.values())
-    batches = max(1, min(_BATCHES, _RECORD_BYTES // batch_bytes))
+    batches = batch_count(sum(spec.nbytes for spec in model.inputs.values()))
     limits = count_limits(model)
     fields = {}
     for name, spec in model.records.items():
@@ -167,6 +166,11 @@ def made_up_records(model: Model) -> Dataset:
             numbers = draw_integers(0, stream, shape, limits.get(name, FEW))
             fields[name] = Field(numbers.astype(spec.dtype))
     return Dataset("made up", fields)
+
+
+def batch_count(batch_bytes: int) -> int:
+    """How many batches of so many bytes are made up; at least one."""
+    return max(1, min(_BATCHES, _RECORD_BYTES // batch_bytes))
 
 
 def count_limits(model: Model) -> dict[str, int]:

@@ -106,10 +106,8 @@ def train(
         batch = _batch_size(path, overrides, observer, request)
         if batch is not None:
             overrides = (*overrides, f"data.batch_size={batch}")
-        built = load(path, overrides)
-        stand_ins = made_up_sections(built)
-        if stand_ins:
-            built = load(path, (*overrides, *stand_ins))
+        built, stands_in = _loaded(path, overrides)
+        if stands_in:
             observer.note(NO_PATH)
         kept = kept_choices(built.config.name) if _keeps(built, request) else {}
         run = _opened(built, observer.note, kept)
@@ -121,6 +119,15 @@ def train(
             run.close()
 
 
+def _loaded(
+    path: str | Path, overrides: Sequence[str], batch: int | None = None
+) -> tuple[Built, bool]:
+    """The config, and whether made-up records stand in for the data that it does not name."""
+    built = load(path, overrides, batch)
+    stand_ins = made_up_sections(built)
+    return (load(path, (*overrides, *stand_ins), batch), True) if stand_ins else (built, False)
+
+
 def _batch_size(
     path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
 ) -> int | None:
@@ -128,8 +135,7 @@ def _batch_size(
     found = batch_of(request.batch, path, overrides, training=True, say=observer.note)
     if found is None or request.batch != MAX:
         return found
-    built = load(path, overrides, 1)
-    built = load(path, (*overrides, *made_up_sections(built)), 1)
+    built, _ = _loaded(path, overrides, 1)
     if "train" not in built.data:
         return found
     records = len(open_datasets({"train": built.data["train"]}, built.model.records)["train"])

@@ -143,12 +143,10 @@ def _results(
         if way.phase == EVALUATE:
             results = taken.results().items()
             outputs |= {f"{name}, step {step + 1}": array for name, array in results}
-    changed = {
-        block.name: taken.executor.array(block.name).copy()
-        for block in plan.pinned
-        if block.memory_class in _KEPT
-    }
-    return outputs or changed, _is_low(plan.phases[way.phase])
+    if way.phase == TRAIN:
+        kept = [block.name for block in plan.pinned if block.memory_class in _KEPT]
+        outputs = {name: taken.executor.array(name).copy() for name in kept}
+    return outputs, _is_low(plan.phases[way.phase])
 
 
 def _compared(way: Way, expected: Arrays, got: Arrays, tolerance: float) -> dict[str, Any]:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from networks import softmax
+from networks import set_first_values, softmax, with_precisions
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
-from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 
 Array = npt.NDArray[Any]
@@ -35,17 +34,7 @@ def residual(layers: dict[str, str]) -> Symbol:
         active = apply("Activation", {"data": total}, {"act_type": "relu"}, "relu")
         dense = apply("FullyConnected", {"data": active}, {"num_hidden": 10}, "fc")
         symbol = softmax(dense)
-    return Symbol([_with(head, layers, {}) for head in symbol.heads])
-
-
-def _with(entry: NodeEntry, precisions: dict[str, str], done: dict[str, Node]) -> NodeEntry:
-    node = entry.node
-    if node.name not in done:
-        inputs = tuple(_with(each, precisions, done) for each in node.inputs)
-        done[node.name] = Node(
-            node.name, node.prop, inputs, precision=precisions.get(node.name), place=node.place
-        )
-    return NodeEntry(done[node.name], entry.index)
+    return with_precisions(symbol, layers)
 
 
 def gradients(symbol: Symbol, precision: str, fuse: bool) -> tuple[dict[str, Array], Executor]:
@@ -54,19 +43,7 @@ def gradients(symbol: Symbol, precision: str, fuse: bool) -> tuple[dict[str, Arr
         INPUTS, gradients=wanted, phases=(TRAIN,), threads=2, precision=precision, fuse=fuse
     )
     executor = Executor(compile_plan(symbol, request))
-    random = np.random.default_rng(5)
-    for block in sorted(executor.plan.pinned, key=lambda block: block.name):
-        array = executor.array(block.name)
-        if block.name == "label":
-            array[...] = np.arange(len(array)) % 10
-        elif block.name.endswith(("gamma", "moving_var")):
-            array[...] = 1
-        elif block.name.endswith("weight"):
-            array[...] = random.standard_normal(array.shape) * (2 / array[0].size) ** 0.5
-        elif block.name == "data":
-            array[...] = random.standard_normal(array.shape)
-        else:
-            array[...] = 0
+    set_first_values(executor, 5)
     executor.run(TRAIN)
     return {name: executor.result(TRAIN, f"{name}_grad").copy() for name in wanted}, executor
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import residual
-from networks import chain, softmax
+from commands import mxrun
+from networks import chain, set_first_values, softmax, with_precisions
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, UpdateRule, compile_plan
 from mxrun.graph.graph import MemoryClass, StepKind
-from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.plan import PhasePlan
 from mxrun.graph.symbol import Symbol, fresh_names, variable
 
@@ -37,19 +35,7 @@ def trained(
     rules = {n: RULE for n in symbol.list_arguments() if n not in INPUTS}
     request = CompileRequest(INPUTS, rules=rules, threads=2, precision=precision, **options)
     executor = Executor(compile_plan(symbol, request))
-    random = np.random.default_rng(7)
-    for block in executor.plan.pinned:
-        array = executor.array(block.name)
-        if block.name == "label":
-            array[...] = np.arange(len(array)) % 10
-        elif block.name.endswith(("gamma", "moving_var")):
-            array[...] = 1
-        elif block.name.endswith("weight"):
-            array[...] = random.standard_normal(array.shape) * (2 / array[0].size) ** 0.5
-        elif block.name == "data":
-            array[...] = random.standard_normal(array.shape)
-        else:
-            array[...] = 0
+    set_first_values(executor, 7)
     losses = []
     for _ in range(steps):
         executor.run(TRAIN)
@@ -124,17 +110,7 @@ def small(**precisions: str) -> Symbol:
     ]
     with fresh_names():
         symbol = softmax(chain(variable("data"), *layers))
-    return Symbol([_with(head, precisions, {}) for head in symbol.heads])
-
-
-def _with(entry: NodeEntry, precisions: dict[str, str], done: dict[str, Node]) -> NodeEntry:
-    node = entry.node
-    if node.name not in done:
-        inputs = tuple(_with(each, precisions, done) for each in node.inputs)
-        place = Place("net.yaml", 7, 3)
-        precision = precisions.get(node.name)
-        done[node.name] = Node(node.name, node.prop, inputs, place=place, precision=precision)
-    return NodeEntry(done[node.name], entry.index)
+    return with_precisions(symbol, precisions)
 
 
 def types(symbol: Symbol, precision: str, fuse: bool = False) -> dict[str, str]:
@@ -201,7 +177,7 @@ def test_a_view_has_the_type_of_what_it_reads(operator: str, precision: str | No
         symbol = softmax(symbol)
     layers = {"conv": "bfloat16", "fc": "bfloat16"}
     layers |= {"view": precision} if precision else {}
-    symbol = Symbol([_with(head, layers, {}) for head in symbol.heads])
+    symbol = with_precisions(symbol, layers)
     wanted = ("fc_weight",) if operator == "BlockGrad" else ("conv_weight", "fc_weight")
     request = CompileRequest(INPUTS, gradients=wanted, phases=(TRAIN,), threads=2)
     graph = compile_plan(symbol, request).phases[TRAIN].graph
@@ -224,7 +200,7 @@ def test_a_view_has_the_type_of_what_it_reads(operator: str, precision: str | No
 def test_a_view_of_float32_stays_so_whatever_it_asks_for() -> None:
     with fresh_names():
         symbol = chain(variable("data"), ("Flatten", {}, "view"), ("BlockGrad", {}, "end"))
-    asked = Symbol([_with(symbol.heads[0], {"view": "bfloat16"}, {})])
+    asked = with_precisions(symbol, {"view": "bfloat16"})
     request = CompileRequest(INPUTS, phases=(EVALUATE,), precision="bfloat16")
     planned = compile_plan(asked, request).phases[EVALUATE]
     assert {planned.graph.values[value].spec.dtype for value in planned.graph.results.values()} == {
@@ -240,7 +216,7 @@ def test_a_chain_of_two_types_is_not_fused() -> None:
             ("BatchNorm", {"fix_gamma": False}, "bn"),
             ("Activation", {"act_type": "relu"}, "relu"),
         )
-    mixed = Symbol([_with(symbol.heads[0], {"relu": "float32"}, {})])
+    mixed = with_precisions(symbol, {"relu": "float32"})
     joint = {"conv": "bfloat16", "bn+relu": "bfloat16"}
     assert types(symbol, "bfloat16", fuse=True) == joint
     assert types(mixed, "bfloat16", fuse=True) == {
@@ -299,34 +275,22 @@ train:
 """
 
 
-def mxrun(folder: Path, *words: str, onednn: bool = True) -> subprocess.CompletedProcess[str]:
-    environment = dict(os.environ)
-    if not onednn:
-        environment["MXRUN_ONEDNN_LIBRARY"] = str(folder / "missing.so")
-    return subprocess.run(
-        [sys.executable, "-m", "mxrun", *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("onednn", [True, False])
 def test_digits_are_learnt_with_oneDNN_and_without(tmp_path: Path, onednn: bool) -> None:
     (tmp_path / "tiny.yaml").write_text(NETWORK)
-    done = mxrun(tmp_path, "train", "tiny.yaml", "--json", onednn=onednn)
+    missing = {} if onednn else {"MXRUN_ONEDNN_LIBRARY": str(tmp_path / "missing.so")}
+    run = partial(mxrun, cwd=tmp_path, environment=missing)
+    done = run("train", "tiny.yaml", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["eval"]["accuracy"] > 0.9
     assert summary["memory"]["planned_bytes"] == summary["memory"]["touched_bytes"]
     # Another precision is another run; the checkpoint itself is float32 and serves both.
-    changed = mxrun(tmp_path, "train", "tiny.yaml", "precision=float32", "--resume", onednn=onednn)
+    changed = run("train", "tiny.yaml", "precision=float32", "--resume")
     assert changed.returncode == 2
     assert "precision: bfloat16" in changed.stderr
     answers = [
-        mxrun(tmp_path, "infer", "runs/tiny", "--split", "eval", "--json", *words, onednn=onednn)
+        run("infer", "runs/tiny", "--split", "eval", "--json", *words)
         for words in ((), ("--precision", "float32"))
     ]
     assert [answer.returncode for answer in answers] == [0, 0], answers[1].stderr
@@ -348,9 +312,8 @@ def test_a_layer_that_names_bfloat16_has_it_behind_float32() -> None:
             )
         )
     own = {"bn": "bfloat16", "relu": "bfloat16"}
-    heads = [_with(head, own, {}) for head in symbol.heads]
     for fuse in (False, True):
-        executor, _ = trained(Symbol(heads), "float32", 1, fuse=fuse)
+        executor, _ = trained(with_precisions(symbol, own), "float32", 1, fuse=fuse)
         steps = executor.plan.phases[TRAIN].steps
         made = {
             step.name: executor.plan.phases[TRAIN].graph.spec(step.writes()[0]) for step in steps
@@ -361,12 +324,12 @@ def test_a_layer_that_names_bfloat16_has_it_behind_float32() -> None:
 
 def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(NETWORK.replace("bfloat16", "bfloat"))
-    done = mxrun(tmp_path, "check", "tiny.yaml")
+    done = mxrun("check", "tiny.yaml", cwd=tmp_path)
     assert done.returncode == 2
     assert "tiny.yaml:2:12" in done.stderr
     assert "bfloat16" in done.stderr
     (tmp_path / "tiny.yaml").write_text(NETWORK.replace("name: fc,", "name: fc, precision: half,"))
-    done = mxrun(tmp_path, "check", "tiny.yaml")
+    done = mxrun("check", "tiny.yaml", cwd=tmp_path)
     assert done.returncode == 2
     assert "no such precision" in done.stderr
     assert "tiny.yaml:9:" in done.stderr

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import resource
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from commands import CONFIGS, MXRUN, mxrun, refused
+from layer_configs import DENSE, SOFTMAX, problems, written
 from mutations import is_yaml, mutate
 
 from mxrun import session
@@ -21,33 +21,7 @@ REFUSED, ACCEPTED = 15, 5
 # Enough to import and plan everything, far below what is asked for.
 ADDRESSES = 4 << 30
 
-HEAD = """\
-name: net
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
-"""
-TAIL = """\
-data: {batch_size: 4, train: {dataset: digits, split: train}}
-train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
-"""
 CONVOLUTION = "Convolution: {name: conv, num_filter: 4, kernel: [3, 3]}"
-DENSE = "FullyConnected: {name: fc, num_hidden: 10}"
-SOFTMAX = "SoftmaxOutput: {name: softmax, label: label}"
-
-
-def written(folder: Path, layers: Sequence[str]) -> Path:
-    """A config with these layers, the first of them in line 5."""
-    path = folder / "net.yaml"
-    path.write_text(HEAD + "".join(f"    - {layer}\n" for layer in layers) + TAIL)
-    return path
-
-
-def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
-    with pytest.raises(UserError) as raised:
-        session.check(path, overrides)
-    assert raised.value.exit_code == 2
-    return raised.value.diagnostics
 
 
 def checked(path: Path) -> tuple[Diagnostic, ...]:

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun import library
+from mxrun.base.errors import Place
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import TRAIN, CompileRequest, UpdateRule, compile_plan
+from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.plan import Plan
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 
@@ -28,6 +30,42 @@ def chain(symbol: Symbol, *layers: tuple[str, Mapping[str, object], str]) -> Sym
     for operator, parameters, name in layers:
         symbol = apply(operator, {"data": symbol}, parameters, name)
     return symbol
+
+
+def with_precisions(symbol: Symbol, precisions: Mapping[str, str]) -> Symbol:
+    """The same network, its layers at line 7 of net.yaml, with the precision of some by name."""
+    done: dict[str, Node] = {}
+
+    def copied(entry: NodeEntry) -> NodeEntry:
+        node = entry.node
+        if node.name not in done:
+            inputs = tuple(map(copied, node.inputs))
+            precision = precisions.get(node.name)
+            place = Place("net.yaml", 7, 3)
+            done[node.name] = Node(node.name, node.prop, inputs, place=place, precision=precision)
+        return NodeEntry(done[node.name], entry.index)
+
+    return Symbol([copied(head) for head in symbol.heads])
+
+
+def set_first_values(executor: Executor, seed: int) -> None:
+    """Labels in turn, learned parameters as training begins with them, data by chance.
+
+    The same in whatever order a plan has its tensors.
+    """
+    random = np.random.default_rng(seed)
+    for name in sorted(block.name for block in executor.plan.pinned):
+        array = executor.array(name)
+        if name == "label":
+            array[...] = np.arange(len(array)) % 10
+        elif name.endswith(("gamma", "moving_var")):
+            array[...] = 1
+        elif name.endswith("weight"):
+            array[...] = random.standard_normal(array.shape) * (2 / array[0].size) ** 0.5
+        elif name == "data":
+            array[...] = random.standard_normal(array.shape)
+        else:
+            array[...] = 0
 
 
 def softmax(symbol: Symbol) -> Symbol:

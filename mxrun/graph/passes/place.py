@@ -5,7 +5,6 @@ Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from mxrun.base.tensor import TensorSpec, align
 from mxrun.graph.graph import Graph, MemoryClass, ValueId
 from mxrun.graph.memory import allocate
 from mxrun.graph.passes.inplace import Storage
-from mxrun.graph.plan import Block, PhasePlan
+from mxrun.graph.plan import Block, PhasePlan, alive
 
 # The order of the pinned region; io slots stand last.
 _PINNED_ORDER = (
@@ -103,11 +102,8 @@ def place(
 
 def live_bytes(graph: Graph, storage: Storage) -> list[int]:
     """Reusable bytes that are alive at each step, before anything has an offset."""
-    changes = [0] * (len(graph.steps) + 1)
-    for need in (*_storage_needs(graph, storage), *_scratch_needs(graph)):
-        changes[need.first] += need.nbytes
-        changes[need.last] -= need.nbytes
-    return list(itertools.accumulate(changes[:-1]))
+    needs = (*_storage_needs(graph, storage), *_scratch_needs(graph))
+    return alive(((need.first, need.last, need.nbytes) for need in needs), len(graph.steps))
 
 
 def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:

@@ -182,7 +182,7 @@ class _Selection:
         )
         inputs, outputs = _all_wide(request.inputs), _all_wide(request.outputs)
         if _is_low_itself(step):
-            request = replace(request, inputs=self._all_low(step.reads(), request.inputs))
+            request = replace(request, inputs=tuple(map(self._low_spec, step.reads())))
         elif step.prop.precision is Precision.FOLLOWS and inputs == request.inputs:
             # What came before could not be had in bfloat16.
             request = replace(request, outputs=outputs)
@@ -281,7 +281,8 @@ class _Selection:
         if not forward.low:
             specs, before = _all_wide(specs), _all_wide(before)
         elif _is_low_itself(self.steps[step.forward or ""]):
-            specs, before = self._all_low(step.inputs, specs), self._all_low(values, before)
+            specs = tuple(None if v is None else self._low_spec(v) for v in step.inputs)
+            before = tuple(map(self._low_spec, values))
         request = BackwardRequest(
             out_grad=specs[:outputs],
             in_data=specs[outputs : outputs + arguments],
@@ -298,28 +299,10 @@ class _Selection:
             )
         return kernel
 
-    @overload
-    def _all_low(
-        self, values: Sequence[ValueId], specs: tuple[TensorSpec, ...]
-    ) -> tuple[TensorSpec, ...]: ...
-
-    @overload
-    def _all_low(
-        self, values: Sequence[ValueId | None], specs: tuple[TensorSpec | None, ...]
-    ) -> tuple[TensorSpec | None, ...]: ...
-
-    def _all_low(
-        self, values: Sequence[ValueId | None], specs: tuple[TensorSpec | None, ...]
-    ) -> tuple[TensorSpec | None, ...]:
-        """The specs, with bfloat16 for all that is neither learned nor a state."""
-        pairs = zip(values, specs, strict=True)
-        return tuple(
-            spec if value is None or spec is None or self._is_kept(value) else _low(spec)
-            for value, spec in pairs
-        )
-
-    def _is_kept(self, value: ValueId) -> bool:
-        return self.builder.values[value].memory_class in KEPT_WIDE
+    def _low_spec(self, value: ValueId) -> TensorSpec:
+        """As a step in bfloat16 reads a value: what is learned or a state stays as it is."""
+        kept = self.builder.values[value].memory_class in KEPT_WIDE
+        return self._spec(value) if kept else _low(self._spec(value))
 
     def _wanted(self, step: Step) -> str:
         return step.implementation or self.choice.implementation
