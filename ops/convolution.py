@@ -188,6 +188,10 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
             size = count - 1 + window.extent(axis) - 2 * window.pad[axis]
         return size, count
 
+    def list_separate_gradients(self) -> list[list[int]]:
+        """Weight and bias, which alone read data; data."""
+        return [[*range(1, len(self.list_arguments()))], [0]]
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:

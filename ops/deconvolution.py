@@ -195,6 +195,10 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
             raise ShapeContradiction("output", show(output), inferred, rule)
         return (size - one) // stride + 1
 
+    def list_separate_gradients(self) -> list[list[int]]:
+        """Weight and bias, which alone read data; data."""
+        return [[*range(1, len(self.list_arguments()))], [0]]
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:

@@ -107,6 +107,10 @@ class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
         features = features if data[-1] is None else data[-1]
         return (*data[:-1], features), output, features
 
+    def list_separate_gradients(self) -> list[list[int]]:
+        """Weight and bias, which alone read data; data."""
+        return [[*range(1, len(self.list_arguments()))], [0]]
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:

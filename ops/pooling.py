@@ -194,6 +194,11 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
             size = count + gain
         return size, count
 
+    @property
+    def selects_maxima(self) -> bool:
+        """Of max, where no window can lie wholly outside of the data."""
+        return self.parameters.pool_type == "max" and self.parameters.pooling_convention != "full"
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:

@@ -30,6 +30,8 @@ _SLOTS = 1500
 # Orders near the one that the measures suggest that are tried: faster ones that may fit all the
 # same, and, where nothing fits, those that need least.
 _NEAR, _LEAST = 4, 12
+# What orders are called in which stages run forward and backward, some of them again.
+_BY_STAGES = "by stages"
 # Of those that need least, how many get offsets.
 _PLACED = 3
 
@@ -125,7 +127,7 @@ class _PhaseFitting:
     def _planned(self, graph: Graph) -> PhasePlan:
         planned = place(self._plain.name, graph, inplace(graph, self._in_place), self._pinned)
         recomputed = self._fitting.recomputed(graph, self._plain.reusable_bytes)
-        return replace(planned, recomputed=recomputed)
+        return replace(planned, order=_BY_STAGES, recomputed=recomputed)
 
 
 class Fitting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mxrun.base import flags
 from mxrun.base.dtype import FLOAT32
@@ -21,14 +21,18 @@ from mxrun.graph.passes.constants import constants
 from mxrun.graph.passes.fold import FOLDING, fold
 from mxrun.graph.passes.fuse import fuse
 from mxrun.graph.passes.inplace import inplace
+from mxrun.graph.passes.input_copies import input_copies
 from mxrun.graph.passes.lower import lower
+from mxrun.graph.passes.maxima import MAXIMA_FIRST, maxima_first
 from mxrun.graph.passes.place import place, place_pinned
 from mxrun.graph.passes.precision import precision
 from mxrun.graph.passes.prune import prune
+from mxrun.graph.passes.schedule import BEST, schedule
 from mxrun.graph.passes.select import Choice, select
+from mxrun.graph.passes.separate import separate
 from mxrun.graph.passes.statistics import statistics
 from mxrun.graph.passes.updates import Clipping, UpdateRule, accumulate, averaged, eager, updates
-from mxrun.graph.plan import Plan
+from mxrun.graph.plan import Block, PhasePlan, Plan
 from mxrun.graph.reverse import reverse
 from mxrun.graph.symbol import Symbol
 from mxrun.graph.verify import verify_graph, verify_plan
@@ -63,7 +67,8 @@ class CompileRequest:
     fuse: whether chains of operators may become one and, of a plan that is fixed, normalizations
         part of the products before them.
     unfused: fusions that are left out, by name, to show what each of them changes.
-    in_place, reuse: sharing that can be turned off to show that it changes no bit.
+    in_place, reuse: sharing that can be turned off to show that it changes no bit. order: of
+        steps, by name where not the best is wanted, for the same end.
     budget: what the arena may have; forward steps run again in backward where that is too little
         for the plain plan. machine: by whose figures it is told what takes how long.
     """
@@ -87,6 +92,7 @@ class CompileRequest:
     unfused: tuple[str, ...] = ()
     in_place: bool = True
     reuse: bool = True
+    order: str = BEST
     budget: Budget | None = None
     machine: Machine | None = None
 
@@ -110,10 +116,7 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         prepare, evaluate = constants(graphs[EVALUATE])
         graphs = ({PREPARE: prepare} if prepare.steps else {}) | {EVALUATE: evaluate}
     pinned = place_pinned(list(graphs.values()), request.staged)
-    phases = {
-        phase: place(phase, graph, inplace(graph, request.in_place), pinned, request.reuse)
-        for phase, graph in graphs.items()
-    }
+    phases = {phase: _placed(phase, graph, pinned, request) for phase, graph in graphs.items()}
     budget_bytes = None
     if request.budget is not None:
         phases, budget_bytes = fitted(
@@ -131,6 +134,17 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
             verify_graph(phase.graph, "placing")
         verify_plan(plan)
     return plan
+
+
+def _placed(
+    phase: str, graph: Graph, pinned: tuple[Block, ...], request: CompileRequest
+) -> PhasePlan:
+    """A phase in the best order of its steps, or in the one that is asked for."""
+    graph = input_copies(graph, request.in_place)
+    scheduled = schedule(graph, request.in_place, request.order)
+    storage = inplace(scheduled.graph, request.in_place)
+    planned = place(phase, scheduled.graph, storage, pinned, request.reuse)
+    return replace(planned, order=scheduled.order, any_order_bytes=scheduled.least_bytes)
 
 
 def infer_request(symbol: Symbol, request: CompileRequest) -> Inference:
@@ -155,6 +169,7 @@ def _phase_graph(
         differentiated = BACKWARDS[request.backward](graph, wanted)
         graph = _verify(differentiated.graph, request.backward)
         gradients = differentiated.gradients
+        graph = _verify(separate(graph), "separate")
         results = {f"{name}_grad": gradients[name] for name in request.gradients}
         graph = graph.with_results(results)
     graph = statistics(graph)
@@ -175,7 +190,12 @@ def _fused(graph: Graph, request: CompileRequest) -> Graph:
     graph = precision(graph, request.precision)
     if request.fuse and request.fixed and FOLDING not in request.unfused:
         graph = _verify(fold(graph), "fold")
-    return _verify(fuse(graph, request.unfused), "fuse") if request.fuse else graph
+    if not request.fuse:
+        return graph
+    graph = _verify(fuse(graph, request.unfused), "fuse")
+    if graph.is_train and MAXIMA_FIRST not in request.unfused:
+        graph = _verify(maxima_first(graph), "maxima_first")
+    return graph
 
 
 def _verify(graph: Graph, after: str) -> Graph:

@@ -84,6 +84,10 @@ class PhasePlan:
     lower_bound_bytes: int
     naive_bytes: int
     in_place_only_bytes: int
+    # The name of the order of steps, and what is alive at the peak of any order at least; None
+    # where that was not asked.
+    order: str = "declared"
+    any_order_bytes: int | None = None
     # What backward makes again to fit into a budget; None of a plain order.
     recomputed: Recomputed | None = None
 

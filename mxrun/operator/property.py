@@ -147,6 +147,18 @@ class OperatorProperty(ABC, Generic[P]):
         """How a loss predicts numbers under these shapes; None for what predicts none."""
         return None
 
+    @property
+    def selects_maxima(self) -> bool:
+        """Whether every output is the greatest of some elements of the one input."""
+        return False
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the operator maps every element of its one input by a function that never falls,
+        and has no gradient where that does not rise.
+        """
+        return False
+
     def list_mutated_inputs(self) -> dict[int, int]:
         """Inputs that this operator overwrites, as {input index: output index}; updates only."""
         return {}
@@ -200,6 +212,13 @@ class OperatorProperty(ABC, Generic[P]):
         tensor; backward can all the same.
         """
         return {}
+
+    def list_separate_gradients(self) -> list[list[int]]:
+        """The inputs in groups whose gradients share no work; one group unless an operator says so.
+
+        A plan may compute each group in a step of its own, the first group first.
+        """
+        return [list(range(len(self.list_arguments())))]
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

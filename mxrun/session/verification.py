@@ -16,6 +16,8 @@ from mxrun.graph.budget import Budget
 from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.passes.fold import FOLDING
+from mxrun.graph.passes.maxima import MAXIMA_FIRST
+from mxrun.graph.passes.schedule import ORDERS
 from mxrun.graph.plan import PhasePlan
 from mxrun.operator.fusion import FUSIONS
 from mxrun.session.build import Say, check_fits, load, request_for, silent
@@ -51,6 +53,7 @@ WAYS = (
     Way("no tensor in the place of another", TRAIN, {"in_place": False}),
     Way("no memory used again", TRAIN, {"in_place": False, "reuse": False}),
     Way("forward steps run again, in the least memory", TRAIN, {"budget": Budget(least=True)}),
+    *(Way(f"steps in {order} order", TRAIN, {"order": order}) for order in ORDERS),
     Way("memory filled with NaN as soon as it is free", TRAIN, poisoned=True),
     Way("inference as it is written", EVALUATE, {"fuse": False}, exact=False),
     Way("inference that prepares nothing", EVALUATE, {"fixed": False}, exact=False),
@@ -114,7 +117,7 @@ def _unfused(built: Built, request: CompileRequest, phase: str) -> list[Way]:
         return [step.name for step in plan.phases[phase].steps]
 
     found, every = [], names(())
-    for fusion in (*FUSIONS, FOLDING):
+    for fusion in (*FUSIONS, FOLDING, MAXIMA_FIRST):
         if names((fusion,)) != every:
             name = f"{'inference ' if phase == EVALUATE else ''}without: {fusion}"
             found.append(Way(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))

@@ -97,20 +97,30 @@ def test_backward_products_are_those_that_are_asked_for(implementation: str) -> 
     weight_read = {"auto": 0, "numpy": CONV1_WEIGHT}[implementation]
     assert traffic.read == 2 * DATA + weight_read
     assert traffic.written == CONV1_WEIGHT + 4 * 16
-    flops, traffic = figures(phase, "conv2:backward")
-    products = {"auto": 2, "numpy": 3}[implementation]
+    flops, traffic = figures(phase, "conv2:backward:weight+bias")
     assert flops == products * CONV2
-    assert traffic.read == CONV2_OUTPUT + DATA + CONV2_WEIGHT
-    assert traffic.written == DATA + CONV2_WEIGHT + 4 * 32
-    assert figures(phase, "fc:backward")[0] == products * FC
+    weight_read = {"auto": 0, "numpy": CONV2_WEIGHT}[implementation]
+    assert traffic.read == CONV2_OUTPUT + DATA + weight_read
+    assert traffic.written == CONV2_WEIGHT + 4 * 32
+    flops, traffic = figures(phase, "conv2:backward:data")
+    assert flops == CONV2
+    data_read = {"auto": 0, "numpy": DATA}[implementation]
+    assert traffic.read == CONV2_OUTPUT + CONV2_WEIGHT + data_read
+    assert traffic.written == DATA
+    assert figures(phase, "fc:backward:weight+bias")[0] == products * FC
+    assert figures(phase, "fc:backward:data")[0] == FC
 
 
 def test_a_frozen_weight_costs_no_product() -> None:
     symbol = network()
     rules = {name: rule() for name in parameters(symbol) if name != "conv2_weight"}
-    flops, traffic = figures(phase_of(symbol, TRAIN, rules=rules), "conv2:backward")
+    phase = phase_of(symbol, TRAIN, rules=rules)
+    flops, traffic = figures(phase, "conv2:backward:data")
     assert flops == CONV2
-    assert traffic.written == DATA + 4 * 32
+    assert traffic.written == DATA
+    flops, traffic = figures(phase, "conv2:backward:bias")
+    assert flops == 0
+    assert traffic.written == 4 * 32
 
 
 @pytest.mark.parametrize("in_place", [True, False])

@@ -130,12 +130,15 @@ def test_a_network_without_loss_cannot_be_trained() -> None:
 def test_P5_fully_connected_reads_data_and_weight_before_the_update() -> None:
     phase = plan_of(convolutional()).phases[TRAIN]
     order = [step.name for step in phase.steps]
-    assert order.index("fc:backward") < order.index("fc_weight:update")
-    step = phase.steps[order.index("fc:backward")]
-    read = {phase.graph.values[value].name.split("@")[0] for value in step.reads()}
-    assert "fc_output_grad" in read
-    assert "fc_weight" in read
-    assert "fc_output" not in read
+    read = {}
+    for part in ("data", "weight+bias"):
+        place = order.index(f"fc:backward:{part}")
+        assert place < order.index("fc_weight:update")
+        values = phase.steps[place].reads()
+        read[part] = {phase.graph.values[value].name.split("@")[0] for value in values}
+    assert all("fc_output_grad" in names and "fc_output" not in names for names in read.values())
+    assert "fc_weight" in read["data"]
+    assert "fc_weight" not in read["weight+bias"]
 
 
 def test_P5_outputs_live_as_long_as_backward_needs_them() -> None:

@@ -93,18 +93,22 @@ def test_one_copy_of_a_weight_in_bfloat16_serves_both_directions() -> None:
 @needs_bfloat16
 def test_parameters_and_their_gradients_are_float32() -> None:
     steps = {step.name: step.kernel for step in executor().plan.phases[TRAIN].steps}
-    forward, backward = steps["second"], steps["second:backward"]
+    forward = steps["second"]
+    data, weight = steps["second:backward:data"], steps["second:backward:weight+bias"]
     assert forward is not None
-    assert backward is not None
+    assert data is not None
+    assert weight is not None
     low, full = "bfloat16", "float32"
     assert [spec and spec.dtype for spec in forward.inputs] == [low, low, full]
     assert [spec and spec.dtype for spec in forward.outputs] == [low]
-    assert [spec and spec.dtype for spec in backward.inputs] == [low, low, low, None, None]
-    assert [spec and spec.dtype for spec in backward.outputs] == [low, full, full]
+    assert [spec and spec.dtype for spec in data.inputs] == [low, None, low, None, None]
+    assert [spec and spec.dtype for spec in data.outputs] == [low, None, None]
+    assert [spec and spec.dtype for spec in weight.inputs] == [low, low, None, None, None]
+    assert [spec and spec.dtype for spec in weight.outputs] == [None, full, full]
     # The data are float32, and so is their gradient.
-    inner = steps["first:backward"]
-    assert inner is not None
-    assert [spec and spec.dtype for spec in inner.outputs] == [full, full]
+    parts = [steps[f"first:backward:{part}"] for part in ("data", "weight")]
+    specs = [spec for part in parts if part is not None for spec in part.outputs]
+    assert [spec and spec.dtype for spec in specs] == [full, None, None, full]
 
 
 def inference(fixed: bool, precision: str) -> Executor:

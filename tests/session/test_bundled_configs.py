@@ -38,6 +38,18 @@ ACTIVATIONS = {
     "mobilenetv2_imagenet": 5.742,
     "inceptionv3_imagenet": 7.913,
 }
+# What training may need at its peak beside parameters, states and inputs and without what kernels
+# ask for themselves, in MiB, by network and batch: what every tensor placed at the peak of a plain
+# order comes to.
+CEILINGS = {
+    ("resnet50_imagenet", 16): 1284,
+    ("resnet50_imagenet", 64): 5134,
+    ("resnet152_imagenet", 32): 5360,
+    ("vgg16_imagenet", 64): 3724,
+    ("inceptionv3_imagenet", 64): 5677,
+    ("densenet121_imagenet", 64): 7663,
+    ("resnet20_cifar10", 128): 192.1,
+}
 
 
 def header(name: str) -> list[str]:
@@ -92,6 +104,21 @@ def test_a_known_network_has_its_parameters(name: str) -> None:
     parameters = session.load(find_config(name)).model.parameters.values()
     assert sum(math.prod(spec.shape) for spec in parameters) == PARAMETERS[name]
     assert len((CONFIGS / f"{name}.yaml").read_text().splitlines()) < 120
+
+
+@pytest.mark.parametrize(("name", "batch"), CEILINGS)
+def test_training_needs_no_more_than_its_tensors_do(name: str, batch: int) -> None:
+    path = find_config(name)
+    plan = session.inspect_memory(path, batch=batch, threads=2, measured=False).plan
+    phase = plan.phases[TRAIN]
+    # No order of the steps needs less than a hundredth below this one.
+    assert phase.reusable_bytes == phase.lower_bound_bytes
+    assert phase.any_order_bytes is not None
+    assert phase.any_order_bytes > 0.99 * phase.reusable_bytes
+    peak = phase.peak_step()
+    scratch = phase.steps[peak].name + "_scratch"
+    own = sum(block.nbytes for block in phase.blocks if block.name == scratch)
+    assert phase.reusable_bytes - own <= CEILINGS[name, batch] * 2**20
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

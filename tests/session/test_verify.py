@@ -32,7 +32,7 @@ train: {epochs: 1, optimizer: {adamw: {lr: 0.01, wd: 0.1}}}
 
 # Of each network: the fusions that its training and its inference have.
 FUSED = {
-    "digits_lenet": (set(), {"convolution and rectifier"}),
+    "digits_lenet": ({"maximum before rectifier"}, {"convolution and rectifier"}),
     "resnet20_cifar10": (
         {"batch norm and rectifier", "batch norm, sum and rectifier"},
         {

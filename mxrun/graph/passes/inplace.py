@@ -48,7 +48,7 @@ def inplace(graph: Graph, enabled: bool = True) -> Storage:
         for value in step.writes():
             if value in graph.mutations:
                 sharing.join(graph.mutations[value], value)
-        for source, target in _declared(step):
+        for source, target in declared_hints(step):
             if target in graph.mutations:
                 continue
             reason = "in-place is off"
@@ -129,7 +129,7 @@ class _Sharing:
         return ""
 
 
-def _declared(step: Step) -> Iterator[tuple[ValueId, ValueId]]:
+def declared_hints(step: Step) -> Iterator[tuple[ValueId, ValueId]]:
     """The step's hints as pairs of values, without those whose tensors are absent."""
     if step.prop is None or step.kernel is None or step.kernel.is_view:
         return
