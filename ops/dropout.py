@@ -198,20 +198,23 @@ def dropout_loop(block: Block) -> None:
     """
     count, state = integer(block, 0), int64s(block, 1)
     key, step = state[0] ^ integer(block, 2), state[1]
+    # Among the words of the whole batch, the first of this part.
+    origin = state[2] * count
     limit, scale, nothing = np.uint64(integer(block, 3)), real(block, 4), np.float32(0)
     data, output, mask = float32s(block, 5), float32s(block, 6), float32s(block, 7)
     begin, end = share(block, count)
     # Pieces that stay in the nearest cache between the two loops.
     for start in range(begin, end, 4096):
         stop = min(start + 4096, end)
-        for number in range(start // 4, stop // 4):
-            first, second, third, fourth = random_words(key, step, number)
+        fours = stop // 4 if origin % 4 == 0 else start // 4
+        for number in range(start // 4, fours):
+            first, second, third, fourth = random_words(key, step, origin // 4 + number)
             mask[4 * number] = scale if first <= limit else nothing
             mask[4 * number + 1] = scale if second <= limit else nothing
             mask[4 * number + 2] = scale if third <= limit else nothing
             mask[4 * number + 3] = scale if fourth <= limit else nothing
-        for i in range(stop // 4 * 4, stop):
-            word = random_words(key, step, i // 4)[i % 4]
+        for i in range(4 * fours, stop):
+            word = random_words(key, step, (origin + i) // 4)[(origin + i) % 4]
             mask[i] = scale if word <= limit else nothing
         if integer(block, 6) == 0:
             continue

@@ -38,20 +38,23 @@ def rrelu_loop(block: Block) -> None:
     """
     count, state = integer(block, 0), int64s(block, 1)
     key, step = state[0] ^ integer(block, 2), state[1]
+    # Among the words of the whole batch, the first of this part.
+    origin = state[2] * count
     lower, width, one = real(block, 3), real(block, 4), np.float32(1)
     data, output, mask = float32s(block, 5), float32s(block, 6), float32s(block, 7)
     unit, low = np.float32(2.0**-24), np.uint64(8)
     begin, end = share(block, count)
     for start in range(begin, end, 4096):
         stop = min(start + 4096, end)
-        for number in range(start // 4, stop // 4):
-            first, second, third, fourth = random_words(key, step, number)
+        fours = stop // 4 if origin % 4 == 0 else start // 4
+        for number in range(start // 4, fours):
+            first, second, third, fourth = random_words(key, step, origin // 4 + number)
             mask[4 * number] = lower + np.float32(np.int32(first >> low)) * unit * width
             mask[4 * number + 1] = lower + np.float32(np.int32(second >> low)) * unit * width
             mask[4 * number + 2] = lower + np.float32(np.int32(third >> low)) * unit * width
             mask[4 * number + 3] = lower + np.float32(np.int32(fourth >> low)) * unit * width
-        for i in range(stop // 4 * 4, stop):
-            word = random_words(key, step, i // 4)[i % 4]
+        for i in range(4 * fours, stop):
+            word = random_words(key, step, (origin + i) // 4)[(origin + i) % 4]
             mask[i] = lower + np.float32(np.int32(word >> low)) * unit * width
         for i in range(start, stop):
             mask[i] = one if data[i] > 0 else mask[i]

@@ -37,12 +37,13 @@ def blocks(key: int, counter: tuple[NDArray[np.uint64], ...]) -> tuple[NDArray[n
     return x0, x1, x2, x3
 
 
-def words(key: int, step: int, count: int) -> NDArray[np.uint32]:
-    """Words 0 .. count-1 of a step: word i is word i mod 4 of the block at counter (i // 4, step).
+def words(key: int, step: int, count: int, first: int = 0) -> NDArray[np.uint32]:
+    """`count` words of a step from word `first` on: word i is word i mod 4 of the block at counter
+    (i // 4, step).
 
     Both halves of the counter are 64-bit, their lower 32 bits first.
     """
-    number = np.arange((count + 3) // 4, dtype=np.uint64)
+    number = np.arange(first // 4, (first + count + 3) // 4, dtype=np.uint64)
     low, high = (np.full(number.shape, part, np.uint64) for part in (step & 0xFFFFFFFF, step >> 32))
     drawn = blocks(key, (number & _LOW, number >> _HALF, low, high))
-    return np.stack(drawn, axis=1).astype(np.uint32).reshape(-1)[:count]
+    return np.stack(drawn, axis=1).astype(np.uint32).reshape(-1)[first % 4 :][:count]

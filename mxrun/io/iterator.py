@@ -35,12 +35,15 @@ Slots = Mapping[str, NDArray[Any]]
 class DataIterator(ABC):
     """A source of batches of one fixed size; MXNet's DataIter, writing where it is told.
 
+    Each batch comes in `parts` equal parts, which is one where batches are not cut; `batch_size`,
+    the rows written at a time, are those of a part.
     `provide_data` and `provide_label` name what a batch holds, with the batch axis in front; a
     batch also holds `sample_weight` float32 [batch size]. `waited_seconds` is the time that
     `next_into` has spent waiting for records not yet there, since the iterator was made.
     """
 
     waited_seconds: float = 0.0
+    parts: int = 1
     batch_size: int
     provide_data: dict[str, TensorSpec]
     provide_label: dict[str, TensorSpec]
@@ -63,7 +66,8 @@ class DataIterator(ABC):
 
     @abstractmethod
     def next_into(self, slots: Slots) -> Batch | None:
-        """Write the next batch into `slots` (those given, no others); None after the last.
+        """Write the next batch, or part of one, into `slots` (those given, no others); None after
+        the last.
 
         Raises UserError for a record that cannot be read, naming it.
         """
@@ -124,14 +128,16 @@ class ArrayIterator(DataIterator):
         seed: int = 0,
         last_batch: LastBatch = "pad",
         threads: int = 1,
+        parts: int = 1,
     ) -> None:
         """Raises UserError where `last_batch` leaves nothing of the data set."""
-        self._batches = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch)
+        self._batches = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
         self._batches.check(dataset.name, dataset.place)
-        self.batch_size = batch_size
-        self.provide_data, self.provide_label = provided(dataset.specs, batch_size)
+        self.parts, self.batch_size = parts, self._batches.part_size
+        self.provide_data, self.provide_label = provided(dataset.specs, self.batch_size)
         self._gathers = {
-            name: _Gather(column, batch_size, threads) for name, column in dataset.fields.items()
+            name: _Gather(column, self.batch_size, threads)
+            for name, column in dataset.fields.items()
         }
         # The rows of one epoch; of those only the first `_rows` where epochs differ in length.
         self._order = np.zeros(self._batches.longest, np.int64)
@@ -158,7 +164,7 @@ class ArrayIterator(DataIterator):
         order = self._batches.indices(epoch)
         self._rows = len(order)
         self._order[: self._rows] = order
-        self._position = batch * self.batch_size
+        self._position = batch * self._batches.batch_size
 
     def next_into(self, slots: Slots) -> Batch | None:
         """Write the next batch into `slots` (those given, no others); None after the last."""

@@ -24,6 +24,8 @@ class BatchOrder:
     rest begin the next epoch: epochs count from 1, and epoch e is begun by the last
     carried(e) = (e - 1) N mod B records of the epoch before, in that one's order. Epoch 0 is an
     epoch 1 with an order of its own.
+
+    `parts`: in how many equal parts each batch is given, one after the other.
     """
 
     count: int
@@ -31,10 +33,18 @@ class BatchOrder:
     shuffle: bool = False
     seed: int = 0
     last_batch: LastBatch = "pad"
+    parts: int = 1
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.count < 1:
             raise InternalError(f"batches of {self.batch_size} out of {self.count} records")
+        if self.parts < 1 or self.batch_size % self.parts:
+            raise InternalError(f"batches of {self.batch_size} in {self.parts} parts")
+
+    @property
+    def part_size(self) -> int:
+        """Rows of one part of a batch."""
+        return self.batch_size // self.parts
 
     def check(self, name: str, place: Place | None) -> None:
         """Raise UserError where the data set `name` has too few records to fill one batch."""
@@ -82,11 +92,13 @@ class BatchOrder:
             order = np.concatenate((self._permutation(epoch - 1)[-carried:], order))
         return np.resize(order, self.batches(epoch) * self.batch_size)
 
-    def valid(self, batch: int) -> int:
-        """How many rows of the batch at position `batch` are records; the rest is padding."""
+    def valid(self, part: int) -> int:
+        """How many rows are records, the rest padding, of an epoch's part at position `part`, which
+        is a whole batch where these are not cut.
+        """
         if self.last_batch != "pad":
-            return self.batch_size
-        return min(self.batch_size, self.count - batch * self.batch_size)
+            return self.part_size
+        return max(0, min(self.part_size, self.count - part * self.part_size))
 
     def drawn_in(self, epoch: int, row: int) -> int:
         """The epoch in whose order the record at `row` of `epoch` was drawn."""

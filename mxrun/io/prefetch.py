@@ -60,15 +60,17 @@ def open_iterator(
     threads: int = 1,
     workers: int = 1,
     staging: Staging | None = None,
+    parts: int = 1,
 ) -> DataIterator:
     """The iterator for an opened data set: straight from memory, or through loader threads.
 
     `threads` is the compute team, which gathers rows from memory; `workers` and `staging`, the
-    batches made ahead, matter only where records are read lazily or transformed. Raises UserError
-    where `last_batch` leaves nothing of the data set.
+    batches made ahead, matter only where records are read lazily or transformed. `parts`: in how
+    many equal parts each batch comes, staged ones too. Raises UserError where `last_batch`
+    leaves nothing of the data set.
     """
     if dataset.lazy or dataset.pipeline:
-        order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch)
+        order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
         return PrefetchIterator(dataset, order, workers=workers, staging=staging or Staging())
     return ArrayIterator(
         dataset,
@@ -77,6 +79,7 @@ def open_iterator(
         seed=seed,
         last_batch=last_batch,
         threads=threads,
+        parts=parts,
     )
 
 
@@ -95,15 +98,15 @@ class PrefetchIterator(DataIterator):
     ) -> None:
         """Raises UserError where `order` leaves nothing of the data set."""
         order.check(dataset.name, dataset.place)
-        specs = staging_specs(dataset.inputs, order.batch_size)
+        specs = staging_specs(dataset.inputs, order.part_size)
         if workers < 1 or not staging.batches:
             raise InternalError(f"{workers} workers on {len(staging.batches)} staged batches")
         for slots in staging.batches:
             check_slots(slots, specs)
             if set(slots) != set(specs):
                 raise InternalError(f"a staged batch holds {sorted(slots)}, not {sorted(specs)}")
-        self.batch_size = order.batch_size
-        self.provide_data, self.provide_label = provided(dataset.inputs, order.batch_size)
+        self.parts, self.batch_size = order.parts, order.part_size
+        self.provide_data, self.provide_label = provided(dataset.inputs, order.part_size)
         self.waited_seconds = 0.0
         self._batches = order
         self._staging = staging.batches
@@ -130,8 +133,9 @@ class PrefetchIterator(DataIterator):
         self._started = True
         self._indices = self._batches.indices(epoch)
         self._indices.setflags(write=False)
-        self._position, self._count = batch, self.batches(epoch)
-        self._loader.begin(epoch, self._indices, batch, self._count)
+        # From here on parts are what is made and given, one by one.
+        self._position, self._count = batch * self.parts, self.batches(epoch) * self.parts
+        self._loader.begin(epoch, self._indices, self._position, self._count)
 
     def next_into(self, slots: Slots) -> Batch | None:
         """Write the next batch into `slots` (those given, no others); None after the last.

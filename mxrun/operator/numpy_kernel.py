@@ -150,8 +150,8 @@ def _requested(
         if resource.kind is ResourceKind.RANDOM:
             if random is None:
                 raise InternalError("random numbers are requested of forward alone")
-            key, step = random.array
-            answers.append(Stream(int(key) ^ stream, int(step)))
+            key, step, part = map(int, random.array)
+            answers.append(Stream(key ^ stream, step, part))
             continue
         answers.append(Tensor(address, TensorSpec((resource.nbytes,), "uint8")))
         address += align(resource.nbytes)

@@ -23,15 +23,17 @@ class Stream:
     """The random numbers of one operator at one step: Philox4x32-10 under `key`.
 
     Element i of step s is word i mod 4 of the block at counter (i // 4, s), so the numbers depend
-    on nothing but key, step and position, whatever device or team draws them.
+    on nothing but key, step and position, whatever device or team draws them. Where a batch is
+    computed in parts, `part` is which one, from 0: it draws what its rows of the batch would.
     """
 
     key: int
     step: int
+    part: int = 0
 
     def bits(self, count: int) -> NDArray[np.uint32]:
-        """The first `count` uniform 32-bit words."""
-        return philox.words(self.key, self.step, count)
+        """The `count` uniform 32-bit words of a tensor of so many elements in this part."""
+        return philox.words(self.key, self.step, count, self.part * count)
 
 
 def key_of(text: str) -> int:

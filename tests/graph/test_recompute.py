@@ -55,7 +55,7 @@ def trained(plan: Plan, phases: tuple[str, ...] = (TRAIN,)) -> Arrays:
     for step in range(STEPS):
         for phase in phases:
             if RANDOM_STATE in plan.specs:
-                executor.array(RANDOM_STATE)[...] = (77, step)
+                executor.array(RANDOM_STATE)[...] = (77, step, 0)
             executor.run_poisoned(phase)
     return {block.name: executor.array(block.name).copy() for block in plan.pinned}
 
@@ -91,7 +91,7 @@ def test_F2_what_is_touched_stays_within_the_budget() -> None:
 
     def exercise() -> None:
         fill(executor)
-        executor.array(RANDOM_STATE)[...] = (77, 0)
+        executor.array(RANDOM_STATE)[...] = (77, 0, 0)
         executor.run(TRAIN)
 
     assert executor.touched_bytes(exercise) <= needed * 2 // 3

@@ -63,7 +63,7 @@ def executor_of(symbol: Symbol, threads: int = 1, implementation: str = "auto") 
 def outputs(executor: Executor, phase: str, seed: int = 7, step: int = 0) -> list[Array]:
     """Copies of the two results of one step."""
     if RANDOM_STATE in executor.plan.specs:
-        executor.array(RANDOM_STATE)[...] = key_of(str(seed)), step
+        executor.array(RANDOM_STATE)[...] = key_of(str(seed)), step, 0
     executor.run(phase)
     return [executor.result(phase, f"{name}_output").copy() for name in ("one", "two")]
 

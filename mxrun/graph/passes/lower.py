@@ -15,7 +15,8 @@ from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.property import ResourceKind
 
-# The tensor of the run's key and the step's number, which every random operator reads.
+# The tensor of the run's key, the step's number and which part of a batch it is, which every random
+# operator reads.
 RANDOM_STATE = "random:state"
 
 
@@ -61,7 +62,7 @@ def lower(
         reads = [entries[entry] for entry in node.inputs]
         arguments = [builder.values[entries[entry]].spec for entry in node.argument_entries()]
         if any(r.kind is ResourceKind.RANDOM for r in node.prop.forward_resource(arguments)):
-            spec = TensorSpec((2,), "int64")
+            spec = TensorSpec((3,), "int64")
             reads.append(builder.source(RANDOM_STATE, spec, MemoryClass.IO))
         builder.step(
             Step(

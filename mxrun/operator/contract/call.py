@@ -29,8 +29,9 @@ from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind, ResourceKind, ResourceRequest
 from mxrun.operator.register import AnyProperty, Implementation, create, implementations
 
-# The key and the step that random numbers are drawn under, and the node's own stream.
-RANDOM = (1234567890123456789, 42)
+# The key, the step and the part of the batch that random numbers are drawn under, and the node's
+# own stream.
+RANDOM = (1234567890123456789, 42, 0)
 STREAM = 987654321
 # What memory holds that a call has to fill or may use as scratch: NaN in every float type.
 GARBAGE = 0xFF
@@ -38,11 +39,12 @@ GARBAGE = 0xFF
 
 @dataclass(frozen=True)
 class Conditions:
-    """What must not matter to a result, or, as the step, only to random numbers."""
+    """What must not matter to a result, or, as step and part, only to random numbers."""
 
     threads: int = 1
     garbage: int = GARBAGE
     step: int = RANDOM[1]
+    part: int = RANDOM[2]
 
 
 STANDARD = Conditions()
@@ -177,7 +179,7 @@ def forward(
     requests = requests or [OpReqType.WRITE] * len(outputs)
     names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     if any(request.kind is ResourceKind.RANDOM for request in resources(prop, inputs)):
-        inputs = [*inputs, np.array((RANDOM[0], conditions.step), np.int64)]
+        inputs = [*inputs, np.array((RANDOM[0], conditions.step, conditions.part), np.int64)]
         names.append("random")
     request = ForwardRequest(
         tuple(map(spec_of, inputs)),
