@@ -108,6 +108,11 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
         return 1
 
     @property
+    def couples_samples(self) -> bool:
+        """Gradients are divided by what the whole batch counts, unless normalization is null."""
+        return self.parameters.normalization != "null"
+
+    @property
     def loss_output(self) -> int:
         """The summed loss."""
         return 1

@@ -129,6 +129,11 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         return 1
 
     @property
+    def couples_samples(self) -> bool:
+        """Gradients are divided by what the whole batch counts, unless normalization is null."""
+        return self.parameters.normalization != "null"
+
+    @property
     def loss_output(self) -> int:
         """The second output."""
         return 1

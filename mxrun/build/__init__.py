@@ -7,10 +7,11 @@ parameters, wiring, shapes and data sections, each with its place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, Place, UserError
 from mxrun.build.data import data_requests, missing_data
+from mxrun.build.micro_batches import uncuttable
 from mxrun.build.model import Model, build_model, contradictions
 from mxrun.build.network import wire
 from mxrun.build.training import Training, build_training
@@ -24,6 +25,7 @@ __all__ = ["Built", "Model", "Training", "build", "check_labels"]
 class Built:
     """A whole config, built: the model, its training and data; no file has been opened.
 
+    model: of what is computed at once, which is a batch, or one of its `micro_batches` parts.
     data: the requests of `train` and `eval`, but for sections that want a value of the user.
     """
 
@@ -31,6 +33,21 @@ class Built:
     model: Model
     training: Training
     data: Mapping[str, DatasetRequest]
+    micro_batches: int = 1
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a whole batch."""
+        return self.model.batch_size * self.micro_batches
+
+    def cut(self, parts: int) -> Built:
+        """The same run, each batch computed in so many parts, which must divide it.
+
+        Raises UserError where a shape that the network names contradicts that.
+        """
+        return replace(
+            self, model=self.model.resized(self.batch_size // parts), micro_batches=parts
+        )
 
     @property
     def missing(self) -> tuple[Diagnostic, ...]:
@@ -58,6 +75,8 @@ def build(parsed: Parsed, batch_size: int | None = None) -> Built:
         size = 1 if model is None else model.batch_size
         training = build_training(parsed, parsed.train, model, size, problems)
     requests = {} if parsed.data is None else data_requests(parsed, parsed.data, problems)
+    if parsed.config is not None and model is not None:
+        problems += uncuttable(parsed.config, model)
     if problems or parsed.config is None or model is None or training is None:
         raise UserError(sorted(problems, key=_place))
     return Built(parsed.config, model, training, requests)

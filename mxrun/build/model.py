@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from mxrun.base.errors import Diagnostic, nearest
+from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import LARGEST_INT32
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.config import Network, Parsed, Variable
@@ -46,6 +46,23 @@ class Model:
             for name, spec in self.inputs.items()
             if name != SAMPLE_WEIGHT
         }
+
+    def resized(self, batch_size: int) -> Model:
+        """The same network for batches of another size.
+
+        Raises UserError where shapes that the network names contradict that size.
+        """
+        shapes = {name: (batch_size, *spec.shape[1:]) for name, spec in self.inputs.items()}
+        known = {name: spec.shape for name, spec in self.learned.items()}
+        inference = infer(self.symbol.heads, {**known, **shapes})
+        if not inference.complete:
+            raise UserError(
+                inference.diagnostics
+                or f"a batch of {batch_size} leaves unknown: {', '.join(inference.unknown)}"
+            )
+        inputs = {name: replace(self.inputs[name], shape=shape) for name, shape in shapes.items()}
+        losses = tuple(_loss(node, inference) for node in self.symbol.nodes if is_loss(node))
+        return Model(self.symbol, inference, batch_size, inputs, self.variables, losses)
 
     @cached_property
     def parameters(self) -> dict[str, TensorSpec]:

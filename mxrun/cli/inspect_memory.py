@@ -149,5 +149,5 @@ def _too_large(report: Mapping[str, Any], limit: int) -> str:
     return (
         f"{report['name']} plans {bytes_text(planned)} ({planned:,} bytes), "
         f"{bytes_text(planned - limit)} above the limit of {limit:,} bytes; "
-        f"{peak['operator']} in {peak['phase']} sets the peak"
+        f"{peak['title']} in {peak['phase']} sets the peak"
     )

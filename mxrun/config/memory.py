@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -56,11 +56,15 @@ AnyBudget = Annotated[
 class Memory(Section):
     """What memory a run may take."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset({"micro_batches"})
-
     budget: AnyBudget | None = Field(
         default=None,
         description="What the arena may have: a size, such as 512 MiB, or a percentage of the "
         "reusable bytes that training needs without a budget. Where that is too little, backward "
         "computes again what forward did not keep; default: all is kept.",
+    )
+    micro_batches: bool = Field(
+        default=False,
+        description="Whether each batch of training may be computed in equal parts whose gradients "
+        "are summed, where that fits the budget, and sooner than computing again what was not "
+        "kept. Not with layers that couple the samples of a batch, such as BatchNorm.",
     )

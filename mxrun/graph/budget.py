@@ -6,7 +6,7 @@ then made into graphs, of which the true bytes count. The plain order is taken w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -36,6 +36,14 @@ _BY_STAGES = "by stages"
 _PLACED = 3
 
 
+class OverBudget(UserError):
+    """A run does not fit into its budget; `least_bytes` are those that its arena would need."""
+
+    def __init__(self, diagnostic: Diagnostic, least_bytes: int) -> None:
+        super().__init__(diagnostic)
+        self.least_bytes = least_bytes
+
+
 @dataclass(frozen=True)
 class Budget:
     """Bytes that the whole arena may have, or the share of the reusable bytes of the plain plan.
@@ -53,7 +61,7 @@ class Budget:
         """What is left for the reusable region of plain phases beside `base` bytes of others."""
         if self.nbytes is not None:
             return self.nbytes - base
-        largest = max((phase.reusable_bytes for phase in phases.values()), default=0)
+        largest = _largest(phases)
         return largest if self.share is None else int(self.share * largest)
 
 
@@ -66,7 +74,8 @@ def fitted(
 ) -> tuple[dict[str, PhasePlan], int]:
     """The phases within the budget, and the bytes that it allows the whole arena.
 
-    Raises UserError, with the least that would do and the step that needs it, where that is not
+    Evaluation lies in the same arena, so it has to fit as well, though nothing is left out of it.
+    Raises OverBudget, with the least that would do and the step that needs it, where that is not
     to be had.
     """
     base = sum(block.nbytes for block in pinned)
@@ -84,20 +93,40 @@ def fitted(
             if found[name].reusable_bytes > limit:
                 beyond.append(found[name])
     if beyond:
-        raise UserError(_infeasible(beyond, base, base + limit, budget))
+        most = max(beyond, key=lambda phase: phase.reusable_bytes)
+        is_share = budget.nbytes is None and budget.share is not None
+        share = least_share(most.reusable_bytes, _largest(phases)) if is_share else ""
+        diagnostic = _infeasible(most, base, limit, share)
+        raise OverBudget(replace(diagnostic, place=budget.place), base + most.reusable_bytes)
     return found, base + limit
 
 
-def _infeasible(phases: Sequence[PhasePlan], base: int, limit: int, budget: Budget) -> Diagnostic:
-    phase = max(phases, key=lambda phase: phase.reusable_bytes)
+def _largest(phases: Mapping[str, PhasePlan]) -> int:
+    return max((phase.reusable_bytes for phase in phases.values()), default=0)
+
+
+def least_share(wanted: int, reusable_bytes: int) -> str:
+    """The least percentage of `reusable_bytes`, with two decimals, that is `wanted` bytes."""
+    hundredths = -(-wanted * 10_000 // reusable_bytes)
+    # What is written in a config is read as a float, and may come to less.
+    while int(float(f"{hundredths / 100:.2f}") / 100 * reusable_bytes) < wanted:
+        hundredths += 1
+    return f"{hundredths / 100:.2f}%"
+
+
+def _infeasible(phase: PhasePlan, base: int, limit: int, share: str) -> Diagnostic:
+    """Why a phase does not fit into `limit` reusable bytes beside `base` others."""
     step = phase.steps[phase.peak_step()]
-    least = base + phase.reusable_bytes
+    least = f"at least {base + phase.reusable_bytes:,} bytes" + (f", or {share}" if share else "")
+    hint = "give it more memory, or lower data.batch_size (`--batch max` finds the largest)"
+    if not phase.graph.is_train:
+        hint = f"evaluation keeps nothing that could be computed again: {hint}"
     return Diagnostic(
         "the run does not fit into memory.budget",
-        place=budget.place,
-        expected=f"at least {least:,} bytes, which {step.title} decides in phase {phase.name!r}",
-        got=f"{limit:,} bytes, of which parameters, states and inputs take {base:,}",
-        hint="give it more memory, or lower data.batch_size (`--batch max` finds the largest)",
+        expected=f"{least}: in phase {phase.name!r} {step.title} needs {phase.reusable_bytes:,} "
+        f"beside the {base:,} of parameters, states and inputs",
+        got=f"{base + limit:,} bytes, which leave {max(limit, 0):,} beside them",
+        hint=hint,
     )
 
 

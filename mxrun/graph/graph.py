@@ -43,6 +43,10 @@ class StepKind(Enum):
     REORDER = "reorder"
 
 
+# What messages call the steps that change something in place, by the ends of their names.
+_UPDATES = {"average:update": "moving average", "accumulate": "summed gradient"}
+
+
 @dataclass(frozen=True)
 class Value:
     """One tensor, written by exactly one step, or given from outside (a source)."""
@@ -86,8 +90,18 @@ class Step:
 
     @property
     def title(self) -> str:
-        """What a message calls this step: its operator and its name."""
-        return f"{self.prop.type_string} {self.name!r}" if self.prop else repr(self.name)
+        """What a message calls this step: what runs, and for which layer or variable."""
+        whose, _, what = (self.repeats or self.forward or self.name).partition(":")
+        if self.kind is StepKind.REORDER:
+            return f"another layout of {whose!r}"
+        if self.kind is StepKind.UPDATE:
+            return f"{_UPDATES.get(what, what)} of {whose!r}"
+        if self.kind is StepKind.BACKWARD and self.forward is None:
+            return f"sum of the gradients of {whose!r}"
+        title = f"{self.prop.type_string} {whose!r}" if self.prop else repr(whose)
+        if self.kind is StepKind.BACKWARD:
+            return f"backward of {title}"
+        return f"repeated {title}" if self.repeats else title
 
     def reads(self) -> list[ValueId]:
         """The values this step reads."""

@@ -141,6 +141,11 @@ class Plan:
         return sum(block.nbytes for block in self.pinned)
 
     @property
+    def reusable_bytes(self) -> int:
+        """What the phases take in turns."""
+        return self.planned_bytes - self.pinned_bytes
+
+    @property
     def largest_phase(self) -> PhasePlan:
         """The phase that needs most."""
         return max(self.phases.values(), key=lambda phase: phase.reusable_bytes)

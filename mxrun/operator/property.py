@@ -167,6 +167,13 @@ class OperatorProperty(ABC, Generic[P]):
         """How the auxiliary states change in training; no operator writes them itself."""
         return ()
 
+    @property
+    def couples_samples(self) -> bool:
+        """Whether in training one sample's results or gradients depend on the batch's others, in
+        ways that shapes do not show: what follows the batch's statistics does.
+        """
+        return bool(self.list_state_updates())
+
     # -- inference ---------------------------------------------------------------------------
 
     @abstractmethod

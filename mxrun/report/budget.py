@@ -13,9 +13,14 @@ from mxrun.report.tables import Report, titled_table
 
 
 def budget_tables(report: Report) -> Iterator[RenderableType]:
-    """The budget, and by phase the steps that backward runs again; nothing without a budget."""
+    """The budget, the parts of batches, and by phase the steps that backward runs again; nothing
+    without a budget.
+    """
     if report["budget_bytes"] is None:
         return
+    if (parts := report["micro_batches"]) > 1:
+        batch = report["batch_size"]
+        yield Text(f"each batch of {batch} is computed as {parts} of {batch // parts}")
     yield Text(f"budget: {bytes_text(report['budget_bytes'])} ({report['budget_bytes']:,} bytes)")
     for phase, made in report["recompute"].items():
         table = titled_table(

@@ -78,7 +78,7 @@ def _live(peak: Mapping[str, Any], timeline: Mapping[str, Any]) -> Table:
     """What is alive at the peak, and why; lifetimes by the names of the steps."""
     operators = timeline[peak["phase"]]["operators"]
     table = titled_table(
-        f"alive at the peak: {peak['phase']}, {peak['operator']}, {peak['bytes']:,} bytes"
+        f"alive at the peak: {peak['phase']}, {peak['title']}, {peak['bytes']:,} bytes"
     )
     table.add_column("tensor")
     table.add_column("bytes", justify="right")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mxrun.build import Built
@@ -25,7 +26,9 @@ def budgeted(built: Built, training: bool, threads: int) -> dict[str, Any]:
         return {}
     place = built.config.place("memory", "budget")
     budget = Budget(asked.nbytes, asked.share, place=place)
-    return {"budget": budget, "machine": known_machine(threads) if training else None}
+    # In how many parts batches are computed changes bits, and must not depend on what was measured.
+    measured = training and not built.config.memory.micro_batches
+    return {"budget": budget, "machine": known_machine(threads) if measured else None}
 
 
 def budget_figures(plan: Plan) -> dict[str, Any]:
@@ -45,25 +48,34 @@ def budget_figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def measured_recompute(executor: Executor) -> dict[str, Any] | None:
+def measured_recompute(executor: Executor, say: Callable[[str], None]) -> dict[str, Any] | None:
     """What running steps again takes: as predicted, and measured in a few training steps more.
 
-    They change what is learned: for a run that is over. None where nothing runs again. Fractions
-    are of what the other steps take.
+    They change what is learned: for a run that is over, with everything saved; `say` hears of
+    them. None where nothing runs again. Fractions are of what the other steps take.
     """
     made = executor.plan.phases[TRAIN].recomputed
     if made is None:
         return None
+    say(
+        f"memory.budget: {_MEASURED_STEPS} steps more measure what running steps again takes; "
+        "nothing of them is kept"
+    )
     profile = executor.profile(TRAIN)
     for _ in range(_MEASURED_STEPS):
         profile.run()
     repeated = {s.name for s in executor.plan.phases[TRAIN].steps if s.repeats is not None}
     times = {operator.name: operator.ms for operator in profile.operators()}
     again = sum(ms for name, ms in times.items() if name in repeated)
+    measured = again / (sum(times.values()) - again)
+    say(
+        f"memory.budget: running {len(made.steps)} steps again took {measured:.1%} longer, "
+        f"{made.extra:.1%} were predicted"
+    )
     return {
         "steps": len(made.steps),
         "predicted_extra": made.extra,
-        "measured_extra": again / (sum(times.values()) - again),
+        "measured_extra": measured,
     }
 
 

@@ -63,7 +63,7 @@ def request_for(
     """What the plan of a training run or of inference is made for."""
     settings = built.training
     phases = [TRAIN] if training else []
-    if training and settings.accumulate > 1:
+    if training and settings.accumulate * built.micro_batches > 1:
         phases.append(ACCUMULATE)
     if not training or built.config.data.eval is not None:
         phases.append(EVALUATE)

@@ -16,8 +16,9 @@ from mxrun.graph.plan import Plan
 from mxrun.operator.native_kernel import add_loop
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
-from mxrun.session.build import Say, load, plan_for, silent
+from mxrun.session.build import Say, load, silent
 from mxrun.session.largest import BatchSize, batch_of
+from mxrun.session.micro_batches import planned
 
 # Bound kernels only carry their addresses along, so any will do: nothing runs and nothing lies
 # here.
@@ -28,6 +29,7 @@ _NOWHERE = 1 << 40
 class MemoryReport:
     """What a run's arena would hold; every figure in bytes counts the whole arena.
 
+    micro_batches: in how many parts each batch is computed.
     outside: resident bytes of a process that is ready to run the plan but has no arena, by what
         they are; empty where the system does not tell, and where nobody asked.
     """
@@ -35,6 +37,7 @@ class MemoryReport:
     name: str
     phase: str
     batch_size: int
+    micro_batches: int
     plan: Plan
     outside: Mapping[str, Any]
 
@@ -56,6 +59,7 @@ class MemoryReport:
             "hints": [asdict(hint) for phase in plan.phases.values() for hint in phase.hints],
             "planning_ms": plan.planning_ms,
             "batch_size": self.batch_size,
+            "micro_batches": self.micro_batches,
             **budget_figures(plan),
             "peak": self._peak(),
             "timeline": self._timeline(),
@@ -73,6 +77,7 @@ class MemoryReport:
             "phase": phase.name,
             "step": position,
             "operator": step.name,
+            "title": step.title,
             "op": None if step.prop is None else step.prop.type_string,
             "bytes": self.plan.pinned_bytes + phase.live_bytes()[position],
             "live": [_lifetime(live) for live in live_tensors(phase, self.plan.pinned, position)],
@@ -148,9 +153,15 @@ def inspect_memory(
     """
     training = phase == "train"
     built = load(path, overrides, batch_of(batch, path, overrides, training, threads, say))
-    plan = plan_for(built, training, threads, say)
-    outside = outside_bytes(plan) if measured else {}
-    return MemoryReport(built.config.name, phase, built.model.batch_size, plan, outside)
+    made = planned(built, training, threads, say)
+    return MemoryReport(
+        name=built.config.name,
+        phase=phase,
+        batch_size=built.batch_size,
+        micro_batches=made.built.micro_batches,
+        plan=made.plan,
+        outside=outside_bytes(made.plan) if measured else {},
+    )
 
 
 def outside_bytes(plan: Plan) -> dict[str, Any]:

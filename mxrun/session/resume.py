@@ -130,6 +130,7 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
         "seed": (saved.seed, now.seed),
         "threads": (saved.plan.threads, now.plan.threads),
         "kernel library": (saved.plan.library, now.plan.library),
+        "micro-batches": (saved.plan.micro_batches, now.plan.micro_batches),
     }
     found = [f"{name}: {a} then, {b} now" for name, (a, b) in pairs.items() if a != b]
     for role in sorted({*saved.data, *now.data}):

@@ -72,16 +72,20 @@ class Run:
         return self._starting_point
 
     def _iterator(self, role: str) -> DataIterator:
-        config = self.built.config
+        """Training's batches come in the parts that they are computed in; evaluation's are no
+        larger than such a part.
+        """
+        config, training = self.built.config, role == "train"
         return open_iterator(
             self.datasets[role],
-            self.built.model.batch_size,
+            self.built.batch_size if training else self.built.model.batch_size,
             shuffle=getattr(config.data, role).shuffle,
             seed=config.seed,
             last_batch=last_batch(self.built, role),
             threads=team_size(self.built),
             workers=config.data.workers,
             staging=self._staging,
+            parts=self.built.micro_batches if training else 1,
         )
 
     def _staged(self) -> Sequence[Slots]:
@@ -173,6 +177,7 @@ class Run:
             plan=PlanRecord(
                 threads=self.plan.threads,
                 library=library_version(),
+                micro_batches=self.built.micro_batches,
                 implementations=self.plan.phases[TRAIN].implementations(),
                 others={
                     name: phase.implementations()

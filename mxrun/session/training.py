@@ -14,9 +14,10 @@ from mxrun.build import Built, check_labels
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
-from mxrun.session.build import KeptChoices, Say, check_fits, is_timed, load, plan_for, silent
+from mxrun.session.build import KeptChoices, Say, check_fits, is_timed, load, silent
 from mxrun.session.largest import MAX, BatchSize, batch_of
 from mxrun.session.made_up import NO_PATH, made_up_sections, trains_on_made_up
+from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import Beginning, kept_choices, resume
 from mxrun.session.run import Run
@@ -64,6 +65,7 @@ class TrainSummary:
     data_wait_share: float
     made_up_data: bool
     recompute: Mapping[str, Any] | None
+    micro_batches: int
 
     def to_json(self) -> dict[str, Any]:
         """The summary for machines."""
@@ -111,8 +113,6 @@ def train(
             observer.note(NO_PATH)
         kept = kept_choices(built.config.name) if _keeps(built, request) else {}
         run = _opened(built, observer.note, kept)
-        for note in budget_notes(run.plan):
-            observer.note(note)
         try:
             return _Training(run, observer, request, interruption).run()
         finally:
@@ -162,9 +162,11 @@ def _opened(built: Built, say: Say = silent, kept: KeptChoices | None = None) ->
         raise UserError(built.missing)
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
-    plan = plan_for(built, training=True, say=say, kept=kept)
-    check_fits(plan)
-    return Run(built, plan, datasets)
+    made = planned(built, training=True, say=say, kept=kept)
+    check_fits(made.plan)
+    for note in (*micro_batch_notes(made), *budget_notes(made.plan)):
+        say(note)
+    return Run(made.built, made.plan, datasets)
 
 
 class _Training:
@@ -218,7 +220,7 @@ class _Training:
         return summary
 
     def _tell_start(self, loop: TrainingLoop, resumed_from: int | None) -> None:
-        run, model = self._run, self._run.built.model
+        run = self._run
         self._observer.run_started(
             RunStarted(
                 name=run.built.config.name,
@@ -226,8 +228,8 @@ class _Training:
                 epochs=run.built.training.epochs,
                 total_steps=loop.total_steps(),
                 steps_per_epoch=loop.steps_of(1),
-                batch_size=model.batch_size,
-                parameters=sum(spec.elements for spec in model.parameters.values()),
+                batch_size=run.built.batch_size,
+                parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
                 planned_bytes=run.plan.planned_bytes,
                 resumed_from=resumed_from,
             )
@@ -238,7 +240,7 @@ class _Training:
     ) -> TrainSummary:
         run, progress = self._run, result.progress
         rss_peak_bytes = peak_resident_bytes()
-        recompute = measured_recompute(run.executor)
+        recompute = measured_recompute(run.executor, self._observer.note)
         waited = run.iterators["train"].waited_seconds
         return TrainSummary(
             steps=progress.step,
@@ -260,6 +262,7 @@ class _Training:
             data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
             made_up_data=trains_on_made_up(run.built),
             recompute=recompute,
+            micro_batches=run.built.micro_batches,
         )
 
     def _interrupted(self) -> bool:

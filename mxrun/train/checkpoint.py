@@ -76,6 +76,9 @@ class PlanRecord(Parameters):
 
     threads: Annotated[int, Field(ge=1)] = Field(description="The size of the compute team.")
     library: str = Field(description="The kernel library and its version.")
+    micro_batches: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="In how many parts each batch was computed."
+    )
     implementations: dict[str, str] = Field(
         description="The implementation of each step of training, by name."
     )

@@ -193,12 +193,13 @@ class TrainingLoop:
         while batch < batches:
             started = clock()
             together = min(self._pace.accumulate, batches - batch)
+            parts = together * self._train.iterator.parts
             at = taken % _RATES
             if at == 0:
                 self._fill_chunk(step, min(_RATES, steps - taken))
             self._schedule[...] = self._chunk[at]
             taken += 1
-            valid = self.step(step + 1, together)
+            valid = self.step(step + 1, parts)
             finished = clock()
             step, batch = step + 1, batch + together
             self.position = step, batch
@@ -234,17 +235,18 @@ class TrainingLoop:
         """The learning rate of the last step, which may not have been taken by this process."""
         return float(np.float32(self._rates.at(self.progress.step, self.progress.plateau)[0]))
 
-    def step(self, step: int, batches: int) -> int:
-        """Take step number `step` over the iterator's next `batches`; the records trained on.
+    def step(self, step: int, parts: int) -> int:
+        """Take step number `step` over the iterator's next `parts`, which are whole batches where
+        these are not cut; the records trained on.
 
         Raises Diverged where a loss is no number.
         """
         for total in self._sums:
             total.fill(0)
         valid = 0
-        for number in range(batches):
+        for number in range(parts):
             batch = self.load(step, number)
-            tape = TRAIN if number == batches - 1 else ACCUMULATE
+            tape = TRAIN if number == parts - 1 else ACCUMULATE
             self._run(tape)
             self.measure.update(batch.valid, tape)
             valid += batch.valid
@@ -253,11 +255,13 @@ class TrainingLoop:
         return valid
 
     def load(self, step: int, number: int) -> Batch:
-        """Put batch `number` of a step, and the numbers that its random operators begin from, where
+        """Put part `number` of a step, and the numbers that its random operators begin from, where
         the plan reads them.
         """
         if self._random is not None:
-            self._random[1] = step * self._pace.accumulate + number
+            batch_number, part = divmod(number, self._train.iterator.parts)
+            self._random[1] = step * self._pace.accumulate + batch_number
+            self._random[2] = part
         batch = self._train.iterator.next_into(self._slots)
         assert batch is not None
         return batch

@@ -30,29 +30,29 @@ class CheckedLoop(TrainingLoop):
     raises Located. Everything else is as in the loop that diverged, so the bits are the same.
     """
 
-    def step(self, step: int, batches: int) -> int:
+    def step(self, step: int, parts: int) -> int:
         """One step, and all states looked at after it."""
         before = [array.copy() for array in self._states]
         try:
-            valid = super().step(step, batches)
+            valid = super().step(step, parts)
             self._look()
         except Diverged:
             for array, content in zip(self._states, before, strict=True):
                 np.copyto(array, content)
             self._train.iterator.reset(self.progress.epoch, self.position[1])
-            raise Located(self._locate(step, batches)) from None
+            raise Located(self._locate(step, parts)) from None
         return valid
 
-    def _locate(self, step: int, batches: int) -> Diagnostic:
+    def _locate(self, step: int, parts: int) -> Diagnostic:
         for total in self._sums:
             total.fill(0)
-        for number in range(batches):
+        for number in range(parts):
             batch = self.load(step, number)
             for name, slot in self._slots.items():
                 if slot.dtype.kind == "f" and not is_finite(slot):
                     row = int(np.argwhere(~np.isfinite(slot))[0][0])
                     return self._bad_record(step, name, int(batch.indices[row]))
-            found = first_non_finite(self._executor, TRAIN if number == batches - 1 else ACCUMULATE)
+            found = first_non_finite(self._executor, TRAIN if number == parts - 1 else ACCUMULATE)
             if found is not None:
                 return self._diverged(step, batch, found)
         return Diagnostic(f"training has diverged in step {step}: the loss is beyond float32")

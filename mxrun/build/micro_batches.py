@@ -1,0 +1,68 @@
+"""Whether a network's batches can be computed in parts, as `memory.micro_batches` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.build.model import Model
+from mxrun.config import RunConfig
+from mxrun.graph.node import Node, NodeEntry
+
+_HINT = "leave memory.micro_batches out: memory.budget alone computes again what is not kept"
+
+
+def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
+    """Why the parts' gradients would not add up to the batch's, one diagnostic per layer; empty
+    where nobody asks for micro-batches.
+    """
+    if not config.memory.micro_batches:
+        return []
+    place = config.key_place("memory", "micro_batches")
+    if config.memory.budget is None:
+        return [
+            Diagnostic(
+                "memory.micro_batches cuts batches to fit into memory.budget, which is not given",
+                place=place,
+                hint="add a budget, such as memory.budget=50%, or leave memory.micro_batches out",
+            )
+        ]
+    try:
+        twice = model.resized(2 * model.batch_size)
+    except UserError as error:
+        return [
+            replace(
+                problem,
+                problem=f"memory.micro_batches: a layer takes one size of batch: {problem.problem}",
+                hint=_HINT,
+            )
+            for problem in error.diagnostics
+        ]
+    return [
+        Diagnostic(
+            f"memory.micro_batches cannot cut the batches of this network: {reason}",
+            place=place,
+            got=f"{node.place}: {node.operator} {node.name!r}" if node.place else node.name,
+            hint=_HINT,
+        )
+        for node, reason in _coupling(model, twice)
+    ]
+
+
+def _coupling(model: Model, twice: Model) -> Iterator[tuple[Node, str]]:
+    """The layers that read samples together, and how."""
+    sampled = {*model.inputs}
+    for node in model.symbol.nodes:
+        if node.prop is None or not any(entry.node.name in sampled for entry in node.inputs):
+            continue
+        sampled.add(node.name)
+        if node.prop.couples_samples:
+            yield node, "in training the layer couples the samples of a batch"
+            continue
+        for index in range(node.num_outputs):
+            entry = NodeEntry(node, index)
+            now, then = (each.inference.spec(entry) for each in (model, twice))
+            if index != node.prop.loss_output and then.elements != 2 * now.elements:
+                yield node, f"the layer makes {list(now.shape)} of all samples of a batch"
+                break

@@ -1,0 +1,122 @@
+"""`memory.micro_batches`: the plan of a run whose batches may be computed in parts.
+
+Which parts depends on the config alone: what steps take is not this machine's figures but those of
+the cost model, so that the same config gives the same bits wherever the same kernels run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from mxrun.build import Built
+from mxrun.graph.budget import Budget, OverBudget, least_share
+from mxrun.graph.compile import ACCUMULATE, TRAIN, CompileRequest, compile_plan
+from mxrun.graph.cost import StepSeconds
+from mxrun.graph.plan import Plan
+from mxrun.session.build import KeptChoices, Say, request_for, silent
+
+# What each step's calls cost on a few cores of a server when they do nothing: parts repeat them.
+_CALL_S = 2e-6
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and the run that it is of, whose batches may come in parts.
+
+    whole_bytes: what batches in one piece would need, all kept.
+    """
+
+    built: Built
+    plan: Plan
+    whole_bytes: int
+
+
+def planned(
+    built: Built,
+    training: bool,
+    threads: int | None = None,
+    say: Say = silent,
+    kept: KeptChoices | None = None,
+) -> Planned:
+    """The plan of a training run, in parts where the config allows it and its budget wants it, or
+    of inference.
+
+    Where whole batches fit they are taken, all kept; else of every number of parts the plan that
+    is predicted to be fastest, with what it computes again. say, kept: as `plan_for` has them.
+    Raises OverBudget, with the least of all, where none fits.
+    """
+
+    def request(cut: Built) -> CompileRequest:
+        return replace(request_for(cut, training, threads, say), kept=kept or {})
+
+    first = request(built)
+    budget = first.budget
+    if not training or budget is None or not built.config.memory.micro_batches:
+        plan = compile_plan(built.model.symbol, first)
+        return Planned(built, plan, plan.planned_bytes)
+    whole = compile_plan(built.model.symbol, replace(first, budget=None))
+    limit = whole.pinned_bytes + budget.reusable_bytes(whole.phases, whole.pinned_bytes)
+    if whole.planned_bytes <= limit:
+        return Planned(built, replace(whole, budget_bytes=limit), whole.planned_bytes)
+    within = replace(budget, nbytes=limit)
+    found: dict[float, Planned] = {}
+    failures: list[OverBudget] = []
+    for parts in divisors(built.batch_size):
+        cut = built.cut(parts)
+        asked = replace(request(cut), budget=within)
+        try:
+            plan = compile_plan(cut.model.symbol, asked)
+        except OverBudget as failure:
+            failures.append(failure)
+            continue
+        # Of equals the smaller number of parts stays.
+        found.setdefault(_step_seconds(cut, plan), Planned(cut, plan, whole.planned_bytes))
+        if all(phase.recomputed is None for phase in plan.phases.values()):
+            # More parts only take longer.
+            break
+    if not found:
+        raise _least(failures, whole, budget, built.batch_size)
+    return found[min(found)]
+
+
+def divisors(count: int) -> Iterator[int]:
+    """What divides `count`, ascending."""
+    return (part for part in range(1, count + 1) if count % part == 0)
+
+
+def _step_seconds(built: Built, plan: Plan) -> float:
+    """What a whole training step will probably take: every part of its batches, and the update."""
+    seconds = StepSeconds(None)
+    together = built.training.accumulate * built.micro_batches
+    runs = {TRAIN: 1, ACCUMULATE: together - 1}
+    return sum(
+        count * sum(_CALL_S + seconds(step) for step in plan.phases[name].steps)
+        for name, count in runs.items()
+        if count
+    )
+
+
+def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: int) -> OverBudget:
+    """The failure that was nearest to success; where a share was given, it says which would do."""
+    failure = min(failures, key=lambda failure: failure.least_bytes)
+    (diagnostic,) = failure.diagnostics
+    tried = ", ".join(map(str, divisors(batch_size)))
+    reason = f"each batch of {batch_size} was tried in {tried} parts, of which none needs less"
+    hint = "give it more memory"
+    if budget.share is not None:
+        wanted = failure.least_bytes - whole.pinned_bytes
+        hint = f"memory.budget={least_share(wanted, whole.reusable_bytes)} would do"
+    return OverBudget(replace(diagnostic, chain=(reason,), hint=hint), failure.least_bytes)
+
+
+def micro_batch_notes(run: Planned) -> list[str]:
+    """What a person should know of batches that are computed in parts."""
+    built = run.built
+    if built.micro_batches == 1:
+        return []
+    return [
+        f"memory.micro_batches: each batch of {built.batch_size} is computed as "
+        f"{built.micro_batches} of {built.model.batch_size}: {run.plan.planned_bytes:,} bytes "
+        f"instead of {run.whole_bytes:,}"
+    ]
