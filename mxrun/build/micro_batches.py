@@ -9,6 +9,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build.model import Model
 from mxrun.config import RunConfig
 from mxrun.graph.node import Node, NodeEntry
+from mxrun.operator.property import ResourceKind
 
 _HINT = "leave memory.micro_batches out: memory.budget alone computes again what is not kept"
 
@@ -60,7 +61,11 @@ def _coupling(model: Model, twice: Model) -> Iterator[tuple[Node, str]]:
         if node.prop.couples_samples:
             yield node, "in training the layer couples the samples of a batch"
             continue
-        for index in range(node.num_outputs):
+        arguments = [model.inference.spec(entry) for entry in node.argument_entries()]
+        requests = node.prop.forward_resource(arguments)
+        draws = any(request.kind is ResourceKind.RANDOM for request in requests)
+        # What is hidden may be statistics that nobody reads, but what is drawn counts.
+        for index in range(node.num_outputs if draws else node.prop.num_visible_outputs):
             entry = NodeEntry(node, index)
             now, then = (each.inference.spec(entry) for each in (model, twice))
             if index != node.prop.loss_output and then.elements != 2 * now.elements:

@@ -134,6 +134,9 @@ def _dataset(schema: Schema, datasets: Kinds) -> Schema:
     kinds = []
     for name, options in datasets.items():
         free = {key: _with_expressions(part) for key, part in options["properties"].items()}
+        if "path" in free:
+            # Null is a path still to be given, on the command line.
+            free["path"] = {**free["path"], "type": ["string", "null"]}
         named = {**own["dataset"], "const": name}
         kinds.append(
             {

@@ -65,6 +65,6 @@ class Memory(Section):
     micro_batches: bool = Field(
         default=False,
         description="Whether each batch of training may be computed in equal parts whose gradients "
-        "are summed, where that fits the budget, and sooner than computing again what was not "
-        "kept. Not with layers that couple the samples of a batch, such as BatchNorm.",
+        "are summed, so that it fits into the budget: where that is predicted to be faster than to "
+        "compute more again. Not with layers that couple a batch's samples, such as BatchNorm.",
     )

@@ -200,6 +200,7 @@ def test_training_gives_the_promised_fields(trained: tuple[Path, dict[str, Any]]
         "data_wait_share",
         "made_up_data",
         "memory",
+        "micro_batches",
         "recompute",
         "run_dir",
     }

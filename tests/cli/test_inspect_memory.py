@@ -32,7 +32,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_F1_the_peak_names_every_live_byte(report: dict[str, Any]) -> None:
     peak = report["peak"]
-    assert {"phase", "step", "operator", "op", "bytes", "live"} == set(peak)
+    assert {"phase", "step", "operator", "title", "op", "bytes", "live"} == set(peak)
     assert sum(live["bytes"] for live in peak["live"]) == peak["bytes"]
     assert peak["bytes"] == report["lower_bound_bytes"]
     for live in peak["live"]:
@@ -116,7 +116,7 @@ def test_a_network_beyond_all_memory_can_be_inspected(tmp_path: Path) -> None:
 def test_people_see_the_peak_and_why(shown: list[str], report: dict[str, Any]) -> None:
     peak = report["peak"]
     (title,) = [line for line in shown if line.startswith("alive at the peak")]
-    assert f"{peak['operator']}, {peak['bytes']:,} bytes" in title
+    assert f"{peak['title']}, {peak['bytes']:,} bytes" in title
     for live in peak["live"][:10]:
         assert any(
             live["tensor"] in line and f"{live['bytes']:,}" in line and live["reason"] in line

@@ -81,7 +81,7 @@ def test_F1_an_arena_above_the_limit_fails(folder: Path, reports: list[dict[str,
         (line,) = done.stderr.splitlines()
         assert f"mxrun: {ONE} plans" in line
         assert f"({planned:,} bytes)" in line
-        assert reports[0]["peak"]["operator"] in line
+        assert reports[0]["peak"]["title"] in line
         assert f'"planned_bytes":{planned}' in done.stdout
 
 

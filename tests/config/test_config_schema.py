@@ -202,7 +202,6 @@ def test_unknown_keys_are_answered_with_the_nearest(
 @pytest.mark.parametrize(
     "override",
     [
-        "memory={micro_batches: true}",
         "engine=threaded",
         "context=gpu:0",
         "network.layers[0].A.outputs=[x]",
@@ -378,6 +377,7 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     assert schema["$defs"]["Metric"]["anyOf"][0]["enum"] == ["top_k"]
     (digits,) = schema["$defs"]["Dataset"]["anyOf"]
     assert set(digits["properties"]) == {"dataset", "split", "shuffle", "transforms", "path"}
+    assert digits["properties"]["path"]["type"] == ["string", "null"]
     assert digits["properties"]["transforms"]["items"] == {"$ref": "#/$defs/Transform"}
     assert (
         "probability"

@@ -67,6 +67,8 @@ MEMORY = {
     "fragmentation": 1.0,
     "proved_optimal": False,
     "budget_bytes": None,
+    "batch_size": 64,
+    "micro_batches": 1,
     "recompute": {},
     "planning_ms": 12.34,
     "classes": {"activation_gradients": {"total_bytes": 1024, "peak_bytes": 512}},
@@ -75,6 +77,7 @@ MEMORY = {
         "phase": "train",
         "step": 1,
         "operator": "fc1:backward",
+        "title": "backward of FullyConnected 'fc1'",
         "op": "FullyConnected",
         "bytes": 1_048_576,
         "live": [
@@ -134,7 +137,8 @@ def test_memory_shows_refused_hints_with_their_reasons() -> None:
 
 def test_the_peak_shows_the_largest_and_sums_up_the_rest() -> None:
     lines = rendered(*memory_tables(MEMORY)).splitlines()
-    assert any("alive at the peak: train, fc1:backward, 1,048,576 bytes" in line for line in lines)
+    peak = "alive at the peak: train, backward of FullyConnected 'fc1', 1,048,576 bytes"
+    assert any(peak in line for line in lines)
     (first,) = [line.split() for line in lines if "[tensor0]" in line]
     assert first[:5] == ["[tensor0]", "40,960", "0", "fc1", "fc1:backward"]
     (second,) = [line.split() for line in lines if "[tensor1]" in line]

@@ -53,6 +53,7 @@ def test_summary_and_metrics_hold_what_programs_rely_on(
         "data_wait_share",
         "made_up_data",
         "memory",
+        "micro_batches",
         "recompute",
         "run_dir",
     }
