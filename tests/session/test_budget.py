@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -109,8 +110,11 @@ def test_F2_a_run_in_a_budget_gives_the_same_bits(net: Path) -> None:
     done = mxrun("train", "net.yaml", *words, "--json", cwd=net.parent)
     assert done.returncode == 0, done.stderr
     small = json.loads(done.stdout)
-    assert "memory.budget" in done.stderr
-    assert "run" in done.stderr
+    told = [line for line in done.stderr.splitlines() if "memory.budget" in line]
+    assert [line.split(":")[0] for line in told] == ["mxrun"] * 3
+    assert "which will probably take" in told[0]
+    assert "5 steps more measure" in told[1]
+    assert f"running {small['recompute']['steps']} steps again took" in told[2]
     assert small["eval"] == plain["eval"]
     assert small["memory"]["touched_bytes"] <= budget < plain["memory"]["planned_bytes"]
     assert plain["recompute"] is None
@@ -120,6 +124,23 @@ def test_F2_a_run_in_a_budget_gives_the_same_bits(net: Path) -> None:
     weights = [name for name in of["plain"] if name.endswith(".safetensors")]
     assert weights
     assert all(of["plain"][name] == of["small"][name] for name in weights)
+
+
+@pytest.mark.parametrize("more", [0, 64, 1 << 30])
+def test_F2_the_plain_plan_is_a_candidate_so_a_budget_never_costs_more(
+    net: Path, more: int
+) -> None:
+    """As many bytes as it needs or more, or all of its share: every block where it was."""
+    plain = inspected(net)
+    budgets = [f"memory.budget={plain['planned_bytes'] + more}"]
+    budgets += ["memory.budget=100%"] if not more else []
+    for budget in budgets:
+        enough = inspected(net, budget)
+        assert enough["recompute"] == {}
+        for figure in ("blocks", "pinned", "planned_bytes", "timeline"):
+            assert enough[figure] == plain[figure]
+        if more:
+            assert enough["budget_bytes"] == plain["planned_bytes"] + more
 
 
 def test_F2_a_run_goes_on_in_another_budget(net: Path) -> None:
@@ -145,6 +166,41 @@ def test_S3_too_small_a_budget_is_refused_before_the_first_step(net: Path) -> No
     assert "at least" in said
 
 
+@pytest.mark.parametrize("asked", ["1%", "64 KiB"])
+def test_S3_the_least_that_is_said_is_enough_and_nothing_less_is(net: Path, asked: str) -> None:
+    """In bytes, and for a budget that is a share also as one, with its two decimals."""
+    with pytest.raises(UserError) as caught:
+        inspected(net, f"memory.budget={asked}")
+    (problem,) = caught.value.diagnostics
+    found = re.fullmatch(
+        r"at least ([\d,]+) bytes(?:, or ([\d.]+)%)?: in phase 'train' (.*) needs ([\d,]+) beside "
+        r"the ([\d,]+) of parameters, states and inputs",
+        problem.expected,
+    )
+    assert found is not None
+    least, asks, base = (int(found[index].replace(",", "")) for index in (1, 4, 5))
+    assert asks + base == least
+    assert re.fullmatch(r"((repeated|backward of) )?\w+ '(unit\d/)?\w+'", found[3])
+    free = int(problem.got.split("leave ")[1].split()[0].replace(",", ""))
+    assert free < asks
+    assert inspected(net, f"memory.budget={least}")["planned_bytes"] == least
+    with pytest.raises(UserError):
+        inspected(net, f"memory.budget={least - 64}")
+    assert (found[2] is not None) == asked.endswith("%")
+    if found[2] is not None:
+        assert inspected(net, f"memory.budget={found[2]}%")["planned_bytes"] == least
+        with pytest.raises(UserError):
+            inspected(net, f"memory.budget={float(found[2]) - 0.01:.2f}%")
+
+
+def test_S3_of_evaluation_nothing_can_be_computed_again(net: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        inspected(net, "memory.budget=64 KiB", phase="infer")
+    (problem,) = caught.value.diagnostics
+    assert "in phase 'evaluate'" in problem.expected
+    assert "evaluation keeps nothing" in problem.hint
+
+
 @pytest.mark.parametrize("phase", ["train", "infer"])
 def test_F3_the_largest_batch_fits_and_one_more_is_refused(net: Path, phase: str) -> None:
     budget = f"memory.budget={inspected(net)['planned_bytes']}"
@@ -165,9 +221,26 @@ def test_F3_train_and_infer_take_the_largest_batch(net: Path) -> None:
     assert f"{size} samples" in done.stderr
     resolved = (net.parent / "runs" / "net" / "config.yaml").read_text()
     assert f"batch_size: {size}" in resolved
-    answer = result("infer", "runs/net", "--split", "eval", "--batch", "max", cwd=net.parent)
+    assert json.loads(done.stdout)["memory"]["touched_bytes"] <= int(budget.split("=")[1])
+    more = ("train", "net.yaml", budget, "threads=2", "name=more", "--batch", str(size + 1))
+    assert "does not fit into memory.budget" in refused(*more, cwd=net.parent)
+    assert "does not fit" in refused(
+        "inspect-memory", *more[1:3], "--threads", "2", "--batch", str(size + 1), cwd=net.parent
+    )
+
+
+def test_F3_infer_takes_the_largest_batch_and_refuses_one_more(net: Path) -> None:
+    """The budget of a run in small batches, under which inference takes larger ones."""
+    words = ("train", "net.yaml", "data.batch_size=4", "train.epochs=1", "threads=2")
+    plain = inspected(net, "data.batch_size=4")["planned_bytes"]
+    result(*words, f"memory.budget={plain}", cwd=net.parent)
+    asked = ("infer", "runs/net", "--split", "eval", "--batch")
+    answer = result(*asked, "max", cwd=net.parent)
     assert answer["records"] == 64
-    assert answer["batch_size"] > size
+    assert 4 < answer["batch_size"] < 64
+    assert result(*asked, str(answer["batch_size"]), cwd=net.parent)["records"] == 64
+    said = refused(*asked, str(answer["batch_size"] + 1), cwd=net.parent)
+    assert "does not fit into memory.budget" in said
 
 
 def test_F3_the_largest_batch_is_one_that_the_records_fill(net: Path) -> None:
