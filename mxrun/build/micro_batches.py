@@ -15,8 +15,8 @@ _HINT = "leave memory.micro_batches out: memory.budget alone computes again what
 
 
 def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
-    """Why the parts' gradients would not add up to the batch's, one diagnostic per layer; empty
-    where nobody asks for micro-batches.
+    """Why the parts' gradients would not add up to the batch's, with the first layer that is in the
+    way; empty where nobody asks for micro-batches.
     """
     if not config.memory.micro_batches:
         return []
@@ -40,14 +40,18 @@ def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
             )
             for problem in error.diagnostics
         ]
+    found = list(_coupling(model, twice))
+    if not found:
+        return []
+    node, reason = found[0]
+    more = f", and {len(found) - 1} more layers" if len(found) > 1 else ""
     return [
         Diagnostic(
             f"memory.micro_batches cannot cut the batches of this network: {reason}",
             place=place,
-            got=f"{node.place}: {node.operator} {node.name!r}" if node.place else node.name,
+            got=f"{node.place}: {node.operator} {node.name!r}{more}",
             hint=_HINT,
         )
-        for node, reason in _coupling(model, twice)
     ]
 
 
