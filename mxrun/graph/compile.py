@@ -38,7 +38,8 @@ from mxrun.graph.symbol import Symbol
 from mxrun.graph.verify import verify_graph, verify_plan
 
 TRAIN = "train"
-# A batch whose gradients are only added to the running sums; TRAIN is the last of several.
+# A batch, or part of one, whose gradients are only added to the running sums; TRAIN is the last of
+# several.
 ACCUMULATE = "accumulate"
 EVALUATE = "evaluate"
 # What the parameters decide alone, once for a plan whose phases change none of them.

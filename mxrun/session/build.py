@@ -49,7 +49,8 @@ def plan_for(
     say: Say = silent,
     kept: KeptChoices | None = None,
 ) -> Plan:
-    """The plan of a training run (with its evaluation) or of inference alone.
+    """The plan of a training run (with its evaluation) or of inference alone, in batches of the
+    size that `built` has; `micro_batches.planned` may cut them.
 
     say: hears how far it is where kernels are timed. kept: what is chosen again, untimed.
     """

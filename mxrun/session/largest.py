@@ -1,4 +1,7 @@
-"""`--batch max`: the largest batch that fits into memory, found by planning alone."""
+"""`--batch max`: the largest batch that fits into memory, found by planning alone.
+
+Batches are planned whole: with `memory.micro_batches` any batch would fit of which one sample does.
+"""
 
 from __future__ import annotations
 
