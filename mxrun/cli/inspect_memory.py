@@ -36,8 +36,12 @@ def inspect_memory(
     config: ConfigOrNone = None,
     overrides: Overrides = None,
     phase: Annotated[
-        PhaseName, typer.Option(help="What is planned: training with evaluation, or inference.")
-    ] = PhaseName.TRAIN,
+        PhaseName | None,
+        typer.Option(
+            help="What is planned: training with evaluation, or inference.",
+            show_default=PhaseName.TRAIN.value,
+        ),
+    ] = None,
     batch: LargestBatch = None,
     threads: Threads = None,
     diff: Annotated[
@@ -92,7 +96,7 @@ def inspect_memory(
     from mxrun.report.result import write_json, write_tables
 
     if problem is not None:
-        given = (config, batch, threads, diff, svg, html, csv, fail_above)
+        given = (config, phase, batch, threads, diff, svg, html, csv, fail_above)
         memory_problem(problem, any(value is not None for value in given), json)
         return
     if config is None:
@@ -100,7 +104,8 @@ def inspect_memory(
     paths = [find_config(name) for name in (config, diff) if name is not None]
     write_notes(session.notes())
     # A process that has bound one network's kernels shows nothing of what another's take.
-    asked = (overrides or (), phase.value, batch_size(batch), threads, write_note, diff is None)
+    planned = (phase or PhaseName.TRAIN).value
+    asked = (overrides or (), planned, batch_size(batch), threads, write_note, diff is None)
     report, *others = (session.inspect_memory(path, *asked).to_json() for path in paths)
     _write_files(report, svg, html, csv)
     if others:

@@ -107,7 +107,10 @@ def _cells(path: Path, number: int, line: str) -> list[_Cell]:
     for match in _CELL.finditer(line):
         start = match.start("quoted") if match["quoted"] is not None else match.start("plain")
         text = match["plain"] if match["quoted"] is None else match["quoted"].replace('""', '"')
-        cells.append(_Cell(text.strip(), Place(str(path), number, start + 1)))
+        cell = _Cell(text.strip(), Place(str(path), number, start + 1))
+        if match["quoted"] is None and cell.text.startswith('"'):
+            _fail(cell, "the quote does not end with its cell", 'a quote as in "a,b"', repr(text))
+        cells.append(cell)
         if not match["comma"]:
             break
     return cells
@@ -139,6 +142,9 @@ def _block(row: Mapping[str, _Cell]) -> tuple[str, int, int, int]:
     name = row["id"]
     if not name.text:
         _fail(name, "the block has no id", "a name or a number", "nothing")
+    if not name.text.isprintable():
+        # Terminals obey some of what they cannot print.
+        _fail(name, "this id cannot be printed", "characters that can", ascii(name.text))
     lower, upper, size = (_number(row[column]) for column in _COLUMNS[1:])
     if upper <= lower:
         _fail(row["upper"], "the block is never alive", f"an upper above {lower}", str(upper))

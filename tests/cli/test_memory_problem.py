@@ -94,6 +94,12 @@ def test_what_the_csv_option_writes_is_read_back(tmp_path: Path) -> None:
         (GOOD + "d,2,2,64\n", "5:5", "never alive"),
         (GOOD + "a,0,1,64\n", "5:1", "one id"),
         (GOOD + ",0,1,64\n", "5:1", "no id"),
+        (GOOD + "\x1b[31md,0,1,64\n", "5:1", r"'\x1b[31md'"),
+        (GOOD + '"d\re",0,1,64\n', "5:2", r"'d\re'"),
+        (GOOD + "d\u202e,0,1,64\n", "5:1", r"'d\u202e'"),
+        (GOOD + '"d,0,1,64\n', "5:1", "quote does not end"),
+        (GOOD + '"d"e,0,1,64\n', "5:1", "quote does not end"),
+        (GOOD + 'd,"0,1,64\n', "5:3", "quote does not end"),
         (GOOD.encode() + b"d,0,\xff,64\n", "5:5", "0xff"),
     ],
 )
@@ -109,7 +115,8 @@ def test_a_bad_file_is_told_with_its_place(
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     path = str(written(tmp_path, GOOD))
     assert "cannot be read" in refused("inspect-memory", "--problem", "none.csv", cwd=tmp_path)
-    for more in (["digits_lenet"], ["--batch", "2"], ["--svg", "a.svg"]):
+    phases = (["--phase", "train"], ["--phase", "infer"])
+    for more in (["digits_lenet"], ["--batch", "2"], ["--svg", "a.svg"], *phases):
         said = refused("inspect-memory", "--problem", path, *more, cwd=tmp_path)
         assert "--problem goes with no CONFIG" in said
     assert "needs a CONFIG" in refused("inspect-memory", cwd=tmp_path)
