@@ -71,7 +71,8 @@ class PhasePlan:
     """One sequence of steps over the arena: a training step, or an evaluation step.
 
     offsets: where each value lies; scratch: where each step's workspace lies.
-    reusable_bytes and the bounds count this phase's part of the reusable region only.
+    reusable_bytes and the bounds count this phase's part of the reusable region only; proved_bytes
+    is what no placement can do without, which is the lower bound or was shown to be more.
     """
 
     name: str
@@ -82,6 +83,7 @@ class PhasePlan:
     hints: tuple[Hint, ...]
     reusable_bytes: int
     lower_bound_bytes: int
+    proved_bytes: int
     naive_bytes: int
     in_place_only_bytes: int
     # The name of the order of steps, and what is alive at the peak of any order at least; None
@@ -165,6 +167,11 @@ class Plan:
         return self._largest("lower_bound_bytes")
 
     @property
+    def proved_bytes(self) -> int:
+        """What no arena can do without, by the lower bound or by what was shown beyond it."""
+        return self._largest("proved_bytes")
+
+    @property
     def naive_bytes(self) -> int:
         """The arena if every tensor had memory of its own."""
         return self._largest("naive_bytes")
@@ -177,7 +184,7 @@ class Plan:
     @property
     def proved_optimal(self) -> bool:
         """Whether the arena is as small as the order of steps allows."""
-        return self.planned_bytes == self.lower_bound_bytes
+        return self.planned_bytes == self.proved_bytes
 
     def offset(self, name: str) -> int:
         """Where a pinned tensor lies."""

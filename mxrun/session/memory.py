@@ -54,6 +54,7 @@ class MemoryReport:
             "naive_bytes": plan.naive_bytes,
             "in_place_only_bytes": plan.in_place_only_bytes,
             "free_list_bytes": self._free_list_bytes(),
+            "proved_bytes": plan.proved_bytes,
             "proved_optimal": plan.proved_optimal,
             "classes": {name: asdict(figures) for name, figures in plan.classes().items()},
             "hints": [asdict(hint) for phase in plan.phases.values() for hint in phase.hints],

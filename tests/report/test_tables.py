@@ -65,6 +65,7 @@ MEMORY = {
     "free_list_bytes": 2_621_440,
     "gap_bytes": 1_048_576,
     "fragmentation": 1.0,
+    "proved_bytes": 1_572_864,
     "proved_optimal": False,
     "budget_bytes": None,
     "batch_size": 64,
@@ -116,7 +117,7 @@ def test_memory_shows_bounds_and_classes() -> None:
     text = rendered(*memory_tables(MEMORY))
     (planned,) = [line.split() for line in text.splitlines() if line.startswith("  planned")]
     assert planned == ["planned", "2.00", "MiB", "2,097,152"]
-    assert "1.00 MiB (100.00%) above the lower bound; planned in 12.3 ms" in text
+    assert "at most 512.00 KiB (33.33%) too large; planned in 12.3 ms" in text
     (handed_on,) = [line.split() for line in text.splitlines() if "as in MXNet" in line]
     assert handed_on[-3:] == ["2.50", "MiB", "2,621,440"]
     (gradients,) = [line for line in text.splitlines() if "activation gradients" in line]

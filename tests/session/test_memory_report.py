@@ -107,6 +107,7 @@ def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
         "lower_bound_bytes",
         "naive_bytes",
         "in_place_only_bytes",
+        "proved_bytes",
         "proved_optimal",
         "classes",
         "planning_ms",

@@ -95,6 +95,7 @@ def place(
         hints=storage.hints,
         reusable_bytes=allocation.arena_bytes,
         lower_bound_bytes=allocation.lower_bound_bytes,
+        proved_bytes=allocation.proved_bytes,
         naive_bytes=_naive(graph),
         in_place_only_bytes=sum(need.nbytes for need in needs),
     )
