@@ -12,18 +12,20 @@ from mxrun.graph.sections import Integers, Problem
 
 # Most changes that may be undone, 16 bytes each.
 _MOST_TRAIL = 1 << 23
+# What it takes to start an attempt, and that for each block.
+_START_WORK, _BLOCK_WORK = 100_000, 160
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a search came to: the offsets that it found, or whether there are none.
 
-    nodes: blocks placed on the way, those that were taken away again included.
+    work: blocks and sections looked at on the way, or about as many.
     """
 
     offsets: Integers | None
     is_impossible: bool
-    nodes: int
+    work: int
 
 
 class Attempts:
@@ -37,7 +39,7 @@ class Attempts:
         np.add.at(crossing, problem.end - 1, -1)
         self._cuts = np.cumsum(crossing)[:-1]
         row_start, rows = _rows(problem)
-        trail = min((count + 1) * (count + sections + 1), _MOST_TRAIL)
+        trail = min((count + 1) ** 2, _MOST_TRAIL)
         unknown = np.empty(count, np.int64)
         self._arrays: dict[int, Integers] = {
             loop.SIZE: problem.size,
@@ -49,10 +51,9 @@ class Attempts:
             loop.ROWS: rows,
             loop.LOWEST: unknown.copy(),
             loop.OFFSET: unknown.copy(),
-            loop.FLOOR: np.empty(sections, np.int64),
+            loop.LOW_ROW: np.empty(sections, np.int64),
             loop.TOTAL: np.empty(sections, np.int64),
             loop.CUT: np.empty(sections, np.int64),
-            loop.STALE: np.empty(sections, np.int64),
             loop.MEMBERS: unknown.copy(),
             loop.FRAMES: np.empty(loop.FRAME_SLOTS * (count + 1), np.int64),
             loop.TRAIL: np.empty(2 * trail, np.int64),
@@ -60,27 +61,31 @@ class Attempts:
         }
         numbers = {
             loop.COUNT: count,
-            loop.SECTIONS: sections,
             loop.CAPACITY: capacity,
             loop.NODES: 0,
+            loop.WORK: 0,
             loop.TRAIL_ENTRIES: trail,
         }
         slots = numbers | {slot: array.ctypes.data for slot, array in self._arrays.items()}
         arguments = tuple(slots[slot] for slot in range(len(slots)))
         self._run = HostLoop(loop.search_loop, arguments, unlocked=True)
 
-    def run(self, rank: Integers, nodes: int) -> Outcome:
-        """Search in one order from the start."""
+    @property
+    def setup_work(self) -> int:
+        """What it took to get ready for attempts."""
+        return len(self._arrays[loop.ROWS])
+
+    def run(self, rank: Integers, nodes: int, work: int) -> Outcome:
+        """Search in one order from the start, for so many nodes and so much work at most."""
         arrays, count = self._arrays, len(self._problem.size)
         starts: dict[int, Integers | int] = {
             loop.RANK: rank,
             loop.TWIN: _twins(self._problem, rank),
             loop.LOWEST: 0,
             loop.OFFSET: -1,
-            loop.FLOOR: 0,
+            loop.LOW_ROW: arrays[loop.ROW_START][:-1],
             loop.TOTAL: self._problem.totals,
             loop.CUT: self._cuts,
-            loop.STALE: 0,
             loop.MEMBERS: np.arange(count),
             loop.RESULT: 0,
         }
@@ -92,21 +97,22 @@ class Attempts:
         first[loop.LAST] = count + 1
         first[loop.KEY_RANK] = -1
         self._run.set(loop.NODES, nodes)
+        self._run.set(loop.WORK, work)
         self._run()
-        status, taken = map(int, arrays[loop.RESULT][[loop.STATUS, loop.NODES_TAKEN]])
+        status, done = map(int, arrays[loop.RESULT][[loop.STATUS, loop.WORK_DONE]])
         found = arrays[loop.OFFSET].copy() if status == loop.FOUND else None
-        return Outcome(found, status == loop.IMPOSSIBLE, taken)
+        return Outcome(found, status == loop.IMPOSSIBLE, done + _START_WORK + _BLOCK_WORK * count)
 
 
 def _rows(problem: Problem) -> tuple[Integers, Integers]:
     """The blocks of each section, one section behind the other, and where each begins."""
-    width = problem.end - problem.begin
-    blocks = np.repeat(np.arange(len(width)), width)
-    starts = np.cumsum(width) - width
-    sections = np.arange(len(blocks)) - np.repeat(starts - problem.begin, width)
-    by_section = np.argsort(sections, kind="stable")
-    counts = np.bincount(sections, minlength=problem.sections)
-    return np.concatenate(([0], np.cumsum(counts))), blocks[by_section]
+    change = np.bincount(problem.begin, minlength=problem.sections + 1)
+    change -= np.bincount(problem.end, minlength=problem.sections + 1)
+    starts = np.concatenate(([0], np.cumsum(np.cumsum(change)[:-1])))
+    free, rows = starts.copy(), np.empty(starts[-1], np.int64)
+    arrays = problem.begin, problem.end, free, rows
+    HostLoop(loop.rows_loop, (len(problem.size), *(array.ctypes.data for array in arrays)))()
+    return starts, rows
 
 
 def _twins(problem: Problem, rank: Integers) -> Integers:

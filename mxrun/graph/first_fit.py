@@ -14,11 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.jit import Block, HostLoop, int64s, integer, native
+from mxrun.backend.jit import Block, HostLoop, int64s, integer, native, piece
 from mxrun.graph.sections import Integers, Problem
 
 # Placements tried per order; the second round begins once every order has had its first.
 _ROUNDS = 8
+# What all of them may do, in blocks looked at: a second or two. A count and not a time, so that
+# plans are repeatable. At least one placement is made.
+_MOST_WORK = 600_000_000
+# Blocks looked at in one go.
+_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ def first_fit(problem: Problem) -> Placement:
                 return best
             sticking_out = tops[order] > bound
             orders[name] = np.concatenate((order[sticking_out], order[~sticking_out]))
+            if loop.work >= _MOST_WORK:
+                return best
     assert best is not None
     return best
 
@@ -70,8 +77,10 @@ class _Loop:
         count = len(problem.size)
         self._order = np.empty(count, np.int64)
         self._offsets = np.empty(count, np.int64)
-        placed = np.empty(count, np.int64)
-        self._arrays = problem.size, problem.begin, problem.end, self._order, self._offsets, placed
+        self._work = np.zeros(1, np.int64)
+        placed, together = np.empty((4, count), np.int64), np.empty(_CHUNK, np.int64)
+        given = problem.size, problem.begin, problem.end, self._order
+        self._arrays = *given, self._offsets, *placed, together, self._work
         addresses = (array.ctypes.data for array in self._arrays)
         self._run = HostLoop(first_fit_loop, (count, *addresses), unlocked=True)
 
@@ -82,26 +91,60 @@ class _Loop:
         offsets: Integers = self._offsets.copy()
         return offsets
 
+    @property
+    def work(self) -> int:
+        """Blocks looked at in all runs."""
+        return int(self._work[0])
+
+
+@piece
+def lowest_gap(block: Block, count: int, born: int, gone: int, wanted: int) -> int:
+    """The lowest offset at which `wanted` bytes are free during [born, gone).
+
+    The blocks that are alive then are picked out of those placed chunk by chunk, without a branch,
+    as nobody could foretell which they are.
+    """
+    begins, ends, lows = int64s(block, 6), int64s(block, 7), int64s(block, 8)
+    tops, together, work = int64s(block, 9), int64s(block, 10), int64s(block, 11)
+    floor = 0
+    for start in range(0, count, _CHUNK):
+        stop = min(start + _CHUNK, count)
+        work[0] += stop - start
+        found = 0
+        for place in range(start, stop):
+            together[found] = place
+            found += (begins[place] < gone) & (ends[place] > born)
+        for turn in range(found):
+            place = together[turn]
+            if lows[place] - floor >= wanted:
+                return floor
+            floor = max(floor, tops[place])
+    return floor
+
+
+@piece
+def insert(values: Any, place: int, count: int, value: int) -> None:
+    """Put a value before those from `place` on, of so many."""
+    for higher in range(count, place, -1):
+        values[higher] = values[higher - 1]
+    values[place] = value
+
 
 @native
 def first_fit_loop(block: Block) -> None:
-    """Place each block of `order` in the lowest gap; `placed` lists them by offset."""
-    count, size = integer(block, 0), int64s(block, 1)
-    begin, end, order = int64s(block, 2), int64s(block, 3), int64s(block, 4)
-    offsets, placed = int64s(block, 5), int64s(block, 6)
+    """Place each block of `order` in the lowest gap; lists those placed by offset."""
+    count, size, order = integer(block, 0), int64s(block, 1), int64s(block, 4)
+    begin, end, offsets = int64s(block, 2), int64s(block, 3), int64s(block, 5)
+    begins, ends = int64s(block, 6), int64s(block, 7)
+    lows, tops = int64s(block, 8), int64s(block, 9)
     for turn in range(count):
         current = order[turn]
-        wanted, born, gone = size[current], begin[current], end[current]
-        floor = 0
-        for place in range(turn):
-            other = placed[place]
-            if begin[other] < gone and end[other] > born:
-                if offsets[other] - floor >= wanted:
-                    break
-                floor = max(floor, offsets[other] + size[other])
+        floor = lowest_gap(block, turn, begin[current], end[current], size[current])
         offsets[current] = floor
         place = turn
-        while place > 0 and offsets[placed[place - 1]] > floor:
-            placed[place] = placed[place - 1]
+        while place > 0 and lows[place - 1] > floor:
             place -= 1
-        placed[place] = current
+        insert(begins, place, turn, begin[current])
+        insert(ends, place, turn, end[current])
+        insert(lows, place, turn, floor)
+        insert(tops, place, turn, floor + size[current])

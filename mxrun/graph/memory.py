@@ -22,9 +22,9 @@ from mxrun.graph.first_fit import Placement, first_fit
 from mxrun.graph.search import search
 from mxrun.graph.sections import Integers, Problem, sectioned
 
-# What the search may do, in blocks looked at: a second or two. A count and not a time, so that
-# plans are repeatable.
-_SEARCH_WORK = 200_000_000
+# What the search may do, in blocks and sections looked at: a second or two. A count and not a time,
+# so that plans are repeatable.
+_SEARCH_WORK = 1_000_000_000
 # The part of it that goes to the bound itself, and the part of the rest for one capacity above.
 _AT_BOUND = 1 / 2
 _ABOVE = 1 / 6
@@ -106,26 +106,26 @@ def _placed(problem: Problem) -> tuple[Placement, int]:
     placement = first_fit(problem)
     if placement.arena_bytes == bound:
         return placement, bound
-    nodes = _SEARCH_WORK // len(problem.size)
-    outcome = search(problem, bound, int(nodes * _AT_BOUND))
+    outcome = search(problem, bound, int(_SEARCH_WORK * _AT_BOUND))
     if outcome.offsets is not None:
         return Placement(outcome.offsets, bound, "search"), bound
     # Whatever lies on others lies at a sum of sizes, so that arenas differ by this at least.
     unit = math.gcd(*map(int, problem.size))
     proved = bound + unit if outcome.is_impossible else bound
-    return _between(problem, placement, proved, unit, nodes - outcome.nodes)
+    return _between(problem, placement, proved, unit, _SEARCH_WORK - outcome.work)
 
 
 def _between(
-    problem: Problem, best: Placement, proved: int, unit: int, nodes: int
+    problem: Problem, best: Placement, proved: int, unit: int, work: int
 ) -> tuple[Placement, int]:
-    """Halve the distance between the lower bound and the best placement while nodes are left."""
+    """Halve the distance between the lower bound and the best placement while work is allowed."""
     missed = problem.lower_bound
-    share = int(nodes * _ABOVE)
-    while nodes > 0 and best.arena_bytes - missed > unit:
+    share = int(work * _ABOVE)
+    while work > 0 and best.arena_bytes - missed > unit:
         capacity = missed + (best.arena_bytes - missed) // unit // 2 * unit
-        outcome = search(problem, capacity, min(nodes, share))
-        nodes -= outcome.nodes
+        outcome = search(problem, capacity, min(work, share))
+        # Each look counts, so that the halving ends.
+        work -= max(outcome.work, 1)
         if outcome.offsets is not None:
             arena = int((outcome.offsets + problem.size).max())
             best = replace(best, offsets=outcome.offsets, arena_bytes=arena, order="search")

@@ -23,6 +23,8 @@ from mxrun.backend import philox
 from mxrun.graph.attempt import Attempts, Outcome
 from mxrun.graph.sections import Integers, Problem
 
+# The blocks of every section, listed in 8 bytes each, may be so many.
+_MOST_ROWS = 1 << 24
 # Nodes per block that an order has: one that is drawn, and one that stays in the first turn.
 _SHARE = 4
 # Orders drawn in the first turn. They double from turn to turn, as the shares of those that stay.
@@ -31,23 +33,23 @@ _DRAWN = 4
 _SPREAD = 0.75
 
 
-def search(problem: Problem, capacity: int, nodes: int) -> Outcome:
-    """Look for offsets at which all blocks fit `capacity`, placing at most `nodes` blocks.
+def search(problem: Problem, capacity: int, work: int) -> Outcome:
+    """Look for offsets at which all blocks fit `capacity`, doing about as much work at most.
 
     The same arguments give the same offsets.
     """
     if capacity < problem.lower_bound:
         return Outcome(None, True, 0)
-    taken, share = 0, _SHARE * len(problem.size)
+    if problem.rows > min(work, _MOST_ROWS):
+        return Outcome(None, False, 0)
     attempts = Attempts(problem, capacity)
+    done = attempts.setup_work
     for rank, times in _ranks(problem):
-        outcome = attempts.run(rank, min(times * share, nodes - taken))
-        taken += outcome.nodes
-        # An attempt that places nothing has no memory to undo it with; nor have the others.
-        is_stuck = taken >= nodes or outcome.nodes == 0
-        if outcome.offsets is not None or outcome.is_impossible or is_stuck:
+        outcome = attempts.run(rank, times * _SHARE * len(problem.size), work - done)
+        done += outcome.work
+        if outcome.offsets is not None or outcome.is_impossible or done >= work:
             break
-    return Outcome(outcome.offsets, outcome.is_impossible, taken)
+    return Outcome(outcome.offsets, outcome.is_impossible, done)
 
 
 def _ranks(problem: Problem) -> Iterator[tuple[Integers, int]]:

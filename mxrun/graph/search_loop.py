@@ -1,4 +1,4 @@
-"""The native loop of the search for placements: one static order, one capacity, counted nodes.
+"""The native loop of the search for placements: one static order, one capacity, counted work.
 
 A node is a block placed at its lowest free offset. Blocks are placed by rising (offset, rank), so
 what a node may place is found by one pass over the blocks to come, and nothing is sorted or kept
@@ -16,11 +16,11 @@ from mxrun.backend.jit import Block, int64s, integer, native, piece
 FOUND, IMPOSSIBLE, EXHAUSTED = 0, 1, 2
 
 # The argument slots: numbers, what is known of the blocks and sections, and the search's state.
-COUNT, SECTIONS, CAPACITY, NODES, TRAIL_ENTRIES = 0, 1, 2, 3, 4
+COUNT, CAPACITY, NODES, WORK, TRAIL_ENTRIES = 0, 1, 2, 3, 4
 SIZE, BEGIN, END, RANK, TWIN, ROW_START, ROWS = 5, 6, 7, 8, 9, 10, 11
-LOWEST, OFFSET, FLOOR, TOTAL, CUT, STALE, MEMBERS, FRAMES, TRAIL, RESULT = (
+LOWEST, OFFSET, LOW_ROW, TOTAL, CUT, MEMBERS, FRAMES, TRAIL, RESULT = (
     *(12, 13, 14, 15, 16),
-    *(17, 18, 19, 20, 21),
+    *(17, 18, 19, 20),
 )
 
 # A frame: its part's blocks among the members and its sections, both half-open; the key of the
@@ -32,10 +32,13 @@ FIRST, LAST, LEFT, RIGHT, KEY_OFFSET, KEY_RANK, MARK, HATLESS, REST_FIRST, REST_
 )
 FRAME_SLOTS = 10
 
-# The result: how it ended and the nodes it took; besides, how many changes are on the trail, and
-# the size of the smallest block to come in the part.
-STATUS, NODES_TAKEN, TRAIL_USED, LEAST_SIZE = 0, 1, 2, 3
-RESULT_SLOTS = 4
+# The result: how it ended, the nodes it took, and its work, in blocks and sections looked at;
+# besides, how many changes are on the trail, and the size of the smallest block to come in the part.
+STATUS, NODES_TAKEN, WORK_DONE, TRAIL_USED, LEAST_SIZE = 0, 1, 2, 3, 4
+RESULT_SLOTS = 5
+
+# What a node takes besides what it looks at.
+_NODE_WORK = 200
 
 
 @piece
@@ -52,6 +55,7 @@ def chosen_member(block: Block, frame: int) -> int:
     key_offset, key_rank = frames[frame + KEY_OFFSET], frames[frame + KEY_RANK]
     least_top = integer(block, CAPACITY) + 1
     found, found_low, found_rank = -1, least_top, 0
+    int64s(block, RESULT)[WORK_DONE] += frames[frame + LAST] - frames[frame + FIRST]
     for place in range(frames[frame + FIRST], frames[frame + LAST]):
         member = members[place]
         low = lowest[member]
@@ -71,7 +75,7 @@ def chosen_member(block: Block, frame: int) -> int:
 
 @piece
 def write_trail(block: Block, entry: int, value: int) -> None:
-    """Note what a number was: entries are blocks, then sections, then blocks that were placed."""
+    """Note what a block's lowest offset was; entries after the blocks stand for placed ones."""
     trail, result = int64s(block, TRAIL), int64s(block, RESULT)
     used = result[TRAIL_USED]
     trail[2 * used] = entry
@@ -83,19 +87,19 @@ def write_trail(block: Block, entry: int, value: int) -> None:
 def undo(block: Block, mark: int) -> None:
     """Take back every change after `mark`, the newest first."""
     trail, result = int64s(block, TRAIL), int64s(block, RESULT)
-    lowest, offset, floor = int64s(block, LOWEST), int64s(block, OFFSET), int64s(block, FLOOR)
+    lowest, offset = int64s(block, LOWEST), int64s(block, OFFSET)
     total, cut = int64s(block, TOTAL), int64s(block, CUT)
     size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
-    count, sections = integer(block, COUNT), integer(block, SECTIONS)
+    count = integer(block, COUNT)
+    result[WORK_DONE] += result[TRAIL_USED] - mark
     for used in range(result[TRAIL_USED] - 1, mark - 1, -1):
         entry, value = trail[2 * used], trail[2 * used + 1]
         if entry < count:
             lowest[entry] = value
-        elif entry < count + sections:
-            floor[entry - count] = value
         else:
-            placed = entry - count - sections
+            placed = entry - count
             offset[placed] = -1
+            result[WORK_DONE] += end[placed] - begin[placed]
             for section in range(begin[placed], end[placed]):
                 total[section] += size[placed]
                 cut[section] += 1
@@ -105,16 +109,14 @@ def undo(block: Block, mark: int) -> None:
 
 @piece
 def raise_others(block: Block, frame: int, placed: int) -> int:
-    """Lift what is to come beside a placed block onto it: 1 where it fits, with bit 2 if any is.
-
-    Sections whose floor was one of those lifted are marked as stale.
-    """
+    """Lift what is to come beside a placed block onto it: 1 where it fits, with bit 2 if any is."""
     frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
     size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
-    lowest, floor, stale = int64s(block, LOWEST), int64s(block, FLOOR), int64s(block, STALE)
+    lowest, result = int64s(block, LOWEST), int64s(block, RESULT)
     capacity, left, right = integer(block, CAPACITY), begin[placed], end[placed]
     top = lowest[placed] + size[placed]
     fits, hat, least_size = 1, 0, capacity
+    result[WORK_DONE] += frames[frame + LAST] - frames[frame + FIRST]
     for place in range(frames[frame + FIRST], frames[frame + LAST] - 1):
         other = members[place]
         least_size = min(least_size, size[other])
@@ -127,67 +129,49 @@ def raise_others(block: Block, frame: int, placed: int) -> int:
             lowest[other] = top
             if top + size[other] > capacity:
                 fits = 0
-            for section in range(begin[other], end[other]):
-                if floor[section] == before:
-                    stale[section] = 1
-    int64s(block, RESULT)[LEAST_SIZE] = least_size
+    result[LEAST_SIZE] = least_size
     return fits + hat
 
 
 @piece
-def least_of_section(block: Block, section: int, known: int, from_offset: int, rank: int) -> int:
-    """The least offset that a block to come can have in a section, which is `known` at least.
+def lifted_offset(block: Block, frame: int, member: int) -> int:
+    """The least offset that a block to come can have yet.
 
-    Those below the key (`from_offset`, `rank`) cannot be placed where they are: each must come to
-    lie on another, so that they are lifted by the smallest block to come.
+    Those below the frame's key cannot be placed where they are: each must come to lie on another,
+    so that they are lifted by the smallest block to come.
     """
-    rows, row_start = int64s(block, ROWS), int64s(block, ROW_START)
-    lowest, offset, ranks = int64s(block, LOWEST), int64s(block, OFFSET), int64s(block, RANK)
-    lifted = from_offset + int64s(block, RESULT)[LEAST_SIZE]
-    least = integer(block, CAPACITY)
-    for row in range(row_start[section], row_start[section + 1]):
-        member = rows[row]
-        if offset[member] < 0:
-            low = lowest[member]
-            if low < from_offset or (low == from_offset and ranks[member] <= rank):
-                low = lifted
-            if low < least:
-                least = low
-                if least <= known:
-                    break
-    return least
+    frames, low = int64s(block, FRAMES), int64s(block, LOWEST)[member]
+    at = frames[frame + KEY_OFFSET]
+    if low > at or (low == at and int64s(block, RANK)[member] > frames[frame + KEY_RANK]):
+        return low
+    return at + int64s(block, RESULT)[LEAST_SIZE]
 
 
 @piece
-def lift_floors(block: Block, frame: int, placed: int) -> int:
-    """Bring stale floors to the least offset that is to come, and say whether all of it fits.
+def still_fits(block: Block, frame: int) -> int:
+    """Whether in each section all that is to come fits above the lowest block of it.
 
-    A section's floor is where the lowest of its blocks to come can lie.
+    One block that lies low enough shows it. That one is looked at first when the section's turn
+    comes again, as it mostly shows it again.
     """
-    frames, floor, result = int64s(block, FRAMES), int64s(block, FLOOR), int64s(block, RESULT)
-    total, stale, begin = int64s(block, TOTAL), int64s(block, STALE), int64s(block, BEGIN)
-    capacity, count, end = integer(block, CAPACITY), integer(block, COUNT), int64s(block, END)
-    at, rank, step = frames[frame + KEY_OFFSET], frames[frame + KEY_RANK], result[LEAST_SIZE]
-    top = at + int64s(block, SIZE)[placed]
-    fits = 1
+    frames, result, total = int64s(block, FRAMES), int64s(block, RESULT), int64s(block, TOTAL)
+    rows, row_start, low_row = int64s(block, ROWS), int64s(block, ROW_START), int64s(block, LOW_ROW)
+    offset, capacity = int64s(block, OFFSET), integer(block, CAPACITY)
+    result[WORK_DONE] += frames[frame + RIGHT] - frames[frame + LEFT]
     for section in range(frames[frame + LEFT], frames[frame + RIGHT]):
-        is_stale, stale[section] = stale[section], 0
         if total[section] == 0:
             continue
-        if is_stale:
-            known = floor[section]
-            if begin[placed] <= section and section < end[placed]:
-                known = max(known, top)
-            least = least_of_section(block, section, known, 0, -1)
-            if least > floor[section]:
-                write_trail(block, count + section, floor[section])
-                floor[section] = least
-        least = floor[section]
-        if least <= at and at + step + total[section] > capacity:
-            least = least_of_section(block, section, at, at, rank)
-        if max(least, at) + total[section] > capacity:
-            fits = 0
-    return fits
+        highest = capacity - total[section]
+        first = row = low_row[section]
+        while offset[rows[row]] >= 0 or lifted_offset(block, frame, rows[row]) > highest:
+            result[WORK_DONE] += 1
+            row += 1
+            if row == row_start[section + 1]:
+                row = row_start[section]
+            if row == first:
+                return 0
+        low_row[section] = row
+    return 1
 
 
 @piece
@@ -196,7 +180,6 @@ def place_member(block: Block, frame: int, place: int) -> int:
     frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
     size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
     offset, total, cut = int64s(block, OFFSET), int64s(block, TOTAL), int64s(block, CUT)
-    stale = int64s(block, STALE)
     last = frames[frame + LAST] - 1
     placed = members[place]
     members[place], members[last] = members[last], placed
@@ -206,17 +189,19 @@ def place_member(block: Block, frame: int, place: int) -> int:
     frames[frame + MARK] = int64s(block, RESULT)[TRAIL_USED]
     frames[frame + REST_FIRST] = frames[frame + FIRST]
     frames[frame + REST_LEFT] = frames[frame + LEFT]
-    write_trail(block, integer(block, COUNT) + integer(block, SECTIONS) + placed, 0)
+    write_trail(block, integer(block, COUNT) + placed, 0)
     offset[placed] = at
+    int64s(block, RESULT)[WORK_DONE] += _NODE_WORK + end[placed] - begin[placed]
     for section in range(begin[placed], end[placed]):
         total[section] -= size[placed]
         cut[section] -= 1
-        stale[section] = 1
     cut[end[placed] - 1] += 1
     raised: int = raise_others(block, frame, placed)
     frames[frame + HATLESS] = 1 if raised < 2 else 0
-    fits: int = lift_floors(block, frame, placed)
-    return fits * (raised & 1)
+    if raised & 1 == 0:
+        return 0
+    fits: int = still_fits(block, frame)
+    return fits
 
 
 @piece
@@ -243,6 +228,7 @@ def open_part(block: Block, frame: int) -> None:
     frames[part + LEFT], frames[part + RIGHT] = left, right
     frames[part + KEY_OFFSET] = frames[frame + KEY_OFFSET]
     frames[part + KEY_RANK] = frames[frame + KEY_RANK]
+    int64s(block, RESULT)[WORK_DONE] += last - first + right - frames[frame + REST_LEFT]
     frames[frame + REST_FIRST], frames[frame + REST_LEFT] = middle, right
 
 
@@ -250,11 +236,11 @@ def open_part(block: Block, frame: int) -> None:
 def search_loop(block: Block) -> None:
     """Place all blocks within the capacity; the first frame has placed none and holds the parts.
 
-    Ends FOUND with the offsets, IMPOSSIBLE where there is no placement, or EXHAUSTED when the nodes
-    or the trail are used up. It depends on its arguments alone.
+    Ends FOUND with the offsets, IMPOSSIBLE where there is no placement, or EXHAUSTED when the nodes,
+    the work or the trail are used up. It depends on its arguments alone.
     """
     frames, result = int64s(block, FRAMES), int64s(block, RESULT)
-    reserve = integer(block, COUNT) + integer(block, SECTIONS) + 1
+    reserve = integer(block, COUNT) + 1
     frame = 0
     descending = True
     while True:
@@ -273,7 +259,8 @@ def search_loop(block: Block) -> None:
         place = chosen_member(block, frame)
         if place >= 0:
             trail_left = integer(block, TRAIL_ENTRIES) - result[TRAIL_USED]
-            if result[NODES_TAKEN] >= integer(block, NODES) or trail_left < reserve:
+            is_spent = result[WORK_DONE] >= integer(block, WORK) or trail_left < reserve
+            if is_spent or result[NODES_TAKEN] >= integer(block, NODES):
                 result[STATUS] = EXHAUSTED
                 return
             result[NODES_TAKEN] += 1
@@ -291,3 +278,14 @@ def search_loop(block: Block) -> None:
         if frame == 0:
             result[STATUS] = IMPOSSIBLE
             return
+
+
+@native
+def rows_loop(block: Block) -> None:
+    """List the blocks of each section behind each other, where `free` says that its list begins."""
+    begin, end = int64s(block, 1), int64s(block, 2)
+    free, rows = int64s(block, 3), int64s(block, 4)
+    for member in range(integer(block, 0)):
+        for section in range(begin[member], end[member]):
+            rows[free[section]] = member
+            free[section] += 1

@@ -41,9 +41,16 @@ class Problem:
     @property
     def fullest(self) -> Integers:
         """For each block the bytes of the fullest section that it is alive in."""
-        totals = self.totals
-        lives = zip(self.begin, self.end, strict=True)
-        return np.array([totals[begin:end].max() for begin, end in lives], np.int64)
+        # The last life ends where the sections do, which must be a place among what is reduced.
+        totals = np.append(self.totals, 0)
+        lives = np.stack((self.begin, self.end), axis=1).ravel()
+        fullest: Integers = np.maximum.reduceat(totals, lives)[::2]
+        return fullest
+
+    @property
+    def rows(self) -> int:
+        """The blocks of every section, counted in each."""
+        return int((self.end - self.begin).sum())
 
     @property
     def lower_bound(self) -> int:

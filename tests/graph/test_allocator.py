@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +85,33 @@ def test_what_is_not_found_is_told_with_its_gap() -> None:
     assert allocation.lower_bound_bytes == 1 << 20
     assert allocation.gap == allocation.arena_bytes / allocation.proved_bytes - 1
     assert allocation.arena_bytes < 1.35 * (1 << 20)
+
+
+@pytest.mark.parametrize(("count", "life"), [(50_000, 50_000), (50_000, 20)])
+def test_huge_problems_are_answered(count: int, life: int) -> None:
+    """Half of the blocks alive at a time, of which no search lists each by each, or a few."""
+    random = np.random.default_rng(count)
+    first = random.integers(0, count, count)
+    blocks = random.integers(1, 1 << 20, count), first, first + random.integers(1, life, count)
+    tracemalloc.start()
+    allocation = allocated(blocks)
+    assert tracemalloc.get_traced_memory()[1] < 500 << 20
+    tracemalloc.stop()
+    assert allocation.gap < 0.25
+
+
+def test_no_shape_of_problem_takes_more_work_than_others() -> None:
+    """What misses the bound is given up after seconds, whatever its blocks are like."""
+    random = np.random.default_rng(1)
+    shapes = [puzzle(150, 150, 60, 1 << 20), puzzle(400, 400, 400, 1 << 20)]
+    for count, life in ((2_000, 2_000), (3_000, 300)):
+        first = random.integers(0, count, count)
+        size = random.integers(1, 1 << 20, count)
+        shapes.append((size, first, first + random.integers(1, life, count)))
+    for blocks in shapes:
+        start = time.process_time()
+        allocated(blocks)
+        assert time.process_time() - start < 10
 
 
 def test_allocations_are_repeatable() -> None:

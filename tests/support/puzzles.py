@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,11 +40,24 @@ def puzzle(seed: int, count: int, steps: int, units: int, missing: float = 0.0) 
 
 def fits(offsets: npt.ArrayLike, blocks: Blocks, capacity: int) -> bool:
     """Whether all lie within [0, capacity), and none on another that is alive with it."""
-    size, first, last = blocks
-    low = np.asarray(offsets, np.int64)
-    high = low + size
-    if (low < 0).any() or (high > capacity).any():
-        return False
-    together = (first[:, None] < last) & (last[:, None] > first)
-    shared = (low[:, None] < high) & (high[:, None] > low)
-    return int((together & shared).sum()) == int(((last > first) & (size > 0)).sum())
+    size, first, last = (values.tolist() for values in blocks)
+    low = np.asarray(offsets, np.int64).tolist()
+    moments = [(last[block], 0, block) for block in range(len(size))]
+    moments += [(first[block], 1, block) for block in range(len(size))]
+    alive: list[tuple[int, int]] = []
+    for _, is_birth, block in sorted(moments):
+        if size[block] == 0 or last[block] <= first[block]:
+            continue
+        own = low[block], low[block] + size[block]
+        place = bisect.bisect_left(alive, own)
+        if not is_birth:
+            alive.pop(place)
+            continue
+        if own[0] < 0 or own[1] > capacity:
+            return False
+        if place > 0 and alive[place - 1][1] > own[0]:
+            return False
+        if place < len(alive) and alive[place][0] < own[1]:
+            return False
+        alive.insert(place, own)
+    return True
