@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -59,11 +60,13 @@ class Limits:
         return self.low, self.high
 
 
+@cache
 def _first(limit: float, dtype: str) -> float:
     """The least float32 that is not below the limit in memory of a type."""
     return _number(_NUMBERS[bisect_left(_NUMBERS, limit, key=_stored(dtype))])
 
 
+@cache
 def _last(limit: float, dtype: str) -> float:
     """The greatest float32 that is not above the limit in memory of a type."""
     return _number(_NUMBERS[bisect_right(_NUMBERS, limit, key=_stored(dtype)) - 1])

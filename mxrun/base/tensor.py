@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mxrun.base.dtype import item_size
 
@@ -62,7 +62,7 @@ class TensorSpec:
 
     def laid_out(self, layout: Layout) -> TensorSpec:
         """The same tensor in another layout."""
-        return replace(self, layout=layout)
+        return self if layout == self.layout else TensorSpec(self.shape, self.dtype, layout)
 
     def same_bytes(self, other: TensorSpec) -> bool:
         """Whether both specs describe the same bytes, so that no reorder is needed.

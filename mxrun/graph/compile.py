@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from mxrun.base import flags
@@ -98,6 +100,19 @@ class CompileRequest:
     machine: Machine | None = None
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no garbage meanwhile: planning makes much that stays, which would be gone over."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_uncollected()
 def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     """Run every pass for each phase; raises UserError for a network that cannot be planned."""
     started = time.perf_counter()

@@ -18,7 +18,7 @@ from mxrun.backend.jit import Block, HostLoop, int64s, integer, native, piece
 from mxrun.graph.sections import Integers, Problem
 
 # Placements tried per order; the second round begins once every order has had its first.
-_ROUNDS = 8
+_ROUNDS = 5
 # What all of them may do, in blocks looked at: a second or two. A count and not a time, so that
 # plans are repeatable. At least one placement is made.
 _MOST_WORK = 600_000_000
@@ -78,9 +78,9 @@ class _Loop:
         self._order = np.empty(count, np.int64)
         self._offsets = np.empty(count, np.int64)
         self._work = np.zeros(1, np.int64)
-        placed, together = np.empty((4, count), np.int64), np.empty(_CHUNK, np.int64)
+        placed, together = np.empty(count, np.int64), np.empty(_CHUNK, np.int64)
         given = problem.size, problem.begin, problem.end, self._order
-        self._arrays = *given, self._offsets, *placed, together, self._work
+        self._arrays = *given, self._offsets, placed, together, self._work
         addresses = (array.ctypes.data for array in self._arrays)
         self._run = HostLoop(first_fit_loop, (count, *addresses), unlocked=True)
 
@@ -98,53 +98,43 @@ class _Loop:
 
 
 @piece
-def lowest_gap(block: Block, count: int, born: int, gone: int, wanted: int) -> int:
-    """The lowest offset at which `wanted` bytes are free during [born, gone).
+def lowest_gap(block: Block, current: int, count: int) -> int:
+    """The lowest offset at which a block lies on none of the `count` that are placed.
 
-    The blocks that are alive then are picked out of those placed chunk by chunk, without a branch,
-    as nobody could foretell which they are.
+    Those that are alive with it are picked out chunk by chunk, without a branch, as nobody could
+    foretell which they are.
     """
-    begins, ends, lows = int64s(block, 6), int64s(block, 7), int64s(block, 8)
-    tops, together, work = int64s(block, 9), int64s(block, 10), int64s(block, 11)
+    size, begin, end = int64s(block, 1), int64s(block, 2), int64s(block, 3)
+    offsets, placed = int64s(block, 5), int64s(block, 6)
+    together, work = int64s(block, 7), int64s(block, 8)
+    wanted, born, gone = size[current], begin[current], end[current]
     floor = 0
     for start in range(0, count, _CHUNK):
         stop = min(start + _CHUNK, count)
         work[0] += stop - start
         found = 0
         for place in range(start, stop):
-            together[found] = place
-            found += (begins[place] < gone) & (ends[place] > born)
+            other = placed[place]
+            together[found] = other
+            found += (begin[other] < gone) & (end[other] > born)
         for turn in range(found):
-            place = together[turn]
-            if lows[place] - floor >= wanted:
+            other = together[turn]
+            if offsets[other] - floor >= wanted:
                 return floor
-            floor = max(floor, tops[place])
+            floor = max(floor, offsets[other] + size[other])
     return floor
-
-
-@piece
-def insert(values: Any, place: int, count: int, value: int) -> None:
-    """Put a value before those from `place` on, of so many."""
-    for higher in range(count, place, -1):
-        values[higher] = values[higher - 1]
-    values[place] = value
 
 
 @native
 def first_fit_loop(block: Block) -> None:
-    """Place each block of `order` in the lowest gap; lists those placed by offset."""
-    count, size, order = integer(block, 0), int64s(block, 1), int64s(block, 4)
-    begin, end, offsets = int64s(block, 2), int64s(block, 3), int64s(block, 5)
-    begins, ends = int64s(block, 6), int64s(block, 7)
-    lows, tops = int64s(block, 8), int64s(block, 9)
+    """Place each block of `order` in the lowest gap; `placed` lists them by offset."""
+    count, order = integer(block, 0), int64s(block, 4)
+    offsets, placed = int64s(block, 5), int64s(block, 6)
     for turn in range(count):
         current = order[turn]
-        floor = lowest_gap(block, turn, begin[current], end[current], size[current])
-        offsets[current] = floor
+        offsets[current] = lowest_gap(block, current, turn)
         place = turn
-        while place > 0 and lows[place - 1] > floor:
+        while place > 0 and offsets[placed[place - 1]] > offsets[current]:
+            placed[place] = placed[place - 1]
             place -= 1
-        insert(begins, place, turn, begin[current])
-        insert(ends, place, turn, end[current])
-        insert(lows, place, turn, floor)
-        insert(tops, place, turn, floor + size[current])
+        placed[place] = current

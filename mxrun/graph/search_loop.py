@@ -33,7 +33,7 @@ FIRST, LAST, LEFT, RIGHT, KEY_OFFSET, KEY_RANK, MARK, HATLESS, REST_FIRST, REST_
 FRAME_SLOTS = 10
 
 # The result: how it ended, the nodes it took, and its work, in blocks and sections looked at;
-# besides, how many changes are on the trail, and the size of the smallest block to come in the part.
+# besides, how many changes are on the trail, and the size of the part's smallest block to come.
 STATUS, NODES_TAKEN, WORK_DONE, TRAIL_USED, LEAST_SIZE = 0, 1, 2, 3, 4
 RESULT_SLOTS = 5
 
@@ -140,11 +140,13 @@ def lifted_offset(block: Block, frame: int, member: int) -> int:
     Those below the frame's key cannot be placed where they are: each must come to lie on another,
     so that they are lifted by the smallest block to come.
     """
-    frames, low = int64s(block, FRAMES), int64s(block, LOWEST)[member]
-    at = frames[frame + KEY_OFFSET]
+    frames = int64s(block, FRAMES)
+    low: int = int64s(block, LOWEST)[member]
+    at: int = frames[frame + KEY_OFFSET]
+    least_size: int = int64s(block, RESULT)[LEAST_SIZE]
     if low > at or (low == at and int64s(block, RANK)[member] > frames[frame + KEY_RANK]):
         return low
-    return at + int64s(block, RESULT)[LEAST_SIZE]
+    return at + least_size
 
 
 @piece
@@ -236,8 +238,8 @@ def open_part(block: Block, frame: int) -> None:
 def search_loop(block: Block) -> None:
     """Place all blocks within the capacity; the first frame has placed none and holds the parts.
 
-    Ends FOUND with the offsets, IMPOSSIBLE where there is no placement, or EXHAUSTED when the nodes,
-    the work or the trail are used up. It depends on its arguments alone.
+    Ends FOUND with the offsets, IMPOSSIBLE where there is no placement, or EXHAUSTED when nodes,
+    work or trail are used up. It depends on its arguments alone.
     """
     frames, result = int64s(block, FRAMES), int64s(block, RESULT)
     reserve = integer(block, COUNT) + 1

@@ -34,7 +34,7 @@ def unify(
     argument: str, given: PartialShape, inferred: PartialShape, rule: str = ""
 ) -> PartialShape:
     """Join two partial shapes of one tensor; raises ShapeContradiction where they disagree."""
-    if given is None or inferred is None:
+    if given is None or inferred is None or given == inferred:
         return inferred if given is None else given
     if len(given) != len(inferred):
         raise ShapeContradiction(argument, show(given), show(inferred), rule)

@@ -22,5 +22,7 @@ def prune(graph: Graph) -> Graph:
         if not any(value is not None for value in outputs):
             continue
         needed.update(step.reads())
-        kept.append(replace(step, outputs=outputs, requests=writes(outputs)))
+        if outputs != step.outputs:
+            step = replace(step, outputs=outputs, requests=writes(outputs))
+        kept.append(step)
     return replace(graph, steps=tuple(reversed(kept)))
