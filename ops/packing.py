@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -81,13 +82,19 @@ def packing_part(
         return None
     if packed.layout.nbytes is None or view_of(packed) != IDENTITY or len(plain.shape) < 2:
         return None
-    lines = Lines.of(blocked(packed), _FLOAT // item_size(packed.dtype))
+    lines = _lines_of(packed)
     # What columns are the lane axis of, oneDNN moves as fast in float32.
     if lines is None or (lines.lane_axis == 1 and lines.word == 1):
         return None
     if packed.nbytes * lines.word != lines.elements * math.prod(plain.shape[2:]) * _FLOAT:
         return None
     return moving_part(lines, plain.shape, data[0], output[0], packs, threads)
+
+
+@cache
+def _lines_of(packed: TensorSpec) -> Lines | None:
+    """How a packed tensor's lines lie, as `Lines.of` says; layers alike have one layout."""
+    return Lines.of(blocked(packed), _FLOAT // item_size(packed.dtype))
 
 
 def moving_part(

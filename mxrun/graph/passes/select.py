@@ -106,7 +106,8 @@ class _Selection:
         self.rounded: dict[ValueId, ValueId] = {}
 
     def add(self, step: Step) -> None:
-        step = replace(step, inputs=tuple(map(self._as_rounded, step.inputs)))
+        if self.rounded:
+            step = replace(step, inputs=tuple(map(self._as_rounded, step.inputs)))
         assert step.prop is not None
         if step.prop.is_view:
             kernel = self._view(step)
@@ -123,7 +124,7 @@ class _Selection:
         )
         outputs = list(step.outputs)
         for value, made in zip(step.outputs, kernel.outputs, strict=True):
-            if value is not None and made is not None:
+            if value is not None and made is not None and made != self._spec(value):
                 self.builder.values[value] = replace(self.builder.values[value], spec=made)
         extra = tuple(
             self.builder.value(f"{step.name}_extra{i}", spec, MemoryClass.ACTIVATIONS)
@@ -186,9 +187,11 @@ class _Selection:
         elif step.prop.precision is Precision.FOLLOWS and inputs == request.inputs:
             # What came before could not be had in bfloat16.
             request = replace(request, outputs=outputs)
-        wide = replace(request, inputs=inputs, outputs=outputs)
+        wide = request
+        if (inputs, outputs) != (request.inputs, request.outputs):
+            wide = replace(request, inputs=inputs, outputs=outputs)
         full = step.prop.precision is Precision.FULL
-        for asked in [wide] if full else dict.fromkeys((request, wide)):
+        for asked in [wide] if full or wide is request else [request, wide]:
             # NumPy's bodies know no bfloat16.
             known = [c for c in self._candidates(step) if c is not NUMPY or asked == wide]
             chosen = self._chosen(step, known, asked)
