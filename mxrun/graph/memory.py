@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mxrun.graph.first_fit import Placement, first_fit
+from mxrun.graph.kept_placements import find_placement, keep_placement
 from mxrun.graph.search import search
 from mxrun.graph.sections import Integers, Problem, sectioned
 
@@ -28,6 +29,8 @@ _SEARCH_WORK = 1_000_000_000
 # The part of it that goes to the bound itself, and the part of the rest for one capacity above.
 _AT_BOUND = 1 / 2
 _ABOVE = 1 / 6
+# A search that took more than a few milliseconds is not repeated by the next process.
+_KEPT_WORK = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -106,20 +109,33 @@ def _placed(problem: Problem) -> tuple[Placement, int]:
     placement = first_fit(problem)
     if placement.arena_bytes == bound:
         return placement, bound
+    known = find_placement(problem, placement.arena_bytes)
+    if known is not None:
+        return known
+    found, proved, work = _searched(problem, placement)
+    if work >= _KEPT_WORK:
+        keep_placement(problem, found, proved)
+    return found, proved
+
+
+def _searched(problem: Problem, best: Placement) -> tuple[Placement, int, int]:
+    """The best placement by searching, the least arena that may be possible, and the work."""
+    bound = problem.lower_bound
     outcome = search(problem, bound, int(_SEARCH_WORK * _AT_BOUND))
     if outcome.offsets is not None:
-        return Placement(outcome.offsets, bound, "search"), bound
+        return Placement(outcome.offsets, bound, "search"), bound, outcome.work
     # Whatever lies on others lies at a sum of sizes, so that arenas differ by this at least.
     unit = math.gcd(*map(int, problem.size))
     proved = bound + unit if outcome.is_impossible else bound
-    return _between(problem, placement, proved, unit, _SEARCH_WORK - outcome.work)
+    found, proved, work = _between(problem, best, proved, unit, _SEARCH_WORK - outcome.work)
+    return found, proved, outcome.work + work
 
 
 def _between(
     problem: Problem, best: Placement, proved: int, unit: int, work: int
-) -> tuple[Placement, int]:
+) -> tuple[Placement, int, int]:
     """Halve the distance between the lower bound and the best placement while work is allowed."""
-    missed = problem.lower_bound
+    missed, allowed = problem.lower_bound, work
     share = int(work * _ABOVE)
     while work > 0 and best.arena_bytes - missed > unit:
         capacity = missed + (best.arena_bytes - missed) // unit // 2 * unit
@@ -133,4 +149,4 @@ def _between(
         missed = capacity
         if outcome.is_impossible:
             proved = capacity + unit
-    return best, proved
+    return best, proved, allowed - work

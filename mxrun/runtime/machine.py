@@ -12,8 +12,8 @@ from pathlib import Path
 
 from mxrun.backend.onednn import library
 from mxrun.backend.team import available_cores
+from mxrun.base import kept
 from mxrun.base.machine import Machine
-from mxrun.runtime import kept
 from mxrun.runtime.measurement import cache_sizes, measure
 
 # The folder of these figures among what is kept.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from mxrun.base import kept
 from mxrun.executor.timing import time_candidates
 from mxrun.graph.passes.choose import Kernels
 from mxrun.operator.kernel import Candidate
-from mxrun.runtime import kept
 from mxrun.runtime.machine import description
 
 # The folder of these times among what is kept.

@@ -18,6 +18,14 @@ from mxrun.session.memory_problem import read_problem
 UNIT = 64
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is searched for; the loops have come from the usual folder before."""
+    small = puzzle(3, 80, 60, 1 << 20)
+    assert allocated(small).order == "search"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
 def allocated(blocks: Blocks) -> Allocation:
     """The allocation, which must be one and keep to its own figures."""
     size, first, last = blocks
@@ -93,11 +101,14 @@ def test_huge_problems_are_answered(count: int, life: int) -> None:
     random = np.random.default_rng(count)
     first = random.integers(0, count, count)
     blocks = random.integers(1, 1 << 20, count), first, first + random.integers(1, life, count)
+    lists = [values.tolist() for values in blocks]
     tracemalloc.start()
-    allocation = allocated(blocks)
-    assert tracemalloc.get_traced_memory()[1] < 500 << 20
+    allocation = allocate(*lists)
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+    assert peak < 500 << 20
     assert allocation.gap < 0.25
+    assert fits(allocation.offsets, blocks, allocation.arena_bytes)
 
 
 def test_no_shape_of_problem_takes_more_work_than_others() -> None:

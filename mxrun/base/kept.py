@@ -1,7 +1,7 @@
-"""What was measured on this machine and is kept for later processes, as plain JSON.
+"""What was measured or found on this machine and is kept for later processes, as plain JSON.
 
 Each finding lies in the user's cache folder, in a file named by all that it depends on. A folder
-that cannot be written costs only the next measurement, a file that is damaged likewise.
+that cannot be written costs only that it is found again, a file that is damaged likewise.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ def find(kind: str, key: str) -> Any:
     return content.get("figures")
 
 
-def keep(kind: str, key: str, figures: Any) -> None:
-    """Keep what was found; `figures` is plain JSON."""
+def keep(kind: str, key: str, figures: Any, most: int | None = None) -> None:
+    """Keep what was found; `figures` is plain JSON.
+
+    most: how many findings of this kind are kept, of which the oldest go.
+    """
     path = _file(kind, key)
     if path is None:
         return
@@ -49,6 +52,20 @@ def keep(kind: str, key: str, figures: Any) -> None:
     except OSError:
         with suppress(OSError):
             Path(name).unlink()
+    if most is not None:
+        _drop_oldest(path.parent, most)
+
+
+def _drop_oldest(folder: Path, most: int) -> None:
+    """Leave the newest files; others may remove the same ones meanwhile."""
+    ages = []
+    with suppress(OSError):
+        for path in folder.iterdir():
+            with suppress(OSError):
+                ages.append((path.stat().st_mtime_ns, path))
+    for _, path in sorted(ages)[: max(0, len(ages) - most)]:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _file(kind: str, key: str) -> Path | None:
