@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mxrun.backend.jit import NativeFunction
 from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import Part, Slot, extra, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
+from mxrun.operator.scalar import written
 from mxrun.ops import batch_norm_loops as compiled
 from mxrun.ops.batch_norm import BETA, DATA, GAMMA, MEAN, OUTPUT, VAR
 from mxrun.ops.batch_norm_channels import gradient_scale_loop, scale_loop
@@ -201,7 +203,8 @@ class CompiledBatchNorm(Implementation):
         ]
         if data_grad:
             arrays += (scale, center, slope)
-            parts.append(loops.together(loops.of.data_gradient, arrays, *again, data_grad))
+            adds = int(request.requests[DATA] is OpReqType.ADD)
+            parts.append(loops.together(loops.of.data_gradient, arrays, *again, data_grad, adds))
         scales = None if p.fix_gamma else channels
         residual = [None] if _adds(prop) else []
         outputs = (data if output else None, channels, channels)
@@ -210,9 +213,10 @@ class CompiledBatchNorm(Implementation):
             parts,
             (data, None, None, data, scales, None, *residual, *outputs, *handed),
             (data, scales, channels, *([data] if _adds(prop) else [])),
-            request.requests,
+            (*written(request.requests[:GAMMA]), *request.requests[GAMMA:]),
             request.threads,
             flops=prop.flops([data.shape], []),
+            adding=adding(partial(self.prepare_backward, prop), request, (DATA,)),
         )
 
 

@@ -413,25 +413,30 @@ def data_gradient_vector(
     output: Any,
     kind: int,
     data_grad: Any,
+    adds: bool,
     at: int,
     mine: Any,
     k: int,
     pitch: int,
     left: int,
 ) -> None:
-    """A vector of data's gradient."""
+    """A vector of data's gradient, written or, rounded as if it were, added."""
     distance = subtract_lanes(load_lanes(data, at, left), load_lanes(mine, k, left))
     value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, left)
     value = subtract_lanes(value, load_lanes(mine, k + 4 * pitch, left))
     along = multiply_lanes(distance, load_lanes(mine, k + 5 * pitch, left))
     value = multiply_lanes(subtract_lanes(value, along), load_lanes(mine, k + 3 * pitch, left))
+    if adds:
+        before = load_lanes(data_grad, at, left)
+        store_lanes(data_grad, at, value, left)
+        value = add_lanes(before, load_lanes(data_grad, at, left))
     store_lanes(data_grad, at, value, left)
 
 
 @piece
 def data_gradients(block: Block, data: Any, grad: Any, output: Any, data_grad: Any) -> None:
     """The body of data_gradient_loop."""
-    mine, kind = float32s(block, 16), integer(block, 27)
+    mine, kind, adds = float32s(block, 16), integer(block, 27), integer(block, 31) != 0
     low, high = lanes(real(block, 28)), lanes(real(block, 29))
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
     begin, end, own = tasks_of(block)
@@ -447,12 +452,12 @@ def data_gradients(block: Block, data: Any, grad: Any, output: Any, data_grad: A
             for j in range(0, whole, LANES):
                 b, k = a + j, own + j
                 data_gradient_vector(
-                    low, high, data, grad, output, kind, data_grad, b, mine, k, pitch, LANES
+                    low, high, data, grad, output, kind, data_grad, adds, b, mine, k, pitch, LANES
                 )
             if whole < columns:
                 b, k, left = a + whole, own + whole, columns - whole
                 data_gradient_vector(
-                    low, high, data, grad, output, kind, data_grad, b, mine, k, pitch, left
+                    low, high, data, grad, output, kind, data_grad, adds, b, mine, k, pitch, left
                 )
 
 
@@ -464,7 +469,7 @@ def data_gradient_loop(block: Block) -> None:
 
     Arrays: mean, forward's scale and beta where they are needed, scale, center, slope. Slots from
     24 on: data, grad, output, what limits it and how that is known, from where to where it passes,
-    data_grad.
+    data_grad, and whether the gradient is added to what is there, which must not lie over others.
     """
     data, grad = float32s(block, 24), float32s(block, 25)
     data_gradients(block, data, grad, float32s(block, 26), float32s(block, 30))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -18,7 +19,8 @@ from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape, TensorSpec
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator import scalar
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import (
     LoopPart,
     PrimitivePart,
@@ -447,7 +449,8 @@ class CompiledPooling(Implementation):
         code: NativeCode = window_sum_gradient_loop
         if winners:
             window = prop.parameters.window(data_grad.shape[2:])
-            code = maximum_gradient_code(data_grad, gradient, window)
+            adds = request.requests[0] is OpReqType.ADD
+            code = maximum_gradient_code(data_grad, gradient, window, adds)
             tensors += (source(3), winner_bytes(window))
         arguments = (*_window_arguments(prop.parameters, data_grad, gradient), *tensors)
         return native_kernel(
@@ -455,9 +458,10 @@ class CompiledPooling(Implementation):
             [LoopPart(code, arguments, team)],
             (_pooled(gradient, data_grad.dtype), None, None, *winners),
             (_pooled(data_grad, data_grad.dtype),),
-            request.requests,
+            scalar.written(request.requests) if winners else request.requests,
             request.threads,
             flops=request.forward.flops,
+            adding=adding(partial(self.prepare_backward, prop), request, (0,) if winners else ()),
         )
 
 

@@ -1,8 +1,8 @@
 """Gradients of maxima over windows as compiled loops on channels-last memory.
 
-The arguments are those of `pooling_maximum`'s loops: the output's gradient is read, data's written.
-Sums are float32, in bfloat16 memory rounded once. The usual windows, 2 x 2 and 3 x 3, have loops of
-their own, which give the same bits.
+The arguments are those of `pooling_maximum`'s loops: the output's gradient is read, data's written,
+or added to what is there. Sums are float32, in bfloat16 memory rounded once. The usual windows,
+2 x 2 and 3 x 3, have loops of their own, which give the same bits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mxrun.backend.jit import (
     Block,
     NativeCode,
     NativeFunction,
+    NativePiece,
     bfloat16s,
     float32s,
     int32s,
@@ -39,9 +40,11 @@ from mxrun.ops.pooling_maximum import MaximumLoops
 from mxrun.ops.window import Window
 
 
-def maximum_gradient_code(data: TensorSpec, output: TensorSpec, window: Window) -> NativeCode:
-    """The loop for a geometry, of tensors of data's type."""
-    loops, sizes = LOOPS[data.dtype], zip(output.shape[2:], data.shape[2:], strict=True)
+def maximum_gradient_code(
+    data: TensorSpec, output: TensorSpec, window: Window, adds: bool
+) -> NativeCode:
+    """The loop for a geometry, of tensors of data's type; adds: to what is there."""
+    loops, sizes = LOOPS[adds][data.dtype], zip(output.shape[2:], data.shape[2:], strict=True)
     tiles = all(2 * count == size for count, size in sizes)
     if window.kernel == window.stride == (2, 2) and not any(window.pad) and tiles:
         return loops.of_4
@@ -68,6 +71,20 @@ def held_winners(bytes_: Any, integers: Any, size: int, at: int, count: int) -> 
     if size == 1:
         return load_lanes(bytes_, at, count)
     return load_lanes(integers, at, count)
+
+
+@piece
+def give(gradient: Any, at: int, value: Any, count: int) -> None:
+    """Write a vector."""
+    store_lanes(gradient, at, value, count)
+
+
+@piece
+def give_more(gradient: Any, at: int, value: Any, count: int) -> None:
+    """Add a vector to what is there, rounded as if it were written."""
+    before = load_lanes(gradient, at, count)
+    store_lanes(gradient, at, value, count)
+    store_lanes(gradient, at, add_lanes(before, load_lanes(gradient, at, count)), count)
 
 
 @native
@@ -118,23 +135,25 @@ def maximum_gradient_loop(block: Block) -> None:
                             won = equals(winner, lanes(number - window * stride_x))
                             value = load_lanes(out_grad, at, count)
                             total = choose(won, add_lanes(total, value), total)
-                store_lanes(gradient, pixel * channels + c, total, count)
+                give(gradient, pixel * channels + c, total, count)
 
 
-def _over_bfloat16(loop: NativeFunction) -> NativeFunction:
-    """The loop with other `numbers`.
+def _with_pieces(loop: NativeFunction, kind: str, **pieces: NativePiece) -> NativeFunction:
+    """The loop with other pieces of these names.
 
     As a piece of two native functions it would be optimised on its own before: its short loops
     would be unrolled and take one and a half times as long.
     """
-    scope = {**loop.body.__globals__, "numbers": low_numbers}
-    name = loop.body.__name__.replace("gradient", "gradient_bfloat16")
+    scope = {**loop.body.__globals__, **pieces}
+    name = loop.body.__name__.replace("gradient", f"gradient_{kind}")
     body = types.FunctionType(loop.body.__code__, scope, name)
     body.__qualname__ = name
     return native(body)
 
 
-maximum_gradient_bfloat16_loop = _over_bfloat16(maximum_gradient_loop)
+maximum_gradient_bfloat16_loop = _with_pieces(
+    maximum_gradient_loop, "bfloat16", numbers=low_numbers
+)
 
 
 @piece
@@ -156,7 +175,7 @@ def give_to_winners_of_4(block: Block, out_grad: Any, gradient: Any) -> None:
                 to = line * 2 * row + (window - start) * 2 * channels + c
                 for k in range(4):
                     won = choose(equals(winner, lanes(k)), value, nothing)
-                    store_lanes(gradient, to + k // 2 * row + k % 2 * channels, won, count)
+                    give(gradient, to + k // 2 * row + k % 2 * channels, won, count)
 
 
 @native
@@ -216,11 +235,11 @@ def gather_from_four(
     # Vectors that are known to be whole need no masks.
     for c in range(0, whole, 16):
         total = sum_of_four(winners, out_grad, at + c, right, below, sought, 16)
-        store_lanes(gradient, to + c, total, 16)
+        give(gradient, to + c, total, 16)
     if whole < channels:
         count = channels - whole
         total = sum_of_four(winners, out_grad, at + whole, right, below, sought, count)
-        store_lanes(gradient, to + whole, total, count)
+        give(gradient, to + whole, total, count)
 
 
 @piece
@@ -246,7 +265,7 @@ def gather_from_all(
                     first - 3 * j * stride_y - i * stride_x,
                 )
                 total = with_window(total, winners, out_grad, place, number, count)
-        store_lanes(gradient, to + c, total, count)
+        give(gradient, to + c, total, count)
 
 
 @piece
@@ -294,7 +313,7 @@ def maximum_of_9_gradient_bfloat16_loop(block: Block) -> None:
     give_to_winners_of_9(block, bfloat16s(block, 21), bfloat16s(block, 22))
 
 
-LOOPS = {
+_WRITING = {
     FLOAT32: MaximumLoops(
         maximum_gradient_loop, maximum_of_4_gradient_loop, maximum_of_9_gradient_loop
     ),
@@ -304,3 +323,14 @@ LOOPS = {
         maximum_of_9_gradient_bfloat16_loop,
     ),
 }
+
+
+def _adding(loops: MaximumLoops) -> MaximumLoops:
+    """The loops that add what they make to what is there."""
+    return MaximumLoops(
+        *(_with_pieces(loop, "sum", give=give_more) for loop in (loops.any, loops.of_4, loops.of_9))
+    )
+
+
+# By whether they add, and by the tensors' type.
+LOOPS = (_WRITING, {dtype: _adding(loops) for dtype, loops in _WRITING.items()})

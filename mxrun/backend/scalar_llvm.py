@@ -196,6 +196,9 @@ class _Loop:
         self._moving_nodes([*map(self._loaded, places[1:], moving)])
         value = self.values[self.result]
         if self.form.adds:
+            if made == BFLOAT16:
+                # What is added is what would have been written.
+                value = widened(builder, rounded(builder, value))
             add = builder.fadd if self.form.output_dtype in FLOATS else builder.add
             value = add(self._loaded(places[0], made), value)
         if made == BFLOAT16:

@@ -17,6 +17,7 @@ from mxrun.base.machine import Machine
 from mxrun.graph.chain import ChainPlans
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph
+from mxrun.graph.passes.add_to import add_to
 from mxrun.graph.passes.inplace import inplace
 from mxrun.graph.passes.place import live_bytes, place
 from mxrun.graph.passes.recompute import recompute
@@ -65,29 +66,39 @@ class Budget:
         return largest if self.share is None else int(self.share * largest)
 
 
+@dataclass(frozen=True)
+class Plain:
+    """A phase in its plain order; graph: its own before any sum became part of another step."""
+
+    plan: PhasePlan
+    graph: Graph
+
+
 def fitted(
-    phases: Mapping[str, PhasePlan],
+    phases: Mapping[str, Plain],
     pinned: tuple[Block, ...],
     budget: Budget,
     in_place: bool,
+    adds: bool,
     machine: Machine | None,
 ) -> tuple[dict[str, PhasePlan], int]:
     """The phases within the budget, and the bytes that it allows the whole arena.
 
-    Evaluation lies in the same arena, so it has to fit as well, though nothing is left out of it.
+    in_place, adds: what may share memory, as in a plain plan. Evaluation lies in the same arena, so
+    it has to fit as well, though nothing is left out of it.
     Raises OverBudget, with the least that would do and the step that needs it, where that is not
     to be had.
     """
     base = sum(block.nbytes for block in pinned)
-    limit = budget.reusable_bytes(phases, base)
+    limit = budget.reusable_bytes({name: plain.plan for name, plain in phases.items()}, base)
     found: dict[str, PhasePlan] = {}
     beyond = []
     for name, plain in phases.items():
-        fitting = _PhaseFitting(plain, pinned, in_place, machine)
+        fitting = _PhaseFitting(plain, pinned, in_place, adds, machine)
         if budget.least:
             found[name] = fitting.least()
-        elif plain.reusable_bytes <= limit:
-            found[name] = plain
+        elif plain.plan.reusable_bytes <= limit:
+            found[name] = plain.plan
         else:
             found[name] = fitting.within(limit) or fitting.least()
             if found[name].reusable_bytes > limit:
@@ -135,12 +146,14 @@ class _PhaseFitting:
 
     def __init__(
         self,
-        plain: PhasePlan,
+        plain: Plain,
         pinned: tuple[Block, ...],
         in_place: bool,
+        adds: bool,
         machine: Machine | None,
     ) -> None:
-        self._plain, self._pinned, self._in_place = plain, pinned, in_place
+        self._plain, self._pinned = plain.plan, pinned
+        self._in_place, self._adds = in_place, adds
         self._fitting = Fitting(plain.graph, in_place, machine)
 
     def within(self, limit: int) -> PhasePlan | None:
@@ -154,13 +167,18 @@ class _PhaseFitting:
         return min([self._plain, *plans], key=lambda plan: plan.reusable_bytes)
 
     def _planned(self, graph: Graph) -> PhasePlan:
-        planned = place(self._plain.name, graph, inplace(graph, self._in_place), self._pinned)
+        added = add_to(graph, self._adds)
+        storage = inplace(added.graph, self._in_place, added.hints)
+        planned = place(self._plain.name, added.graph, storage, self._pinned)
         recomputed = self._fitting.recomputed(graph, self._plain.reusable_bytes)
         return replace(planned, order=_BY_STAGES, recomputed=recomputed)
 
 
 class Fitting:
-    """The orders of one training step that need less than the plain one."""
+    """The orders of one training step that need less than the plain one.
+
+    Adding in place, which depends on the order and lets no more live at once, comes after.
+    """
 
     def __init__(self, graph: Graph, in_place: bool, machine: Machine | None) -> None:
         self.graph, self._in_place = graph, in_place

@@ -14,10 +14,11 @@ from mxrun.base.errors import InternalError
 from mxrun.base.keywords import PREFERRED
 from mxrun.base.machine import Machine
 from mxrun.base.tensor import TensorSpec
-from mxrun.graph.budget import Budget, fitted
+from mxrun.graph.budget import Budget, Plain, fitted
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.infer import Inference, infer
+from mxrun.graph.passes.add_to import add_to
 from mxrun.graph.passes.choose import Chooser
 from mxrun.graph.passes.constants import constants
 from mxrun.graph.passes.fold import FOLDING, fold
@@ -34,7 +35,7 @@ from mxrun.graph.passes.select import Choice, select
 from mxrun.graph.passes.separate import separate
 from mxrun.graph.passes.statistics import statistics
 from mxrun.graph.passes.updates import Clipping, UpdateRule, accumulate, averaged, eager, updates
-from mxrun.graph.plan import Block, PhasePlan, Plan
+from mxrun.graph.plan import Block, Plan
 from mxrun.graph.reverse import reverse
 from mxrun.graph.symbol import Symbol
 from mxrun.graph.verify import verify_graph, verify_plan
@@ -70,8 +71,8 @@ class CompileRequest:
     fuse: whether chains of operators may become one and, of a plan that is fixed, normalizations
         part of the products before them.
     unfused: fusions that are left out, by name, to show what each of them changes.
-    in_place, reuse: sharing that can be turned off to show that it changes no bit. order: of
-        steps, by name where not the best is wanted, for the same end.
+    in_place, add_to, reuse: sharing that can be turned off to show that it changes no bit.
+    order: of steps, by name where not the best is wanted, for the same end.
     budget: what the arena may have; forward steps run again in backward where that is too little
         for the plain plan. machine: by whose figures it is told what takes how long.
     """
@@ -94,6 +95,7 @@ class CompileRequest:
     fuse: bool = True
     unfused: tuple[str, ...] = ()
     in_place: bool = True
+    add_to: bool = True
     reuse: bool = True
     order: str = BEST
     budget: Budget | None = None
@@ -132,11 +134,11 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         prepare, evaluate = constants(graphs[EVALUATE])
         graphs = ({PREPARE: prepare} if prepare.steps else {}) | {EVALUATE: evaluate}
     pinned = place_pinned(list(graphs.values()), request.staged)
-    phases = {phase: _placed(phase, graph, pinned, request) for phase, graph in graphs.items()}
-    budget_bytes = None
+    plain = {phase: _placed(phase, graph, pinned, request) for phase, graph in graphs.items()}
+    phases, budget_bytes = {phase: each.plan for phase, each in plain.items()}, None
     if request.budget is not None:
         phases, budget_bytes = fitted(
-            phases, pinned, request.budget, request.in_place, request.machine
+            plain, pinned, request.budget, request.in_place, request.add_to, request.machine
         )
     specs = {
         name: graph.spec(value)
@@ -152,15 +154,17 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     return plan
 
 
-def _placed(
-    phase: str, graph: Graph, pinned: tuple[Block, ...], request: CompileRequest
-) -> PhasePlan:
+def _placed(phase: str, graph: Graph, pinned: tuple[Block, ...], request: CompileRequest) -> Plain:
     """A phase in the best order of its steps, or in the one that is asked for."""
     graph = input_copies(graph, request.in_place)
     scheduled = schedule(graph, request.in_place, request.order)
-    storage = inplace(scheduled.graph, request.in_place)
-    planned = place(phase, scheduled.graph, storage, pinned, request.reuse)
-    return replace(planned, order=scheduled.order, any_order_bytes=scheduled.least_bytes)
+    added = add_to(scheduled.graph, request.add_to)
+    storage = inplace(added.graph, request.in_place, added.hints)
+    planned = place(phase, added.graph, storage, pinned, request.reuse)
+    # Of the steps before sums became part of others, which may need less.
+    least = min(scheduled.least_bytes, planned.lower_bound_bytes)
+    planned = replace(planned, order=scheduled.order, any_order_bytes=least)
+    return Plain(planned, scheduled.graph)
 
 
 def infer_request(symbol: Symbol, request: CompileRequest) -> Inference:

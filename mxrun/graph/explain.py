@@ -91,6 +91,8 @@ class _Reads:
             for index, source in enumerate(step.inputs):
                 if source is not None:
                     self._last[source] = (position, _read(step, index))
+            for source in step.added_to:
+                self._last[source] = (position, f"{step.name} adds to it")
         # Whoever reads a view reads the tensor that it is a view of.
         for step in reversed(phase.steps):
             if step.kernel is not None and step.kernel.is_view:

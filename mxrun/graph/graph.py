@@ -72,6 +72,8 @@ class Step:
     inputs: tuple[ValueId | None, ...]
     outputs: tuple[ValueId | None, ...]
     requests: tuple[OpReqType, ...]
+    # The values to which outputs under the add-to request are added, in whose memory they lie.
+    added_to: tuple[ValueId, ...] = ()
     # The forward step a backward step belongs to.
     forward: StepName | None = None
     # The step that this one runs again, because what that one made was not kept.
@@ -104,8 +106,8 @@ class Step:
         return f"repeated {title}" if self.repeats else title
 
     def reads(self) -> list[ValueId]:
-        """The values this step reads."""
-        return [value for value in self.inputs if value is not None]
+        """The values this step reads; those that it adds to come last."""
+        return [*(value for value in self.inputs if value is not None), *self.added_to]
 
     def writes(self) -> list[ValueId]:
         """The values this step makes."""
@@ -118,7 +120,7 @@ class Graph:
 
     sources: values that exist before the first step (inputs, parameters, states).
     results: values that must still exist after the last step.
-    mutations: {new version: old version} of values that an update overwrites in place.
+    mutations: {new version: old version} of values that an update overwrites or a step adds to.
     is_train: whether forward steps run in training mode.
     """
 

@@ -8,9 +8,11 @@ tape runs without the interpreter; a Python call is a callable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import partial
+from typing import TypeVar
 
 from mxrun.backend.call import NativeCall
 from mxrun.base.tensor import TensorSpec
@@ -76,6 +78,8 @@ class Kernel:
     flops: floating-point operations; bytes_moved: least bytes read and written, without what an
         add-to request finds there.
     candidates: all that were timed before this one was chosen, the preferred one first.
+    adding: by output, what gives the same kernel under the add-to request, where that writes the
+        very bits that a sum in a step of its own would, and needs no scratch for it: see `adding`.
     """
 
     implementation: str
@@ -88,6 +92,9 @@ class Kernel:
     bytes_moved: int = 0
     is_view: bool = False
     candidates: tuple[Candidate, ...] = ()
+    adding: Mapping[int, Callable[[], Kernel | None]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
 
 @dataclass(frozen=True)
@@ -129,3 +136,26 @@ class BackwardRequest:
     forward: Kernel
     threads: int
     choices: Choices = field(default_factory=Choices, compare=False, repr=False)
+
+
+Request = TypeVar("Request", ForwardRequest, BackwardRequest)
+
+
+def adding(
+    prepare: Callable[[Request], Kernel | None], request: Request, outputs: Iterable[int]
+) -> dict[int, Callable[[], Kernel | None]]:
+    """`Kernel.adding` of what `prepare` made of a request: that of `outputs` which it writes.
+
+    For kernels that make an element of these outputs whole, round it to the output's type, and
+    only then add it to what is there, once.
+    """
+    written = [index for index in outputs if request.requests[index] is OpReqType.WRITE]
+    return {index: partial(_with_add, prepare, request, index) for index in written}
+
+
+def _with_add(
+    prepare: Callable[[Request], Kernel | None], request: Request, output: int
+) -> Kernel | None:
+    requests = list(request.requests)
+    requests[output] = OpReqType.ADD
+    return prepare(replace(request, requests=tuple(requests)))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from mxrun.backend.scalar_value import MAP_DTYPES
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec, unpacked
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.scalar import written
@@ -57,6 +58,7 @@ class MapImplementation(Implementation):
             written(request.requests),
             request.threads,
             flops=spec.elements,
+            adding=adding(partial(self.prepare_forward, prop), request, (0,)),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
@@ -87,6 +89,7 @@ class MapImplementation(Implementation):
             written(requests),
             threads,
             flops=len(parts) * spec.elements,
+            adding=adding(partial(self.prepare_backward, prop), request, range(len(made))),
         )
 
 

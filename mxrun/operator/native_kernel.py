@@ -7,7 +7,7 @@ oneDNN's backward primitives do not know, by computing beside the output and add
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -171,10 +171,11 @@ def native_kernel(
     extra_outputs: tuple[TensorSpec, ...] = (),
     flops: int = 0,
     bytes_moved: int | None = None,
+    adding: Mapping[int, Callable[[], Kernel | None]] | None = None,
 ) -> Kernel:
     """A kernel that makes the parts' calls in order.
 
-    bytes_moved: where it is not all of the tensors.
+    bytes_moved: where it is not all of the tensors. adding: as Kernel has it.
 
     An output under the add-to request is computed in scratch and then added to what was there; it
     must be a float32 tensor, else InternalError. Where no output is asked for, nothing is called.
@@ -207,6 +208,7 @@ def native_kernel(
             if bytes_moved is None
             else bytes_moved
         ),
+        adding=adding or {},
     )
 
 

@@ -239,8 +239,8 @@ class MapKernel:
         elements are of its size. Under the add-to request the loop adds to the output itself:
         `native_kernel` gets `written(requests)`.
         stored: of a map of float32, the types in memory of the output and of each operand:
-        bfloat16 or float32, which is all of them if not given. What is computed, and added, is
-        float32 and rounded once.
+        bfloat16 or float32, which is all of them if not given. What is computed is float32 and
+        rounded once; under the add-to request their sum is rounded again, as a sum of two tensors.
         """
         taken = tuple(steps or (1,) * len(self.operands))
         assert len(operands) == len(taken) == len(self.operands)

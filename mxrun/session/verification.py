@@ -18,9 +18,10 @@ from mxrun.graph.graph import MemoryClass
 from mxrun.graph.passes.fold import FOLDING
 from mxrun.graph.passes.maxima import MAXIMA_FIRST
 from mxrun.graph.passes.schedule import ORDERS
-from mxrun.graph.plan import PhasePlan
+from mxrun.graph.plan import PhasePlan, Plan
 from mxrun.operator.fusion import FUSIONS
 from mxrun.session.build import Say, check_fits, load, request_for, silent
+from mxrun.session.freed_early import freed_early
 from mxrun.session.steps import Steps
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -37,7 +38,7 @@ class Way:
     """Another way to plan the same work.
 
     phase: whose results are compared: what training leaves, or what inference gives. exact: whether
-    every bit is promised.
+    every bit is promised. is_wrong: whether a block is freed too early on purpose, which must show.
     """
 
     name: str
@@ -45,16 +46,19 @@ class Way:
     changes: Mapping[str, Any] = field(default_factory=dict)
     poisoned: bool = False
     exact: bool = True
+    is_wrong: bool = False
 
 
 WAYS = (
     Way("operators as they are written, none fused", TRAIN, {"fuse": False}),
     Way("gradients by walking the forward pass backwards", TRAIN, {"backward": "reverse"}),
     Way("no tensor in the place of another", TRAIN, {"in_place": False}),
+    Way("every sum of gradients in a step of its own", TRAIN, {"add_to": False}),
     Way("no memory used again", TRAIN, {"in_place": False, "reuse": False}),
     Way("forward steps run again, in the least memory", TRAIN, {"budget": Budget(least=True)}),
     *(Way(f"steps in {order} order", TRAIN, {"order": order}) for order in ORDERS),
     Way("memory filled with NaN as soon as it is free", TRAIN, poisoned=True),
+    Way("a block freed one operator early is seen", TRAIN, poisoned=True, is_wrong=True),
     Way("inference as it is written", EVALUATE, {"fuse": False}, exact=False),
     Way("inference that prepares nothing", EVALUATE, {"fixed": False}, exact=False),
     Way("inference over poisoned memory", EVALUATE, poisoned=True),
@@ -85,13 +89,16 @@ def verify(
         # Other ways see other neighbours, for which other kernels may be faster.
         chosen = {name: planned.implementations() for name, planned in plan.phases.items()}
         request = replace(request, kept=chosen)
-        expected, low = _results(built, request, Way("", phase), steps, trained)
+        plan = compile_plan(built.model.symbol, request)
+        expected = results(built, plan, Way("", phase), steps, trained)
         for way in (*WAYS, *_unfused(built, request, phase)):
             if way.phase == phase:
-                changed = replace(request, **way.changes)
-                got, lower = _results(built, changed, way, steps, trained)
-                tolerance = LOW_TOLERANCE if low or lower else TOLERANCE
-                found.append(_compared(way, expected, got, 0.0 if way.exact else tolerance))
+                changed = compile_plan(built.model.symbol, replace(request, **way.changes))
+                if way.is_wrong:
+                    changed = freed_early(changed, phase)
+                got = results(built, changed, way, steps, trained)
+                low = _is_low(plan.phases[phase]) or _is_low(changed.phases[phase])
+                found.append(compared(way, expected, got, low))
         if all(np.isfinite(array).all() for array in expected.values()):
             trained = expected
     return {
@@ -124,15 +131,12 @@ def _unfused(built: Built, request: CompileRequest, phase: str) -> list[Way]:
     return found
 
 
-def _results(
-    built: Built, request: CompileRequest, way: Way, steps: int, trained: Arrays
-) -> tuple[Arrays, bool]:
-    """All that training changes, or the outputs of every step of inference; whether in bfloat16.
+def results(built: Built, plan: Plan, way: Way, steps: int, trained: Arrays) -> Arrays:
+    """All that training changes, or the outputs of every step of inference.
 
     Inference begins with what was trained, if that is finite: by first statistics, deep networks
     give outputs that hardly depend on anything.
     """
-    plan = compile_plan(built.model.symbol, request)
     check_fits(plan)
     taken = Steps(built, plan, way.phase)
     if way.phase == EVALUATE:
@@ -149,10 +153,14 @@ def _results(
     if way.phase == TRAIN:
         kept = [block.name for block in plan.pinned if block.memory_class in _KEPT]
         outputs = {name: taken.executor.array(name).copy() for name in kept}
-    return outputs, _is_low(plan.phases[way.phase])
+    return outputs
 
 
-def _compared(way: Way, expected: Arrays, got: Arrays, tolerance: float) -> dict[str, Any]:
+def compared(way: Way, expected: Arrays, got: Arrays, low: bool) -> dict[str, Any]:
+    """The entry of a way; low: whether anything is in bfloat16."""
+    tolerance = 0.0
+    if not way.exact:
+        tolerance = LOW_TOLERANCE if low else TOLERANCE
     worst, tensor = 0.0, ""
     for name, array in expected.items():
         if array.tobytes() != got[name].tobytes():
@@ -162,12 +170,13 @@ def _compared(way: Way, expected: Arrays, got: Arrays, tolerance: float) -> dict
             if not difference <= worst or not tensor:
                 worst, tensor = difference, name
     same = not tensor or (tolerance > 0 and worst <= tolerance)
+    promised = "the same bits" if tolerance == 0 else f"within {tolerance:g}"
     return {
         "way": way.name,
         "phase": way.phase,
-        "promised": "the same bits" if tolerance == 0 else f"within {tolerance:g}",
+        "promised": "a difference" if way.is_wrong else promised,
         "difference": worst,
         "tensor": tensor,
         "tensors": len(expected),
-        "passed": same,
+        "passed": same is not way.is_wrong,
     }

@@ -56,6 +56,18 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         ("ignores the add request of output", "assign(out, req, value)"),
         (body("if req[0] is not OpReqType.NULL:", "    out_data[0].array[...] = output"),),
     ),
+    "adds_other_bits": (
+        "forward requests",
+        ("adds something else to output than it writes", "leave the output out of `adding`"),
+        (
+            body(
+                "if req[0] is OpReqType.ADD:",
+                "    output = output * 1.000001",
+                "assign(out_data[0], req[0], output)",
+            ),
+            implementation("return replace(kernel, adding={0: lambda: kernel})"),
+        ),
+    ),
     "writes_null": (
         "forward requests",
         ("writes output, whose request is null",),

@@ -9,20 +9,28 @@ Needs: kernels. Provides: the storage of every value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mxrun.graph.graph import Graph, Step, ValueId
 
+# The ways in which a step may give its output the memory of another tensor: overwriting that, or
+# adding to it.
+IN_PLACE, ADD_TO = "in place", "add to"
+
 
 @dataclass(frozen=True)
 class Hint:
-    """One declared in-place hint and what became of it; `reason` is empty when it was taken."""
+    """One occasion to share memory and what became of it; `reason` is empty when it was taken.
+
+    kind: IN_PLACE where the operator declares it, ADD_TO of a sum of gradients.
+    """
 
     step: str
     source: str
     target: str
     reason: str
+    kind: str = IN_PLACE
 
     @property
     def taken(self) -> bool:
@@ -38,10 +46,13 @@ class Storage:
     hints: tuple[Hint, ...]
 
 
-def inplace(graph: Graph, enabled: bool = True) -> Storage:
-    """Decide the storage of every value; with `enabled` false only what must be shared is."""
+def inplace(graph: Graph, enabled: bool = True, decided: Iterable[Hint] = ()) -> Storage:
+    """Decide the storage of every value; with `enabled` false only what must be shared is.
+
+    decided: what was logged before.
+    """
     sharing = _Sharing(graph)
-    hints: list[Hint] = []
+    hints = list(decided)
     for position, step in enumerate(graph.steps):
         if step.kernel is not None and step.kernel.is_view:
             sharing.join(step.reads()[0], step.writes()[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -28,12 +28,14 @@ def forward_requests(bench: Bench) -> Iterator[Problem]:
     """Outputs under every mix of null, write and add."""
     names = bench.case.outputs
     for way in bench.ways:
-        written = bench.accepted(way.implementation, way.dtype).outputs
+        plain = bench.accepted(way.implementation, way.dtype)
         for mix in mixes([(NULL, WRITE, ADD)] * len(names)):
             before = _before(bench.case.blank_outputs(way.dtype), mix)
             run = bench.run(way.implementation, before, mix, dtype=way.dtype)
             if run is not None:
-                yield from _each(f"{way} forward", names, mix, run.outputs, written, before)
+                exact = () if NULL in mix else plain.kernel.adding
+                got, written = run.outputs, plain.outputs
+                yield from _each(f"{way} forward", names, mix, got, written, before, exact)
 
 
 def backward_requests(bench: Bench) -> Iterator[Problem]:
@@ -42,14 +44,15 @@ def backward_requests(bench: Bench) -> Iterator[Problem]:
     names = [f"gradient of {name}" for name in case.arguments]
     choices = [(NULL, WRITE, ADD) if i in case.asked else (NULL,) for i in range(len(names))]
     for way in bench.ways if case.asked else ():
-        written = bench.backward(way.implementation, way.dtype).gradients
+        plain = bench.backward(way.implementation, way.dtype)
         for mix in mixes(choices):
             if all(request is NULL for request in mix):
                 continue
             before = _before(case.blank_gradients(way.dtype), mix)
             run = bench.run_backward(way.implementation, before, mix, dtype=way.dtype)
-            got = run.gradients
-            yield from _each(f"{way} backward", names, mix, got, written, before)
+            exact = () if NULL in (mix[i] for i in case.asked) else plain.kernel.adding
+            got, written = run.gradients, plain.gradients
+            yield from _each(f"{way} backward", names, mix, got, written, before, exact)
 
 
 def mixes(choices: Sequence[Sequence[OpReqType]]) -> Iterator[Mix]:
@@ -135,9 +138,12 @@ def _each(
     got: Sequence[Array],
     written: Sequence[Array],
     before: Sequence[Array],
+    exact: Collection[int],
 ) -> Iterator[Problem]:
+    """exact: outputs of which the kernel promises the bits of a sum in a step of its own."""
     asked = ", ".join(request.name.lower() for request in mix)
-    for name, request, result, value, old in zip(names, mix, got, written, before, strict=True):
+    results = zip(names, mix, got, written, before, strict=True)
+    for index, (name, request, result, value, old) in enumerate(results):
         which = f"{name} under the requests ({asked})" if len(mix) > 1 else name
         if request is NULL:
             problem = f"{whose} writes {which}, whose request is null"
@@ -148,17 +154,22 @@ def _each(
             hint = "what one output holds must not depend on the others' requests"
             yield from differing(problem, result, value, hint, RELATIVE, ABSOLUTE)
         else:
-            yield from _added(whose, which, result, value, old)
+            yield from _added(whose, which, result, value, old, index in exact)
 
 
-def _added(whose: str, which: str, got: Array, value: Array, old: Array) -> Iterator[Problem]:
+def _added(
+    whose: str, which: str, got: Array, value: Array, old: Array, exact: bool
+) -> Iterator[Problem]:
     total = (value + old).astype(got.dtype)
     overwritten = first_difference(got, value, RELATIVE, ABSOLUTE) is None
     problem = f"{whose} ignores the add request of {which}"
     if not overwritten:
         problem = f"{whose} adds something else to {which} than it writes"
     hint = f"{SENTINEL:g} was there: store results through assign(out, req, value)"
-    yield from differing(problem, got, total, hint, RELATIVE, ABSOLUTE)
+    if exact:
+        hint = f"{SENTINEL:g} was there: leave the output out of `adding`, or round before the sum"
+    tolerances = () if exact else (RELATIVE, ABSOLUTE)
+    yield from differing(problem, got, total, hint, *tolerances)
 
 
 def _choices(hints: Sequence[tuple[int, int]]) -> Iterator[Mapping[int, int]]:
