@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,6 +44,12 @@ def inspect_memory(
     ] = None,
     batch: LargestBatch = None,
     threads: Threads = None,
+    what_if: Annotated[
+        bool,
+        typer.Option(
+            "--what-if", help="Plan other settings too: what they save, and what they take."
+        ),
+    ] = False,
     diff: Annotated[
         str | None,
         typer.Option(metavar="CONFIG", help="Another config to hold against this one."),
@@ -62,7 +68,9 @@ def inspect_memory(
     fail_above: Annotated[
         int | None,
         typer.Option(
-            parser=_size, metavar="SIZE", help="Exit with 1 for a larger arena, such as 2GiB."
+            parser=_size,
+            metavar="SIZE",
+            help="Exit with 1 where CONFIG's arena is larger, such as 2GiB.",
         ),
     ] = None,
     problem: Annotated[
@@ -84,6 +92,7 @@ def inspect_memory(
       mxrun inspect-memory net.yaml --phase infer --batch 1
       mxrun inspect-memory net.yaml data.batch_size=256 --threads 4
       mxrun inspect-memory net.yaml "memory.budget=512 MiB" --batch max
+      mxrun inspect-memory net.yaml --what-if
       mxrun inspect-memory net.yaml --html arena.html --svg arena.svg
       mxrun inspect-memory old.yaml --diff new.yaml
       mxrun inspect-memory net.yaml --fail-above 2GiB
@@ -96,16 +105,19 @@ def inspect_memory(
     from mxrun.report.result import write_json, write_tables
 
     if problem is not None:
-        given = (config, phase, batch, threads, diff, svg, html, csv, fail_above)
+        given = (config, phase, batch, threads, diff, svg, html, csv, fail_above, what_if or None)
         memory_problem(problem, any(value is not None for value in given), json)
         return
     if config is None:
         raise UserError("inspect-memory needs a CONFIG, or --problem FILE")
+    if what_if and diff is not None:
+        raise UserError("--what-if and --diff go not together: each changes what is held against")
     paths = [find_config(name) for name in (config, diff) if name is not None]
+    _check_files(paths, {"--svg": svg, "--html": html, "--csv": csv})
     write_notes(session.notes())
     # A process that has bound one network's kernels shows nothing of what another's take.
-    planned = (phase or PhaseName.TRAIN).value
-    asked = (overrides or (), planned, batch_size(batch), threads, write_note, diff is None)
+    alone, planned = diff is None, (phase or PhaseName.TRAIN).value
+    asked = (overrides or (), planned, batch_size(batch), threads, write_note, alone, what_if)
     report, *others = (session.inspect_memory(path, *asked).to_json() for path in paths)
     _write_files(report, svg, html, csv)
     if others:
@@ -121,8 +133,23 @@ def inspect_memory(
 
         write_tables(memory_tables(report))
     if fail_above is not None and report["planned_bytes"] > fail_above:
-        write_note(_too_large(report, fail_above))
+        from mxrun.report.memory import too_large
+
+        write_note(too_large(report, fail_above))
         raise typer.Exit(_ABOVE)
+
+
+def _check_files(configs: Sequence[Path], asked: Mapping[str, Path | None]) -> None:
+    """Raise UserError for a file that would take the place of a config, or of another one's.
+
+    Before anything is planned, for that may take long.
+    """
+    seen = {config.resolve(): "CONFIG" for config in configs}
+    for option, path in asked.items():
+        if path is not None:
+            first = seen.setdefault(path.resolve(), option)
+            if first != option:
+                raise UserError(f"{first} and {option} name one file, {path}: give each its own")
 
 
 def _write_files(
@@ -145,14 +172,3 @@ def _write_files(
 
         write_text(csv, memory_csv(report))
     write_notes([f"wrote {path}" for path in (svg, html, csv) if path is not None])
-
-
-def _too_large(report: Mapping[str, Any], limit: int) -> str:
-    from mxrun.report.figures import bytes_text
-
-    planned, peak = report["planned_bytes"], report["peak"]
-    return (
-        f"{report['name']} plans {bytes_text(planned)} ({planned:,} bytes), "
-        f"{bytes_text(planned - limit)} above the limit of {limit:,} bytes; "
-        f"{peak['title']} in {peak['phase']} sets the peak"
-    )

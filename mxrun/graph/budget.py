@@ -90,11 +90,12 @@ def fitted(
     to be had.
     """
     base = sum(block.nbytes for block in pinned)
-    limit = budget.reusable_bytes({name: plain.plan for name, plain in phases.items()}, base)
+    plans = {name: plain.plan for name, plain in phases.items()}
+    limit, largest = budget.reusable_bytes(plans, base), _largest(plans)
     found: dict[str, PhasePlan] = {}
     beyond = []
     for name, plain in phases.items():
-        fitting = _PhaseFitting(plain, pinned, in_place, adds, machine)
+        fitting = PhaseFitting(plain, pinned, in_place, adds, machine)
         if budget.least:
             found[name] = fitting.least()
         elif plain.plan.reusable_bytes <= limit:
@@ -106,7 +107,7 @@ def fitted(
     if beyond:
         most = max(beyond, key=lambda phase: phase.reusable_bytes)
         is_share = budget.nbytes is None and budget.share is not None
-        share = least_share(most.reusable_bytes, _largest(phases)) if is_share else ""
+        share = least_share(most.reusable_bytes, largest) if is_share else ""
         diagnostic = _infeasible(most, base, limit, share)
         raise OverBudget(replace(diagnostic, place=budget.place), base + most.reusable_bytes)
     return found, base + limit
@@ -141,7 +142,7 @@ def _infeasible(phase: PhasePlan, base: int, limit: int, share: str) -> Diagnost
     )
 
 
-class _PhaseFitting:
+class PhaseFitting:
     """The plans of one phase, of which the plain one is given."""
 
     def __init__(

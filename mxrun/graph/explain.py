@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mxrun.graph.graph import MemoryClass, Step, StepKind, ValueId
+from mxrun.graph.naming import in_words
 from mxrun.graph.plan import Block, PhasePlan
 
 _PINNED_REASONS = {
@@ -24,10 +25,12 @@ class LiveTensor:
 
     tensor: of those that share the block the one for which it is kept. first, last: positions of
         the steps that write it and that read it last; `reason` is why it must live until then.
-    shared: the other tensors that lie in the block, some of them at other times.
+    root: the first tensor of the block, whose memory the others share. shared: all but `tensor`
+        that lie in the block, some of them at other times.
     """
 
     tensor: str
+    root: str
     memory_class: MemoryClass
     nbytes: int
     offset: int
@@ -60,9 +63,18 @@ def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTenso
     """The blocks that all phases share, alive from this one's first step to its last."""
     end = max(0, len(phase.steps) - 1)
     return tuple(
-        LiveTensor(block.name, kind, block.nbytes, block.offset, 0, end, _PINNED_REASONS[kind], ())
+        LiveTensor(
+            tensor=block.name,
+            root=block.name,
+            memory_class=block.memory_class,
+            nbytes=block.nbytes,
+            offset=block.offset,
+            first=0,
+            last=end,
+            reason=_PINNED_REASONS[block.memory_class],
+            shared=(),
+        )
         for block in pinned
-        for kind in (block.memory_class,)
     )
 
 
@@ -85,14 +97,17 @@ class _Reads:
         self._phase = phase
         self._written: dict[ValueId, int] = {}
         self._last: dict[ValueId, tuple[int, str]] = {}
+        self._reader: dict[ValueId, Step] = {}
+        for step in reversed(phase.steps):
+            self._reader.update(dict.fromkeys(step.reads(), step))
         for position, step in enumerate(phase.steps):
             for value in step.writes():
                 self._written[value] = position
             for index, source in enumerate(step.inputs):
                 if source is not None:
-                    self._last[source] = (position, _read(step, index))
+                    self._last[source] = (position, self._read(step, index))
             for source in step.added_to:
-                self._last[source] = (position, f"{step.name} adds to it")
+                self._last[source] = (position, f"{in_words(step.name)} adds to it")
         # Whoever reads a view reads the tensor that it is a view of.
         for step in reversed(phase.steps):
             if step.kernel is not None and step.kernel.is_view:
@@ -101,13 +116,14 @@ class _Reads:
         end = len(phase.steps) - 1
         for name, value in phase.graph.results.items():
             same = name == phase.graph.values[value].name
-            self._last[value] = (end, "result" if same else f"result {name}")
+            result = "result" if same else f"result {in_words(name)}"
+            self._last[value] = (end, f"{result}, kept to the end")
 
     def explain(self, block: Block, position: int) -> LiveTensor:
         """Why a block lives at `position`."""
-        place = (block.memory_class, block.nbytes, block.offset)
+        place = (block.name, block.memory_class, block.nbytes, block.offset)
         if not block.values:
-            reason = f"workspace of {self._phase.steps[position].name}"
+            reason = f"workspace of {in_words(self._phase.steps[position].name)}"
             return LiveTensor(block.name, *place, position, position, reason, ())
         held = [value for value in block.values if self._written[value] <= position]
         value = max(held, key=lambda value: (self._last_read(value)[0], self._written[value]))
@@ -120,14 +136,17 @@ class _Reads:
 
     def _last_read(self, value: ValueId) -> tuple[int, str]:
         written = self._written[value]
-        return self._last.get(value, (written, f"{self._phase.steps[written].name} writes it"))
+        writer = in_words(self._phase.steps[written].name)
+        return self._last.get(value, (written, f"{writer} writes it"))
 
-
-def _read(step: Step, index: int) -> str:
-    """What input `index` is to a step, as its operator declares it."""
-    if step.kind is not StepKind.BACKWARD or step.forward is None or step.prop is None:
-        return f"{step.name} reads it"
-    outputs, arguments = step.prop.list_outputs(), step.prop.list_arguments()
-    names = (*(f"gradient of {name}" for name in outputs), *arguments, *outputs)
-    what = names[index] if index < len(names) else "kept by its forward kernel"
-    return f"backward of {step.forward} reads it ({what})"
+    def _read(self, step: Step, index: int) -> str:
+        """What input `index` is to a step, as its operator declares it."""
+        if step.kind is StepKind.REORDER:
+            reader = self._reader.get(step.writes()[0])
+            return f"{in_words(reader.name)} reads a copy of it" if reader else "it is copied"
+        if step.kind is not StepKind.BACKWARD or step.forward is None or step.prop is None:
+            return f"{in_words(step.name)} reads it"
+        outputs, arguments = step.prop.list_outputs(), step.prop.list_arguments()
+        names = (*(f"gradient of {name}" for name in outputs), *arguments, *outputs)
+        what = names[index] if index < len(names) else "kept by its forward kernel"
+        return f"backward of {in_words(step.forward)} reads it ({what})"

@@ -38,7 +38,7 @@ def stages_of(graph: Graph, is_cheap: Callable[[Step], bool]) -> tuple[Stage, ..
 
     is_cheap: of a forward step, whether it is worth little to keep what it makes.
     """
-    forward = _forward_steps(graph)
+    forward = forward_steps(graph)
     if not forward:
         return ()
     parts, given = _cut(graph, forward, is_cheap)
@@ -62,7 +62,7 @@ def _of_stage(
     yield tuple(step for step in own if step.kind is StepKind.UPDATE)
 
 
-def _forward_steps(graph: Graph) -> list[Step]:
+def forward_steps(graph: Graph) -> list[Step]:
     """What runs before the first backward step, but for updates."""
     kinds = [step.kind for step in graph.steps]
     end = kinds.index(StepKind.BACKWARD) if StepKind.BACKWARD in kinds else 0

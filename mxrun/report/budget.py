@@ -8,6 +8,7 @@ from itertools import groupby
 from rich.console import RenderableType
 from rich.text import Text
 
+from mxrun.graph.naming import in_words
 from mxrun.report.figures import bytes_text
 from mxrun.report.tables import Report, titled_table
 
@@ -30,5 +31,5 @@ def budget_tables(report: Report) -> Iterator[RenderableType]:
         table.add_column("step")
         table.add_column("times", justify="right")
         for name, times in groupby(sorted(made["steps"])):
-            table.add_row(Text(name), str(len(list(times))))
+            table.add_row(Text(in_words(name)), str(len(list(times))))
         yield table

@@ -9,13 +9,16 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mxrun.graph.naming import in_words
 from mxrun.report.budget import budget_tables
 from mxrun.report.figures import bytes_text
 from mxrun.report.tables import Report, titled_table
 from mxrun.report.timeline import Timeline
+from mxrun.report.what_if import what_if_tables
 
 # Longer lists are for machines; what is left stands in one row.
 _MOST_LIVE = 30
+_MOST_REFUSED = 10
 _MOST_LIBRARIES = 4
 # The sizes that an arena could have, by their keys in a report.
 FIGURES = {
@@ -33,12 +36,23 @@ def memory_tables(report: Report) -> list[RenderableType]:
         *_arena(report),
         *budget_tables(report),
         _classes(report["classes"]),
-        *_timelines(report["timeline"]),
+        *_timelines(report),
         Text(),
-        _live(report["peak"], report["timeline"]),
+        _live(report),
         *_refused(report["hints"]),
+        *what_if_tables(report),
         *_outside(report["outside"]),
     ]
+
+
+def too_large(report: Report, limit: int) -> str:
+    """By how much an arena is above a limit, and which step makes it so."""
+    planned, peak = report["planned_bytes"], report["peak"]
+    return (
+        f"{report['name']} plans {bytes_text(planned)} ({planned:,} bytes), "
+        f"{bytes_text(planned - limit)} above the limit of {limit:,} bytes; "
+        f"{peak['title']} in {peak['phase']} sets the peak"
+    )
 
 
 def _arena(report: Report) -> list[RenderableType]:
@@ -48,7 +62,11 @@ def _arena(report: Report) -> list[RenderableType]:
     table.add_column("bytes", justify="right")
     for key, label in FIGURES.items():
         table.add_row(label, bytes_text(report[key]), f"{report[key]:,}")
-    proved = "as small as this order allows" if report["proved_optimal"] else _gap(report)
+    proved = (
+        "proved: as small as this order of steps allows, fragmentation 0.00%"
+        if report["proved_optimal"]
+        else _gap(report)
+    )
     return [table, Text(f"{proved}; planned in {report['planning_ms']:.1f} ms")]
 
 
@@ -70,51 +88,91 @@ def _classes(classes: Mapping[str, Mapping[str, int]]) -> Table:
     return table
 
 
-def _timelines(timeline: Mapping[str, Mapping[str, Any]]) -> Iterator[RenderableType]:
-    for phase, course in timeline.items():
+def _timelines(report: Report) -> Iterator[RenderableType]:
+    always = sum(block["bytes"] for block in report["pinned"])
+    for phase, course in report["timeline"].items():
         yield Text(f"\nbytes alive over the {len(course['bytes'])} steps of {phase}", "bold")
-        yield Timeline(course["operators"], course["bytes"])
+        yield Timeline([in_words(name) for name in course["operators"]], course["bytes"], always)
 
 
-def _live(peak: Mapping[str, Any], timeline: Mapping[str, Any]) -> Table:
-    """What is alive at the peak, and why; lifetimes by the names of the steps."""
-    operators = timeline[peak["phase"]]["operators"]
+def _live(report: Report) -> Table:
+    """What is alive at the peak, and why: blocks of the step first, then what is always there."""
+    peak = report["peak"]
+    pinned = {(block["tensor"], block["offset"]) for block in report["pinned"]}
+    always = [live for live in peak["live"] if (live["tensor"], live["offset"]) in pinned]
+    own = [live for live in peak["live"] if (live["tensor"], live["offset"]) not in pinned]
     table = titled_table(
-        f"alive at the peak: {peak['phase']}, {peak['title']}, {peak['bytes']:,} bytes"
+        f"alive at the peak: {peak['phase']}, {peak['title']} (step {peak['step']}), "
+        f"{peak['bytes']:,} bytes"
     )
-    table.add_column("tensor")
-    table.add_column("bytes", justify="right")
-    table.add_column("offset", justify="right")
-    table.add_column("from")
-    table.add_column("to")
-    table.add_column("why")
-    for live in peak["live"][:_MOST_LIVE]:
-        always = live["last"] - live["first"] == len(operators) - 1
+    table.add_column("tensor", overflow="fold")
+    table.add_column("bytes", justify="right", no_wrap=True)
+    table.add_column("offset", justify="right", no_wrap=True)
+    table.add_column("steps", justify="right", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for live in own[:_MOST_LIVE]:
         table.add_row(
-            Text(live["tensor"]),
+            Text(lying(live)),
             f"{live['bytes']:,}",
             f"{live['offset']:,}",
-            "always" if always else Text(operators[live["first"]]),
-            "" if always else Text(operators[live["last"]]),
+            f"{live['first']}-{live['last']}",
             Text(live["reason"]),
         )
-    if rest := peak["live"][_MOST_LIVE:]:
+    if rest := own[_MOST_LIVE:]:
         nbytes = sum(live["bytes"] for live in rest)
         table.add_row(f"{len(rest)} others", f"{nbytes:,}", style="dim")
+    table.add_section()
+    for row in _always(always):
+        table.add_row(*row)
     return table
 
 
-def _refused(hints: Sequence[Mapping[str, str]]) -> Iterator[Table]:
-    """Each hint once, though training and evaluation refuse the same."""
+def lying(live: Mapping[str, Any]) -> str:
+    """A tensor, and in whose memory it lies where that is another's."""
+    tensor, root = in_words(live["tensor"]), in_words(live["root"])
+    return tensor if tensor == root else f"{tensor}, in the place of {root}"
+
+
+def _always(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str | Text, ...]]:
+    """A row for each reason why blocks are always there, the largest first."""
+    reasons: dict[str, list[Mapping[str, Any]]] = {}
+    for block in blocks:
+        reasons.setdefault(block["reason"], []).append(block)
+    sizes = {reason: sum(block["bytes"] for block in found) for reason, found in reasons.items()}
+    for reason, found in sorted(reasons.items(), key=lambda item: -sizes[item[0]]):
+        largest = in_words(found[0]["tensor"])
+        named = largest if len(found) == 1 else f"{largest} and {len(found) - 1} others"
+        begin = min(block["offset"] for block in found)
+        yield Text(named), f"{sizes[reason]:,}", f"{begin:,}", "always", Text(reason)
+
+
+def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Each hint once, though training and evaluation refuse the same; the largest first.
+
+    Without those of outputs that overwrite another input, where nothing is lost.
+    """
     keys = ("step", "source", "target", "reason")
-    refused = dict.fromkeys(tuple(hint[key] for key in keys) for hint in hints if hint["reason"])
-    if refused:
-        table = titled_table("in-place hints not taken")
-        for column in ("step", "from", "to", "reason"):
-            table.add_column(column)
-        for row in refused:
-            table.add_row(*map(Text, row))
-        yield table
+    taken = {(hint["step"], hint["target"]) for hint in hints if not hint["reason"]}
+    refused = {
+        tuple(hint[key] for key in keys): hint["bytes"]
+        for hint in hints
+        if hint["reason"] and (hint["step"], hint["target"]) not in taken
+    }
+    if not refused:
+        return
+    table = titled_table(f"in-place hints not taken; {len(taken)} outputs overwrite an input")
+    for column in ("step", "input", "output"):
+        table.add_column(column, overflow="fold")
+    table.add_column("bytes", justify="right", no_wrap=True)
+    table.add_column("because", overflow="fold")
+    rows = sorted(refused.items(), key=lambda item: -item[1])
+    for (step, source, target, reason), nbytes in rows[:_MOST_REFUSED]:
+        names = (Text(in_words(name)) for name in (step, source, target))
+        table.add_row(*names, f"{nbytes:,}", Text(reason))
+    if rest := rows[_MOST_REFUSED:]:
+        nbytes = sum(nbytes for _, nbytes in rest)
+        table.add_row(f"{len(rest)} others", "", "", f"{nbytes:,}", style="dim")
+    yield table
 
 
 def _outside(outside: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mxrun.graph.naming import in_words
 from mxrun.report.figures import bytes_text
 from mxrun.report.memory import FIGURES
 from mxrun.report.tables import titled_table
@@ -52,10 +53,10 @@ def difference_tables(report: Report) -> list[RenderableType]:
             classes.add_row(name.replace("_", " "), *_sizes(figures["peak_bytes"]))
     classes.add_section()
     classes.add_row("all of them", *_sizes(peak["bytes"]))
-    where = " against ".join(peak["operators"])
+    where = " against ".join(", ".join(map(in_words, each)) for each in peak["steps"])
     tensors = _table(f"alive at the peak and not the same: {where}", names)
     for tensor in peak["tensors"][:_MOST_TENSORS]:
-        tensors.add_row(Text(tensor["tensor"]), *_sizes(tensor["bytes"]))
+        tensors.add_row(Text(in_words(tensor["tensor"])), *_sizes(tensor["bytes"]))
     if rest := peak["tensors"][_MOST_TENSORS:]:
         sums = [sum(tensor["bytes"][side] for tensor in rest) for side in (0, 1)]
         tensors.add_row(f"{len(rest)} others", *_sizes(sums), style="dim")
@@ -92,7 +93,7 @@ def _peaks(peak: Report, other: Report) -> dict[str, Any]:
         if sizes.get(tensor) != others.get(tensor)
     ]
     return {
-        "operators": [f"{each['phase']}, {each['operator']}" for each in (peak, other)],
+        "steps": [[each["phase"], each["operator"]] for each in (peak, other)],
         "bytes": [peak["bytes"], other["bytes"]],
         "tensors": sorted(changed, key=lambda each: -abs(each["bytes"][1] - each["bytes"][0])),
     }

@@ -6,89 +6,37 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mxrun.graph.naming import in_words
 from mxrun.report.figures import bytes_text
-from mxrun.report.memory_svg import LEFT, memory_svg, step_width
+from mxrun.report.memory import lying
+from mxrun.report.memory_page import SCRIPT, STYLE
+from mxrun.report.memory_svg import LEFT, drawn_blocks, memory_svg, step_width
 from mxrun.report.svg import clean, element
+from mxrun.report.what_if import change_cells
 
 Report = Mapping[str, Any]
 
-_STYLE = """
-body { margin: 16px; background: #ffffff; color: #1f2328;
-  font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 12px; }
-svg { max-width: 100%; height: auto; }
-#told { position: fixed; display: none; max-width: 48em; padding: 6px 9px; white-space: pre-wrap;
-  overflow-wrap: anywhere; pointer-events: none; background: #1f2328; color: #ffffff;
-  border-radius: 4px; }
-#told::first-line { font-weight: bold; }
-#step { position: sticky; top: 0; padding: 4px 0; background: inherit; min-height: 1.3em; }
-table { border-collapse: collapse; margin-top: 16px; }
-caption { text-align: left; font-weight: bold; padding: 4px 0; }
-th, td { text-align: left; padding: 2px 12px 2px 0; border-bottom: 1px solid #8c959f55; }
-.number { text-align: right; }
-@media (prefers-color-scheme: dark) {
-  body { background: #0d1117; color: #e6edf3; }
-  #told { background: #e6edf3; color: #0d1117; }
-}
-"""
-_SCRIPT = """
-"use strict";
-const course = JSON.parse(document.getElementById("course").textContent);
-const drawing = document.querySelector("svg");
-const told = document.getElementById("told");
-const step = document.getElementById("step");
-const texts = new Map();
-for (const block of drawing.querySelectorAll(".block")) {
-  const title = block.querySelector("title");
-  texts.set(block, title.textContent);
-  title.remove();
-}
-drawing.addEventListener("mousemove", (event) => {
-  const text = texts.get(event.target);
-  told.style.display = text === undefined ? "none" : "block";
-  if (text !== undefined) {
-    told.textContent = text;
-    const right = event.clientX + 16, below = event.clientY + 16;
-    told.style.left = Math.max(0, Math.min(right, innerWidth - told.offsetWidth - 8)) + "px";
-    told.style.top = below + told.offsetHeight < innerHeight
-      ? below + "px" : Math.max(0, event.clientY - told.offsetHeight - 12) + "px";
-  }
-  const frame = drawing.getBoundingClientRect();
-  const across = (event.clientX - frame.left) * drawing.viewBox.baseVal.width / frame.width;
-  const position = Math.floor((across - course.left) / course.step);
-  if (position >= 0 && position < course.operators.length) {
-    const name = course.operators[position];
-    step.textContent = `step ${position}, ${name}: ${course.bytes[position]} alive`;
-  }
-});
-drawing.addEventListener("mouseleave", () => { told.style.display = "none"; });
-"""
+_COLUMNS = ("tensor", "bytes", "offset", "steps", "why")
+_CHANGES = ("change", "bytes", "step", "a sample", "with")
+_USAGE = "Point at a block to read why it is kept; click to list all that is alive at a step."
 
 
 def memory_html(report: Report) -> str:
     """The page, which needs no other file and no network; the same report gives the same bytes."""
-    course = report["timeline"][report["peak"]["phase"]]
-    embedded = json.dumps(
-        {
-            "left": LEFT,
-            "step": step_width(max(1, len(course["operators"]))),
-            "operators": course["operators"],
-            "bytes": [bytes_text(nbytes) for nbytes in course["bytes"]],
-        }
-    )
-    # Within a script nothing is escaped, but nothing may look like its end either.
-    embedded = embedded.replace("<", "\\u003c")
     head = [
         '<meta charset="utf-8"/>',
+        '<meta name="viewport" content="width=device-width"/>',
         element("title", clean(f"Memory of {report['name']}")),
-        element("style", _STYLE),
+        element("style", STYLE),
     ]
     body = [
-        '<div id="step">Point at the drawing.</div>',
+        element("div", clean(_USAGE), id="step"),
         memory_svg(report),
         '<div id="told"></div>',
-        *_live(report["peak"], course["operators"]),
-        element("script", embedded, id="course", type="application/json"),
-        element("script", _SCRIPT),
+        *_live(report),
+        *_changes(report["what_if"]),
+        element("script", _course(report), id="course", type="application/json"),
+        element("script", SCRIPT),
     ]
     return "\n".join(
         (
@@ -101,20 +49,76 @@ def memory_html(report: Report) -> str:
     )
 
 
-def _live(peak: Report, operators: list[str]) -> Iterator[str]:
-    """All that is alive at the peak, as a table."""
-    title = f"alive at the peak: {peak['phase']}, {peak['operator']}, {peak['bytes']:,} bytes"
-    yield "<table>" + element("caption", clean(title))
-    names = ("tensor", "bytes", "offset", "from", "to", "why")
-    yield element("tr", "".join(element("th", name) for name in names))
+def _course(report: Report) -> str:
+    """What the script knows: steps and blocks in the drawing's order, as JSON."""
+    peak = report["peak"]
+    course = report["timeline"][peak["phase"]]
+    embedded = json.dumps(
+        {
+            "phase": peak["phase"],
+            "left": LEFT,
+            "step": step_width(max(1, len(course["operators"]))),
+            "operators": [in_words(name) for name in course["operators"]],
+            "bytes": [bytes_text(nbytes) for nbytes in course["bytes"]],
+            "blocks": [
+                [
+                    *(lying(block), block["bytes"], block["offset"]),
+                    *(block["first"], block["last"], block["reason"]),
+                ]
+                for block in drawn_blocks(report)
+            ],
+        }
+    )
+    # Within a script nothing is escaped, but nothing may look like its end either.
+    return embedded.replace("<", "\\u003c")
+
+
+def _live(report: Report) -> Iterator[str]:
+    """All that is alive at the peak, as a table; rows know their block in the drawing."""
+    peak = report["peak"]
+    last = len(report["timeline"][peak["phase"]]["operators"]) - 1
+    numbers = {
+        block["offset"]: number
+        for number, block in enumerate(drawn_blocks(report))
+        if block["first"] <= peak["step"] <= block["last"]
+    }
+    operator = in_words(peak["operator"])
+    title = (
+        f"alive at the peak: {peak['phase']}, {operator} (step {peak['step']}), "
+        f"{peak['bytes']:,} bytes"
+    )
+    yield '<table id="live">' + element("caption", clean(title))
+    yield element("thead", _row("th", _COLUMNS))
+    yield "<tbody>"
     for live in peak["live"]:
-        cells = [
-            element("td", clean(live["tensor"])),
-            element("td", f"{live['bytes']:,}", class_="number"),
-            element("td", f"{live['offset']:,}", class_="number"),
-            element("td", clean(operators[live["first"]])),
-            element("td", clean(operators[live["last"]])),
-            element("td", clean(live["reason"])),
-        ]
-        yield element("tr", "".join(cells))
-    yield "</table>"
+        always = live["last"] - live["first"] == last
+        cells = (
+            lying(live),
+            f"{live['bytes']:,}",
+            f"{live['offset']:,}",
+            "always" if always else f"{live['first']}-{live['last']}",
+            live["reason"],
+        )
+        yield _row("td", cells, data_block=str(numbers[live["offset"]]))
+    yield "</tbody></table>"
+
+
+def _changes(found: Report | None) -> Iterator[str]:
+    """What other settings come to, where that was asked."""
+    if found is None:
+        return
+    yield "<table>" + element("caption", "what if: each line alone, times as predicted")
+    yield element("thead", _row("th", _CHANGES))
+    yield "<tbody>"
+    for change in found["changes"]:
+        yield _row("td", change_cells(change))
+    yield "</tbody></table>"
+
+
+def _row(cell: str, texts: tuple[str, ...], **attributes: str) -> str:
+    """A row of a table; the three columns in the middle hold numbers."""
+    cells = (
+        element(cell, clean(text) or " ", class_="number" if 1 <= column <= 3 else "text")
+        for column, text in enumerate(texts)
+    )
+    return element("tr", "".join(cells), **attributes)

@@ -15,7 +15,7 @@ _MOST_BLOCKS = 30
 
 def problem_tables(report: Report) -> list[RenderableType]:
     """The figures of the arena, the lowest blocks, and whether the arena could be smaller."""
-    table = titled_table(report["name"])
+    table = titled_table("arena")
     table.add_column("counted")
     table.add_column("size", justify="right")
     table.add_column("bytes", justify="right")
@@ -24,7 +24,8 @@ def problem_tables(report: Report) -> list[RenderableType]:
     proved = "as small as can be"
     if not report["proved_optimal"]:
         proved = f"at most {report['gap_bytes']:,} bytes too large"
-    return [table, Text(f"{proved}; planned in {report['planning_ms']:.1f} ms"), _blocks(report)]
+    outcome = Text(f"{proved}; planned in {report['planning_ms']:.1f} ms")
+    return [Text(report["name"]), table, outcome, _blocks(report)]
 
 
 def _blocks(report: Report) -> Table:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mxrun.graph.naming import in_words
 from mxrun.report.curves import ticks
 from mxrun.report.figures import bytes_text
 from mxrun.report.svg import COLOURS, clean, document, element, text, text_width
@@ -40,7 +41,8 @@ def memory_svg(report: Report) -> str:
 
     Each rectangle's title tells its tensor, bytes, lifetime and reason.
     """
-    steps = report["timeline"][report["peak"]["phase"]]["operators"]
+    course = report["timeline"][report["peak"]["phase"]]
+    steps = [in_words(name) for name in course["operators"]]
     swatches, top = _legend(report)
     scale = _Scale(max(1, len(steps)), max(1, report["planned_bytes"]), top)
     parts = [
@@ -155,11 +157,20 @@ def _names_height(steps: Sequence[str]) -> float:
     return 24 + 0.9 * max((text_width(name, 10) for name in steps), default=0.0)
 
 
+def drawn_blocks(report: Report) -> list[dict[str, Any]]:
+    """What is drawn, in this order: pinned blocks, then those of the phase that sets the size."""
+    phase = report["peak"]["phase"]
+    last = max(0, len(report["timeline"][phase]["operators"]) - 1)
+    pinned = [
+        {**block, "first": 0, "last": last, "root": block["tensor"], "shared": []}
+        for block in report["pinned"]
+    ]
+    return [*pinned, *report["blocks"][phase]]
+
+
 def _blocks(report: Report, scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
     colours = _colours(report)
-    always = {"first": 0, "last": scale.steps - 1, "shared": []}
-    pinned = [{**block, **always} for block in report["pinned"]]
-    for block in (*pinned, *report["blocks"][report["peak"]["phase"]]):
+    for block in drawn_blocks(report):
         top = scale.up(block["offset"] + block["bytes"])
         height = scale.up(block["offset"]) - top
         yield element(
@@ -177,7 +188,7 @@ def _blocks(report: Report, scale: _Scale, steps: Sequence[str]) -> Iterator[str
 def _told(block: Report, steps: Sequence[str]) -> str:
     """Lines on one block."""
     lines = [
-        block["tensor"],
+        in_words(block["tensor"]),
         f"{block['class'].replace('_', ' ')}: {block['bytes']:,} bytes at {block['offset']:,}",
     ]
     if block["last"] - block["first"] < len(steps) - 1:
@@ -187,7 +198,7 @@ def _told(block: Report, steps: Sequence[str]) -> str:
         lines.append("always there")
     lines.append(block["reason"])
     if block["shared"]:
-        lines.append(f"the same bytes: {', '.join(block['shared'])}")
+        lines.append(f"the same bytes: {', '.join(map(in_words, block['shared']))}")
     return "\n".join(lines)
 
 
@@ -195,7 +206,7 @@ def _peak(report: Report, scale: _Scale) -> Iterator[str]:
     """A frame around the step at which most is alive, its name, and the bound where it is lower."""
     peak = report["peak"]
     x, bound = scale.across(peak["step"]), scale.up(report["lower_bound_bytes"])
-    label = f"peak: {peak['operator']}, step {peak['step']}, {bytes_text(peak['bytes'])}"
+    label = f"peak: {in_words(peak['operator'])}, step {peak['step']}, {bytes_text(peak['bytes'])}"
     yield element("rect", class_="peak", x=x, y=scale.top - 3, width=scale.step, height=_HEIGHT + 6)
     if x + text_width(label) <= LEFT + scale.width:
         yield text(label, x, scale.top - 9, "bold")

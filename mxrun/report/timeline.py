@@ -19,12 +19,15 @@ _PLAIN_BLOCKS = "    #####"
 class Timeline:
     """A filled curve of `nbytes`, one per step, its highest point marked and named.
 
-    Where steps are more than columns, a column shows the largest of its steps.
+    Where steps are more than columns, a column shows the largest of its steps. `always`: how many
+    of the bytes are alive at every step; the rows that show nothing else have a
+    colour of their own.
     """
 
-    def __init__(self, operators: Sequence[str], nbytes: Sequence[int]) -> None:
+    def __init__(self, operators: Sequence[str], nbytes: Sequence[int], always: int = 0) -> None:
         self._operators = operators
         self._bytes = nbytes
+        self._always = always
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         highest = max(self._bytes, default=0)
@@ -38,9 +41,8 @@ class Timeline:
         heights = [-(-8 * _ROWS * value // highest) for value in columns]
         for row in reversed(range(_ROWS)):
             cells = "".join(blocks[min(8, max(0, height - 8 * row))] for height in heights)
-            yield Text.assemble(
-                (labels.get(row, "").rjust(margin - 1), "dim"), " ", (cells, "cyan")
-            )
+            style = "blue" if (row + 1) * highest <= _ROWS * self._always else "cyan"
+            yield Text.assemble((labels.get(row, "").rjust(margin - 1), "dim"), " ", (cells, style))
         yield self._marked(columns.index(highest), mark, margin, options.max_width)
 
     def _columns(self, width: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ from mxrun.backend.jit import HostLoop
 from mxrun.executor.bind import bind
 from mxrun.graph.explain import LiveTensor, live_tensors, pinned_tensors, whole_lives
 from mxrun.graph.free_list import free_list_bytes
-from mxrun.graph.plan import Plan
+from mxrun.graph.plan import PhasePlan, Plan
 from mxrun.operator.native_kernel import add_loop
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
 from mxrun.session.build import Say, load, silent
 from mxrun.session.largest import BatchSize, batch_of
 from mxrun.session.micro_batches import planned
+from mxrun.session.what_if import Question, what_if
 
 # Bound kernels only carry their addresses along, so any will do: nothing runs and nothing lies
 # here.
@@ -31,7 +32,8 @@ class MemoryReport:
 
     micro_batches: in how many parts each batch is computed.
     outside: resident bytes of a process that is ready to run the plan but has no arena, by what
-        they are; empty where the system does not tell, and where nobody asked.
+        they are; empty where the system does not tell, and where nobody asked. what_if: other
+        settings and what they come to; None where nobody asked.
     """
 
     name: str
@@ -40,6 +42,7 @@ class MemoryReport:
     micro_batches: int
     plan: Plan
     outside: Mapping[str, Any]
+    what_if: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report for machines."""
@@ -57,7 +60,7 @@ class MemoryReport:
             "proved_bytes": plan.proved_bytes,
             "proved_optimal": plan.proved_optimal,
             "classes": {name: asdict(figures) for name, figures in plan.classes().items()},
-            "hints": [asdict(hint) for phase in plan.phases.values() for hint in phase.hints],
+            "hints": [hint for phase in plan.phases.values() for hint in _hints(phase)],
             "planning_ms": plan.planning_ms,
             "batch_size": self.batch_size,
             "micro_batches": self.micro_batches,
@@ -67,6 +70,7 @@ class MemoryReport:
             "pinned": self._pinned(),
             "blocks": self._blocks(),
             "outside": self.outside,
+            "what_if": self.what_if,
         }
 
     def _peak(self) -> dict[str, Any]:
@@ -123,6 +127,13 @@ class MemoryReport:
         }
 
 
+def _hints(phase: PhasePlan) -> Iterator[dict[str, Any]]:
+    """Each in-place hint, and the bytes that it saves or would."""
+    sizes = {value.name: value.spec.nbytes for value in phase.graph.values}
+    for hint in phase.hints:
+        yield asdict(hint) | {"bytes": sizes[hint.target]}
+
+
 def _placed(live: LiveTensor) -> dict[str, Any]:
     return {
         "tensor": live.tensor,
@@ -134,8 +145,8 @@ def _placed(live: LiveTensor) -> dict[str, Any]:
 
 
 def _lifetime(live: LiveTensor) -> dict[str, Any]:
-    times = {"first": live.first, "last": live.last, "shared": list(live.shared)}
-    return _placed(live) | times
+    times = {"first": live.first, "last": live.last}
+    return _placed(live) | times | {"root": live.root, "shared": list(live.shared)}
 
 
 def inspect_memory(
@@ -146,15 +157,17 @@ def inspect_memory(
     threads: int | None = None,
     say: Say = silent,
     measured: bool = True,
+    changes: bool = False,
 ) -> MemoryReport:
     """Plan a run without data; `phase` is train (which evaluates too) or infer.
 
     say: hears of long waits. measured: whether what lies outside the arena is wanted, for which
-    all kernels are bound.
+    all kernels are bound. changes: whether other settings are to be planned as well.
     """
     training = phase == "train"
     built = load(path, overrides, batch_of(batch, path, overrides, training, threads, say))
     made = planned(built, training, threads, say)
+    question = Question(path, overrides, training, threads, made.built, made.plan)
     return MemoryReport(
         name=built.config.name,
         phase=phase,
@@ -162,6 +175,7 @@ def inspect_memory(
         micro_batches=made.built.micro_batches,
         plan=made.plan,
         outside=outside_bytes(made.plan) if measured else {},
+        what_if=what_if(question) if changes else None,
     )
 
 

@@ -37,7 +37,7 @@ def test_F1_the_peak_names_every_live_byte(report: dict[str, Any]) -> None:
     assert peak["bytes"] == report["lower_bound_bytes"]
     for live in peak["live"]:
         assert set(live) == {
-            *("tensor", "class", "bytes", "offset", "first", "last", "reason", "shared")
+            *("tensor", "root", "class", "bytes", "offset", "first", "last", "reason", "shared")
         }
         assert live["first"] <= peak["step"] <= live["last"]
         assert 0 <= live["offset"] <= report["planned_bytes"] - live["bytes"]
@@ -113,20 +113,31 @@ def test_a_network_beyond_all_memory_can_be_inspected(tmp_path: Path) -> None:
     assert 0 < report["outside"]["total_bytes"] < 1 << 30
 
 
-def test_people_see_the_peak_and_why(shown: list[str], report: dict[str, Any]) -> None:
+def test_F7_people_see_the_peak_and_why(shown: list[str], report: dict[str, Any]) -> None:
+    """Every block of the step with its holder and reason; what is always there, by its reason."""
     peak = report["peak"]
     (title,) = [line for line in shown if line.startswith("alive at the peak")]
-    assert f"{peak['title']}, {peak['bytes']:,} bytes" in title
-    for live in peak["live"][:10]:
-        assert any(
-            live["tensor"] in line and f"{live['bytes']:,}" in line and live["reason"] in line
-            for line in shown
-        )
+    told = f"{peak['title']} (step {peak['step']}), {peak['bytes']:,} bytes"
+    assert told in title
+    assert peak["title"] == "backward of Pooling 'pool1'"
+    always: dict[str, int] = {}
+    pinned = {block["tensor"] for block in report["pinned"]}
+    for live in peak["live"]:
+        if live["tensor"] in pinned:
+            always[live["reason"]] = always.get(live["reason"], 0) + live["bytes"]
+            continue
+        parts = (live["tensor"].split("@")[0], f"{live['bytes']:,}", live["reason"])
+        assert any(all(part in line for part in parts) for line in shown)
+    assert set(always) == {
+        *("parameter", "optimizer state", "written by the loop before each step")
+    }
+    for reason, nbytes in always.items():
+        assert any(reason in line and f"{nbytes:,}" in line and "always" in line for line in shown)
 
 
 def test_people_see_the_timeline_with_its_peak(shown: list[str], report: dict[str, Any]) -> None:
     marks = [line.strip() for line in shown if "▲" in line]
-    assert marks[0] == f"▲ {report['peak']['operator']}, step {report['peak']['step']}"
+    assert marks[0] == f"▲ backward of pool1, step {report['peak']['step']}"
     assert len(marks) == 2
     assert any("██" in line for line in shown)
 

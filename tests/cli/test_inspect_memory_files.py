@@ -16,6 +16,7 @@ from pages import opened
 
 from mxrun import session
 from mxrun.config.bundled import find_config
+from mxrun.graph.naming import in_words
 from mxrun.graph.plan import Plan
 from mxrun.report.memory_csv import memory_csv
 from mxrun.report.memory_html import memory_html
@@ -36,6 +37,15 @@ const target = [...document.querySelectorAll(".block")][INDEX];
 const frame = target.getBoundingClientRect();
 target.dispatchEvent(new MouseEvent("mousemove", {bubbles: true,
   clientX: frame.left + frame.width / 2 / STEPS, clientY: frame.top + frame.height / 2}));
+</script></body>"""
+# Clicks a block and moves the pointer over the first row of the table.
+CLICK = """<script>
+const clicked = [...document.querySelectorAll(".block")][INDEX];
+const corner = clicked.getBoundingClientRect();
+clicked.dispatchEvent(new MouseEvent("click", {bubbles: true,
+  clientX: corner.left + 1, clientY: corner.top + corner.height / 2}));
+document.querySelector("#live tbody td").dispatchEvent(
+  new MouseEvent("mouseover", {bubbles: true}));
 </script></body>"""
 
 
@@ -97,7 +107,8 @@ def test_F1_the_drawing_tells_classes_and_peak(inspected: tuple[Plan, dict[str, 
         told = [text for text in texts if text.startswith(name.replace("_", " ") + ",")]
         assert len(told) == (figures["total_bytes"] > 0)
     peak = report["peak"]
-    assert any(text.startswith(f"peak: {peak['operator']}, step {peak['step']}") for text in texts)
+    label = f"peak: {in_words(peak['operator'])}, step {peak['step']}"
+    assert any(text.startswith(label) for text in texts)
     (frame,) = [each for each in tree.iter(f"{SVG}rect") if each.get("class") == "peak"]
     left, _, right, _ = corner(frame)
     middle = (left + right) / 2
@@ -118,13 +129,13 @@ def test_F1_each_rectangle_tells_its_tensor_and_reason() -> None:
     ]
     blocks = [*report["pinned"], *report["blocks"]["train"]]
     for lines, block in zip(told, blocks, strict=True):
-        assert lines[0] == block["tensor"]
+        assert lines[0] == in_words(block["tensor"])
         assert f"{block['bytes']:,} bytes at {block['offset']:,}" in lines[1]
         assert lines[3] == block["reason"]
     by_name = {lines[0]: lines for lines in told}
     assert by_name["fc1_weight"][2:] == ["always there", "parameter"]
     kept = by_name["pool1_output"]
-    assert kept[2].endswith("pool1 to conv2:backward")
+    assert kept[2].endswith("pool1 to backward of relu1")
     assert kept[3] == "backward of conv2 reads it (data)"
 
 
@@ -169,18 +180,51 @@ def test_F1_the_page_is_whole_and_asks_for_nothing(inspected: tuple[Plan, dict[s
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|WebSocket", text)
     assert set(re.findall(r"https?://[^\"'\s]*", text)) == {"http://www.w3.org/2000/svg"}
     course = json.loads(page.data["script"][0])
-    assert course["operators"] == [step.name for step in plan.largest_phase.steps]
+    assert course["operators"] == [in_words(step.name) for step in plan.largest_phase.steps]
     assert len(course["bytes"]) == len(course["operators"])
 
 
-def test_F1_a_name_ends_no_script() -> None:
-    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
-    course = report["timeline"]["train"]
-    course["operators"][3] = "</script><b>&amp;"
+def test_F7_each_row_of_the_page_knows_its_block(inspected: tuple[Plan, dict[str, Any]]) -> None:
+    """Blocks in the order of the rectangles; the rows are those alive at the peak."""
+    plan, report = inspected
+    text = memory_html(report)
+    page = Page(text)
+    blocks = json.loads(page.data["script"][0])["blocks"]
+    assert len(blocks) == len(rectangles(memory_svg(report)))
+    assert [(size, offset) for _, size, offset, *_ in blocks] == [
+        (block.nbytes, block.offset) for block in (*plan.pinned, *plan.largest_phase.blocks)
+    ]
+    rows = [int(value or "") for name, value in page.attributes if name == "data-block"]
+    step = report["peak"]["step"]
+    assert len(set(rows)) == len(rows) == len(report["peak"]["live"])
+    for number, live in zip(rows, report["peak"]["live"], strict=True):
+        told, size, offset, first, last, reason = blocks[number]
+        assert (size, offset) == (live["bytes"], live["offset"])
+        assert first <= step <= last
+        assert told
+        assert reason
+
+
+def test_F1_no_name_becomes_markup() -> None:
+    """Wherever a page tells a name: tables, drawing, and the script's own figures."""
+    path = find_config("digits_lenet")
+    asked = session.inspect_memory(path, threads=1, measured=False, changes=True)
+    report = asked.to_json()
+    evil = "</script><b onclick='x'>&amp;"
+    report["timeline"]["train"]["operators"][3] = evil
+    report["peak"]["live"][0] |= {"tensor": evil, "root": evil, "reason": evil}
+    for block in report["blocks"]["train"]:
+        block |= {"tensor": evil, "root": evil, "reason": evil, "shared": [evil]}
+    report["what_if"]["changes"][0] |= {"change": evil, "config": evil}
+    report["name"] = report["peak"]["operator"] = evil
     page = Page(memory_html(report))
     assert page.open == []
     assert "b" not in page.tags
-    assert json.loads(page.data["script"][0])["operators"][3] == "</script><b>&amp;"
+    assert "onclick" not in {name for name, _ in page.attributes}
+    course = json.loads(page.data["script"][0])
+    assert course["operators"][3] == course["blocks"][-1][0] == course["blocks"][-1][-1] == evil
+    assert evil in page.data["td"]
+    ElementTree.fromstring(memory_svg(report))
 
 
 def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
@@ -197,12 +241,31 @@ def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
     lines = told.splitlines()
     assert lines[0] == "pool1_output"
     assert f"{blocks[index]['bytes']:,} bytes" in lines[1]
-    assert lines[2].endswith("pool1 to conv2:backward")
+    assert lines[2].endswith("pool1 to backward of relu1")
     assert lines[3] == "backward of conv2 reads it (data)"
     assert "display: block" in shown
     (step,) = re.findall(r'<div id="step">(.*?)</div>', shown, re.S)
     assert step.startswith(f"step {first}, pool1: ")
     assert step.endswith("alive")
+
+
+def test_F7_a_browser_lists_what_is_alive_where_one_clicks(tmp_path: Path) -> None:
+    """And lights the block of the row that the pointer is over."""
+    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    path = tmp_path / "arena.html"
+    first = report["blocks"]["train"][0]["first"]
+    clicking = CLICK.replace("INDEX", str(len(report["pinned"])))
+    path.write_text(memory_html(report).replace("</body>", clicking))
+    shown = opened(path)
+    nbytes = report["timeline"]["train"]["bytes"][first]
+    assert f"alive in train at step {first}, " in shown
+    assert f": {nbytes:,} bytes</caption>" in shown
+    alive = [
+        block for block in report["blocks"]["train"] if block["first"] <= first <= block["last"]
+    ]
+    assert len(re.findall(r"<tr[^>]*data-block", shown)) == len(report["pinned"]) + len(alive)
+    assert len(re.findall(r"<rect[^>]*class=\"block[^\"]* lit\"", shown)) == 1
+    assert len(re.findall(r"<tr[^>]*class=\"lit\"", shown)) == 1
 
 
 def test_F1_the_problem_has_the_plans_lower_bound(inspected: tuple[Plan, dict[str, Any]]) -> None:
@@ -239,6 +302,31 @@ def test_files_are_written_beside_the_report(tmp_path: Path) -> None:
         report["blocks"]["train"]
     )
     assert (tmp_path / "arena.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    ("options", "both"),
+    [
+        (("--svg", "arena", "--html", "arena"), ("--svg", "--html")),
+        (("--csv", "./arena", "--html", "arena"), ("--html", "--csv")),
+        (("--svg", "folder/../arena", "--csv", "arena"), ("--svg", "--csv")),
+        (("--html", "./net.yaml"), ("CONFIG", "--html")),
+        (("--diff", "folder/other.yaml", "--csv", "folder/other.yaml"), ("CONFIG", "--csv")),
+    ],
+)
+def test_two_files_have_two_paths(
+    options: tuple[str, ...], both: tuple[str, str], tmp_path: Path
+) -> None:
+    """Before anything is planned or written; least of all over a config."""
+    (tmp_path / "folder").mkdir()
+    configs = [tmp_path / "net.yaml", tmp_path / "folder" / "other.yaml"]
+    content = find_config("digits_lenet").read_text()
+    for config in configs:
+        config.write_text(content)
+    told = refused("inspect-memory", "net.yaml", *options, cwd=tmp_path)
+    assert f"{both[0]} and {both[1]} name one file" in told
+    assert sorted(tmp_path.rglob("*.*")) == sorted(configs)
+    assert [config.read_text() for config in configs] == [content, content]
 
 
 def test_a_file_that_cannot_be_written_is_one_diagnostic(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     return [result("inspect-memory", name, *OPTIONS, cwd=folder) for name in (ONE, OTHER)]
 
 
-def test_F1_the_difference_is_that_of_two_reports(
+def test_F7_the_difference_is_that_of_two_reports(
     folder: Path, reports: list[dict[str, Any]]
 ) -> None:
     both = result("inspect-memory", ONE, "--diff", OTHER, *OPTIONS, cwd=folder)
@@ -42,7 +42,7 @@ def test_F1_the_difference_is_that_of_two_reports(
     assert both["outside"] == {}
 
 
-def test_F1_people_see_the_difference(folder: Path, reports: list[dict[str, Any]]) -> None:
+def test_F7_people_see_the_difference(folder: Path, reports: list[dict[str, Any]]) -> None:
     done = mxrun("inspect-memory", ONE, "--diff", OTHER, *OPTIONS, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(ONE) >= 3
@@ -54,7 +54,7 @@ def test_F1_people_see_the_difference(folder: Path, reports: list[dict[str, Any]
     assert largest["diff"]["peak"]["tensors"][0]["tensor"] in done.stdout
 
 
-def test_F1_a_network_does_not_differ_from_itself(folder: Path) -> None:
+def test_F7_a_network_does_not_differ_from_itself(folder: Path) -> None:
     same = result("inspect-memory", ONE, "--diff", ONE, *OPTIONS, cwd=folder)["diff"]
     assert same["peak"]["tensors"] == []
     assert all(pair[0] == pair[1] for pair in same["figures"].values())
@@ -81,7 +81,7 @@ def test_F1_an_arena_above_the_limit_fails(folder: Path, reports: list[dict[str,
         (line,) = done.stderr.splitlines()
         assert f"mxrun: {ONE} plans" in line
         assert f"({planned:,} bytes)" in line
-        assert reports[0]["peak"]["title"] in line
+        assert line.endswith(f"{reports[0]['peak']['title']} in train sets the peak")
         assert f'"planned_bytes":{planned}' in done.stdout
 
 
@@ -90,3 +90,9 @@ def test_a_limit_that_is_no_size_is_refused(limit: str, folder: Path) -> None:
     told = refused("inspect-memory", ONE, f"--fail-above={limit}", cwd=folder)
     assert repr(limit) in told
     assert "512 MiB" in told
+
+
+def test_F7_what_if_and_the_difference_are_asked_apart(folder: Path) -> None:
+    told = refused("inspect-memory", ONE, "--diff", OTHER, "--what-if", cwd=folder)
+    assert "--what-if" in told
+    assert "--diff" in told

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from networks import NETWORKS, convolutional, fill, plan_of, same_bits, trained
+from networks import NETWORKS, chain, convolutional, fill, plan_of, same_bits, softmax, trained
 
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, TRAIN
 from mxrun.graph.memory import allocate
+from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.runtime.storage import Arena, control_group_limits, memory_limit
 
 IMPLEMENTATIONS = ("auto", "numpy")
@@ -73,7 +75,7 @@ def test_P8_each_reason_to_refuse_a_hint() -> None:
     # relu_output has another reader, but the sum has already taken join_output's memory.
     assert reasons["again", "join_output", "again_output"] == ""
     shared = reasons["again", "relu_output", "again_output"]
-    assert shared == "the output shares other memory already"
+    assert shared == "the output lies in left_output already"
     assert reasons["softmax:backward", "softmax_output", "fc_output_grad"] == (
         "softmax_output is a result"
     )
@@ -83,8 +85,64 @@ def test_P8_a_later_reader_refuses_the_hint() -> None:
     phase = plan_of(NETWORKS["shared"](), implementation="numpy").phases[TRAIN]
     reasons = {(hint.step, hint.source, hint.target): hint.reason for hint in phase.hints}
     assert reasons["softmax", "fc2_tanh_output", "softmax_output"] == (
-        "still read by fc2_tanh:backward"
+        "backward of fc2_tanh still reads it"
     )
+
+
+def test_P8_sizes_inputs_and_other_reads_refuse_the_hint() -> None:
+    """A smaller input, one given from outside, one that is two inputs."""
+    with fresh_names():
+        data = variable("data")
+        flat = chain(data, ("FullyConnected", {"num_hidden": 8}, "fc1"))
+        twice = apply("elemwise_add", {"lhs": flat, "rhs": flat}, {}, "twice")
+        mean = apply("mean", {"data": twice}, {"axis": 1, "keepdims": True}, "mean")
+        wide = apply("broadcast_add", {"lhs": mean, "rhs": twice}, {}, "wide")
+        outer = apply("Activation", {"data": data}, {"act_type": "relu"}, "outer")
+        other = chain(outer, ("FullyConnected", {"num_hidden": 8}, "fc2"))
+        symbol = apply("elemwise_add", {"lhs": wide, "rhs": other}, {}, "sum")
+        network = softmax(chain(symbol, ("FullyConnected", {"num_hidden": 4}, "fc3")))
+    phase = plan_of(network, rules={}, phases=(EVALUATE,), fuse=False).phases[EVALUATE]
+    reasons = {(hint.step, hint.source): hint.reason for hint in phase.hints}
+    assert reasons["wide", "mean_output"] == "the sizes differ"
+    assert reasons["wide", "twice_output"] == ""
+    assert reasons["outer", "data"] == "data is given from outside"
+    assert reasons["twice", "fc1_output"] == "read as another input as well"
+    assert reasons["sum", "fc2_output"] == "the output lies in twice_output already"
+
+
+def dense_sigmoid(fine: bool) -> Symbol:
+    """Two dense layers with sigmoid, in two operators each or in six of one operation each."""
+    with fresh_names():
+        symbol = variable("data")
+        for name in ("a", "b"):
+            if not fine:
+                symbol = chain(symbol, ("FullyConnected", {"num_hidden": 64}, name))
+                symbol = chain(symbol, ("sigmoid", {}, f"{name}_sigmoid"))
+                continue
+            symbol = chain(symbol, ("FullyConnected", {"num_hidden": 64, "no_bias": True}, name))
+            sides = {"lhs": symbol, "rhs": variable(f"{name}_bias")}
+            symbol = chain(
+                apply("broadcast_add", sides, {}, f"{name}_add"),
+                ("negative", {}, f"{name}_negative"),
+                ("exp", {}, f"{name}_exp"),
+                ("_plus_scalar", {"scalar": 1.0}, f"{name}_plus"),
+                ("reciprocal", {}, f"{name}_reciprocal"),
+            )
+        return softmax(chain(symbol, ("FullyConnected", {"num_hidden": 4}, "last")))
+
+
+@pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_L11_a_network_of_single_operations_takes_no_more(implementation: str, phase: str) -> None:
+    """By sharing memory alone, not by fusing: every operation is a step of its own."""
+    options: dict[str, Any] = {"implementation": implementation, "fuse": False, "phases": (phase,)}
+    if phase == EVALUATE:
+        options["rules"] = {}
+    coarse = plan_of(dense_sigmoid(fine=False), **options)
+    biases = {"a_bias": (1, 64), "b_bias": (1, 64)}
+    fine = plan_of(dense_sigmoid(fine=True), shapes=biases, **options)
+    assert len(fine.phases[phase].steps) > len(coarse.phases[phase].steps)
+    assert fine.planned_bytes <= coarse.planned_bytes
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -232,7 +232,7 @@ def test_T5_in_out_is_refused_where_the_gradient_reads_the_input() -> None:
     )(lambda x: x * x)
     phase = planned(between("squares")).phases[TRAIN]
     hints = {(hint.step, hint.source): hint.reason for hint in phase.hints}
-    assert hints["middle", "to_data_output"] == "still read by middle:backward"
+    assert hints["middle", "to_data_output"] == "backward of middle still reads it"
     assert hints["middle:backward", "middle_output_grad"] == ""
     plan = planned(between("squares"), rules={}, phases=(EVALUATE,))
     assert same_place(plan.phases[EVALUATE], "to_data_output", "middle_output")

@@ -84,6 +84,7 @@ MEMORY = {
         "live": [
             {
                 "tensor": f"[tensor{number}]",
+                "root": "[root]" if number == 2 else f"[tensor{number}]",
                 "bytes": 1024 * (40 - number),
                 "offset": 64 * number,
                 "first": 0,
@@ -93,6 +94,8 @@ MEMORY = {
             for number in range(40)
         ],
     },
+    "pinned": [{"tensor": "[tensor1]", "offset": 64, "bytes": 1024 * 39}],
+    "what_if": None,
     "timeline": {
         "train": {
             "operators": ["fc1", "fc1:backward", "fc1_weight:update"],
@@ -127,26 +130,44 @@ def test_memory_shows_bounds_and_classes() -> None:
 
 def test_memory_shows_refused_hints_with_their_reasons() -> None:
     hints = [
-        {"step": "relu1", "source": "conv1", "target": "relu1", "reason": ""},
-        {"step": "relu2", "source": "conv2", "target": "relu2", "reason": "conv2 is read later"},
+        {"step": "relu1", "source": "conv1", "target": "relu1", "reason": "", "bytes": 8},
+        {"step": "relu1", "source": "fc", "target": "relu1", "reason": "it lies", "bytes": 9999},
+        *(
+            {
+                "step": f"relu{number}:backward",
+                "source": f"conv{number}@onednn:7",
+                "target": f"relu{number}",
+                "reason": "conv2 is read later",
+                "bytes": 1000 * number,
+            }
+            for number in range(2, 14)
+        ),
     ]
     text = rendered(*memory_tables({**MEMORY, "proved_optimal": True, "hints": hints}))
-    assert "as small as this order allows" in text
-    assert "conv2 is read later" in text
-    assert "relu1" not in text
+    assert "as small as this order of steps allows" in text
+    assert "in-place hints not taken; 1 outputs overwrite an input" in text
+    assert "it lies" not in text
+    assert "relu1 " not in text
+    told = [line for line in text.splitlines() if "conv2 is read later" in line]
+    assert len(told) == 10
+    assert told[0].split()[:5] == ["backward", "of", "relu13", "conv13", "(packed)"]
+    assert "13,000" in told[0]
+    (rest,) = [line.split() for line in text.splitlines() if "others" in line and "5,000" in line]
+    assert rest == ["2", "others", "5,000"]
 
 
 def test_the_peak_shows_the_largest_and_sums_up_the_rest() -> None:
     lines = rendered(*memory_tables(MEMORY)).splitlines()
-    peak = "alive at the peak: train, backward of FullyConnected 'fc1', 1,048,576 bytes"
-    assert any(peak in line for line in lines)
+    title = "alive at the peak: train, backward of FullyConnected 'fc1' (step 1), 1,048,576 bytes"
+    assert any(title in line for line in lines)
     (first,) = [line.split() for line in lines if "[tensor0]" in line]
-    assert first[:5] == ["[tensor0]", "40,960", "0", "fc1", "fc1:backward"]
+    assert first[:5] == ["[tensor0]", "40,960", "0", "0-1", "backward"]
+    assert any("[tensor2], in the place of [root]" in line for line in lines)
     (second,) = [line.split() for line in lines if "[tensor1]" in line]
     assert second == ["[tensor1]", "39,936", "64", "always", "parameter"]
-    assert not any("[tensor30]" in line for line in lines)
+    assert not any("[tensor31]" in line for line in lines)
     (rest,) = [line.split() for line in lines if "others" in line]
-    assert rest == ["10", "others", f"{1024 * sum(range(1, 11)):,}"]
+    assert rest == ["9", "others", f"{1024 * sum(range(1, 10)):,}"]
 
 
 def test_what_lies_outside_is_named_or_said_to_be_unknown() -> None:

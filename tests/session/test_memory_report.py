@@ -15,7 +15,8 @@ from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, PREPARE, TRAIN
 from mxrun.graph.explain import live_tensors
-from mxrun.graph.graph import MemoryClass
+from mxrun.graph.graph import MemoryClass, StepKind
+from mxrun.graph.naming import in_words
 from mxrun.graph.plan import Plan
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
@@ -163,7 +164,7 @@ def test_P9_S5_sharing_changes_no_bit_of_the_bundled_networks(config: str) -> No
 
 @pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
 @pytest.mark.parametrize("config", BUNDLED)
-def test_F1_every_live_byte_of_every_step_has_its_reason(config: str, phase: str) -> None:
+def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: str) -> None:
     """Held against the graph: the step named last does read the tensor, or it is a result."""
     plan = session.inspect_memory(find_config(config)).plan
     planned = plan.phases[phase]
@@ -190,20 +191,23 @@ def test_F1_every_live_byte_of_every_step_has_its_reason(config: str, phase: str
             }
             if "reads it" in tensor.reason:
                 assert tensor.tensor in read
-                assert (last.forward or last.name) in tensor.reason
+                assert in_words(last.forward or last.name) in tensor.reason
                 assert tensor.reason.startswith("backward of") == (last.forward is not None)
+            elif tensor.reason.endswith("reads a copy of it"):
+                assert tensor.tensor in read
+                assert last.kind is StepKind.REORDER
             elif tensor.reason.startswith("result"):
                 assert tensor.tensor in {
                     planned.graph.values[value].name for value in planned.graph.results.values()
                 }
             elif tensor.reason.startswith("workspace of"):
                 assert tensor.first == tensor.last == position
-                assert tensor.reason.endswith(planned.steps[position].name)
+                assert tensor.reason.endswith(in_words(planned.steps[position].name))
             elif not tensor.reason.endswith("writes it"):
                 assert tensor.tensor in planned.graph.sources or tensor.tensor in plan.specs
 
 
-def test_F1_the_reasons_are_those_that_operators_declare() -> None:
+def test_F7_the_reasons_are_those_that_operators_declare() -> None:
     plan = session.inspect_memory(find_config("digits_lenet"), threads=1).plan
     phase = plan.phases[TRAIN]
     position = next(i for i, step in enumerate(phase.steps) if step.name == "pool2:backward")
@@ -212,7 +216,7 @@ def test_F1_the_reasons_are_those_that_operators_declare() -> None:
     }
     assert reasons["pool1_extra0"] == "backward of pool1 reads it (kept by its forward kernel)"
     assert reasons["pool1_output"] == "backward of relu1 reads it (output)"
-    assert reasons["softmax_output"] == "result"
+    assert reasons["softmax_output"] == "result, kept to the end"
     assert reasons["fc1_weight"] == "parameter"
     assert reasons["fc1_weight:mom"] == "optimizer state"
     assert reasons["data"] == "written by the loop before each step"

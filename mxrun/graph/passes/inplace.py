@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mxrun.graph.graph import Graph, Step, ValueId
+from mxrun.graph.naming import in_words
 
 # The ways in which a step may give its output the memory of another tensor: overwriting that, or
 # adding to it.
@@ -121,18 +122,18 @@ class _Sharing:
         values = self.graph.values
         root = self.find(source)
         if target in self.targets:
-            return "the output shares other memory already"
+            return f"the output lies in {in_words(values[self.find(target)].name)} already"
         if root in self.given:
-            return f"{values[root].name} is given from outside"
+            return f"{in_words(values[root].name)} is given from outside"
         if root in self.kept or source in self.kept:
-            return f"{values[source].name} is a result"
+            return f"{in_words(values[source].name)} is a result"
         if values[source].spec.nbytes != values[target].spec.nbytes:
             return "the sizes differ"
         if values[source].spec.layout != values[target].spec.layout:
             return "the layouts differ"
         last = self.last_read.get(root, -1)
         if last > position:
-            return f"still read by {self.graph.steps[last].name}"
+            return f"{in_words(self.graph.steps[last].name)} still reads it"
         # A hint says that an element may be overwritten once this input's element was read, not
         # that every other input is read at the same places.
         if [self.find(value) for value in step.reads()].count(root) > 1:

@@ -53,7 +53,7 @@ def _copy(builder: GraphBuilder, step: Step) -> ValueId:
     """The same reorder once more, and what it makes."""
     (made,) = step.writes()
     old = builder.values[made]
-    value = builder.value(f"{old.name}:backward", old.spec, old.memory_class)
-    name = f"{step.name}:backward"
+    value = builder.value(f"{old.name}:anew", old.spec, old.memory_class)
+    name = f"{step.name}:anew"
     builder.step(replace(step, name=name, outputs=(value,)))
     return value

@@ -1,0 +1,150 @@
+"""Rows of memory that hold for every bundled config, or for a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from bundled_runs import BUNDLED, bundled
+from commands import CONFIGS
+
+from mxrun import session
+from mxrun.config.bundled import find_config
+from mxrun.executor.executor import Executor
+from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.naming import in_words
+from mxrun.graph.plan import Block
+
+CONFIG_NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+SENTINELS = (0x3E, 0x3F)
+
+
+@pytest.mark.parametrize("config", CONFIG_NAMES)
+def test_S5_sharing_pays_for_every_bundled_config(config: str) -> None:
+    """Less than the sum of all tensors, and less to infer than to train, at its own batch size.
+
+    Inference keeps parameters packed beside the plain ones; where training leaves most of them
+    alone, that may be more than gradients and optimizer take.
+    """
+    path = find_config(config)
+    train, infer = (
+        session.inspect_memory(path, (), phase, threads=1, measured=False).plan
+        for phase in ("train", "infer")
+    )
+    assert train.planned_bytes < train.naive_bytes
+    assert infer.planned_bytes < infer.naive_bytes
+    packed = infer.classes()["constants"].total_bytes
+    assert infer.planned_bytes - packed < train.planned_bytes
+    built = session.load(path)
+    if built.training.rules.keys() == built.model.parameters.keys():
+        assert infer.planned_bytes < train.planned_bytes
+
+
+def changed(executor: Executor, block: Block, sentinel: int) -> bool:
+    return bool((executor.arena.bytes_view()[block.offset : block.end] != sentinel).any())
+
+
+def touched(executor: Executor, sentinel: int) -> Iterator[Block]:
+    """The blocks of a training step that hold anything new when one of their steps is over.
+
+    Each is filled with the sentinel when it comes to life, whatever lay there before.
+    """
+    planned, tape = executor.plan.phases[TRAIN], executor.tapes[TRAIN]
+    position = {step.name: index for index, step in enumerate(planned.steps)}
+    order = [position[entry.name] for entry in tape.entries]
+    seen: dict[int, Block] = {}
+
+    def begin(after: int, last: int) -> None:
+        for block in planned.blocks:
+            if after < block.first <= last:
+                executor.arena.bytes_view()[block.offset : block.end] = sentinel
+
+    def look(index: int, entry: object) -> None:
+        now = order[index]
+        for number, block in enumerate(planned.blocks):
+            if block.first <= now < block.last and changed(executor, block, sentinel):
+                seen[number] = block
+        begin(now, order[index + 1] if index + 1 < len(order) else now)
+
+    begin(-1, order[0])
+    tape.run_in_python(look)
+    yield from seen.values()
+
+
+@pytest.mark.parametrize("config", BUNDLED)
+def test_F1_planned_bytes_are_touched_by_class(config: str) -> None:
+    """Of each class as much as inspect-memory says, measured block by block in a run."""
+    report = session.inspect_memory(find_config(config), threads=2, measured=False)
+    built = bundled(config)
+    run = session.prepare(built)
+    executor = run.executor
+    planned = {
+        name: figures.total_bytes
+        for name, figures in report.plan.classes().items()
+        if figures.total_bytes
+    }
+    assert report.plan.largest_phase.name == TRAIN
+    for sentinel in SENTINELS:
+        executor.arena.bytes_view()[:] = sentinel
+        run.initialise(start=False)
+        run.read_batches()
+        executor.run(EVALUATE)
+        pinned = [block for block in executor.plan.pinned if changed(executor, block, sentinel)]
+        found: dict[str, int] = {}
+        for block in (*pinned, *touched(executor, sentinel)):
+            kind = block.memory_class.value
+            found[kind] = found.get(kind, 0) + block.nbytes
+        assert found == planned
+    run.close()
+
+
+@pytest.fixture(scope="module", params=["", "memory.budget=50%"], ids=["plain", "budget"])
+def course(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    """The report of a residual network's training step."""
+    overrides = [request.param] if request.param else []
+    path = find_config("resnet20_cifar10")
+    return session.inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()
+
+
+def test_L14_the_timeline_shows_that_blocks_go_with_their_last_reader(
+    course: Mapping[str, Any],
+) -> None:
+    """No block that a step reads outlives it, and so the curve falls all through backward."""
+    timeline = course["timeline"]["train"]
+    names = [in_words(name) for name in timeline["operators"]]
+    for block in course["blocks"]["train"]:
+        if "reads it" in block["reason"]:
+            reader = names[block["last"]].removesuffix(" again").partition(" (")[0]
+            assert reader.removeprefix("backward of ") in block["reason"]
+    pinned = sum(block["bytes"] for block in course["pinned"])
+    alive = [nbytes - pinned for nbytes in timeline["bytes"]]
+    assert alive[-1] < 0.1 * max(alive)
+    first = timeline["operators"].index("softmax:backward")
+    quarters = [max(alive[first + part * (len(alive) - first) // 4 :]) for part in range(4)]
+    assert quarters == sorted(quarters, reverse=True)
+    assert quarters[-1] < quarters[0]
+
+
+def test_L14_the_timeline_shows_dropped_activations_made_again() -> None:
+    """What is dropped dies in forward, comes again in backward, and the peak is lower for it."""
+    path = find_config("resnet20_cifar10")
+    plain, less = (
+        session.inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()
+        for overrides in ([], ["memory.budget=50%"])
+    )
+    steps = less["timeline"]["train"]["operators"]
+    backward = steps.index("softmax:backward")
+    again = [name for name in steps if name.endswith(":again")]
+    cheap = [name for name in again if name.partition(":")[0].endswith(("bn+relu", "relu"))]
+    assert cheap
+    dropped = 0
+    for name in cheap:
+        first, second = steps.index(name.removesuffix(":again")), steps.index(name)
+        assert first < backward < second
+        made = [block for block in less["blocks"]["train"] if block["first"] == first]
+        dropped += any(block["last"] < backward for block in made)
+    assert dropped == len(cheap)
+    assert max(less["timeline"]["train"]["bytes"]) == less["planned_bytes"]
+    assert less["planned_bytes"] < 0.6 * plain["planned_bytes"]
+    assert set(steps) - set(again) == set(plain["timeline"]["train"]["operators"])
