@@ -53,7 +53,10 @@ def difference_tables(report: Report) -> list[RenderableType]:
             classes.add_row(name.replace("_", " "), *_sizes(figures["peak_bytes"]))
     classes.add_section()
     classes.add_row("all of them", *_sizes(peak["bytes"]))
-    where = " against ".join(", ".join(map(in_words, each)) for each in peak["steps"])
+    where = " against ".join(
+        f"{phase}, {in_words(operator)}"
+        for phase, _, operator in (each.partition(", ") for each in peak["operators"])
+    )
     tensors = _table(f"alive at the peak and not the same: {where}", names)
     for tensor in peak["tensors"][:_MOST_TENSORS]:
         tensors.add_row(Text(in_words(tensor["tensor"])), *_sizes(tensor["bytes"]))
@@ -93,7 +96,7 @@ def _peaks(peak: Report, other: Report) -> dict[str, Any]:
         if sizes.get(tensor) != others.get(tensor)
     ]
     return {
-        "steps": [[each["phase"], each["operator"]] for each in (peak, other)],
+        "operators": [f"{each['phase']}, {each['operator']}" for each in (peak, other)],
         "bytes": [peak["bytes"], other["bytes"]],
         "tensors": sorted(changed, key=lambda each: -abs(each["bytes"][1] - each["bytes"][0])),
     }
