@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,21 @@ def test_S5_sharing_pays(name: str) -> None:
     assert plan.planned_bytes < plan.naive_bytes
     assert infer.planned_bytes < plan.planned_bytes
     assert plan.proved_optimal
+
+
+def test_F1_a_bound_proved_above_what_is_alive_makes_a_plan_optimal() -> None:
+    plan = plan_of(convolutional())
+    phase = plan.largest_phase
+    higher = replace(
+        phase,
+        reusable_bytes=phase.reusable_bytes + 64,
+        proved_bytes=phase.lower_bound_bytes + 64,
+    )
+    proved = replace(plan, phases={**plan.phases, phase.name: higher})
+    assert proved.planned_bytes == proved.proved_bytes == proved.lower_bound_bytes + 64
+    assert proved.proved_optimal
+    unproved = replace(higher, proved_bytes=phase.lower_bound_bytes)
+    assert not replace(plan, phases={**plan.phases, phase.name: unproved}).proved_optimal
 
 
 def test_P8_every_hint_is_listed_with_its_fate() -> None:

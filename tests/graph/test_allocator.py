@@ -92,7 +92,7 @@ def test_what_is_not_found_is_told_with_its_gap() -> None:
     allocation = allocated(blocks)
     assert allocation.lower_bound_bytes == 1 << 20
     assert allocation.gap == allocation.arena_bytes / allocation.proved_bytes - 1
-    assert allocation.arena_bytes < 1.35 * (1 << 20)
+    assert allocation.arena_bytes < 1.25 * (1 << 20)
 
 
 @pytest.mark.parametrize(("count", "life"), [(50_000, 50_000), (50_000, 20)])
@@ -157,9 +157,10 @@ def test_blocks_without_bytes_or_life_take_nothing() -> None:
     assert (allocation.offsets, allocation.arena_bytes) == ((0, 0, 0), 64)
 
 
-def test_a_training_step_of_two_thousand_operators_reaches_its_bound() -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_training_steps_of_two_thousand_operators_reach_their_bound(seed: int) -> None:
     """Activations live to their backward operator or are soon dropped; gradients are short."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     rows, end = [], 2000
     for step in range(end // 2):
         nbytes = int(random.integers(1, 200)) * UNIT * int(random.choice([1, 4, 16]))
@@ -167,4 +168,15 @@ def test_a_training_step_of_two_thousand_operators_reaches_its_bound() -> None:
         rows.append((nbytes, step, end - step if random.random() < 0.6 else soon))
         rows.append((nbytes, end - step - 1, min(end - step + 1, end)))
     size, first, last = np.array(rows, np.int64).T
+    assert allocated((size, first, last)).proved_optimal
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_inference_of_two_thousand_operators_reaches_its_bound(seed: int) -> None:
+    """A random graph: each tensor is read by the next operator, and some by later ones."""
+    random = np.random.default_rng(seed)
+    end = 2000
+    first = np.arange(end)
+    last = np.minimum(first + 2 + (random.random(end) < 0.3) * random.integers(1, 60, end), end)
+    size = random.integers(1, 200, end) * UNIT * random.choice([1, 4, 16], end)
     assert allocated((size, first, last)).proved_optimal
