@@ -24,8 +24,8 @@ def verify(
 
     Trains on made-up records, as planned and in other ways: without fused operators, without
     tensors that share memory, with memory poisoned as soon as it is free, with gradients made by
-    walking backwards. What each way leads to is compared, and inference likewise. Exit code 1 where
-    a promise is broken.
+    walking backwards. What each way leads to is compared, and inference likewise. One way frees
+    memory too early, to show that this would be seen. Exit code 1 where a promise is broken.
 
     \b
     Examples:

@@ -151,7 +151,7 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
 
     Without those of outputs that overwrite another input, where nothing is lost.
     """
-    keys = ("step", "source", "target", "reason")
+    keys = ("kind", "step", "source", "target", "reason")
     taken = {(hint["step"], hint["target"]) for hint in hints if not hint["reason"]}
     refused = {
         tuple(hint[key] for key in keys): hint["bytes"]
@@ -160,18 +160,18 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     }
     if not refused:
         return
-    table = titled_table(f"in-place hints not taken; {len(taken)} outputs overwrite an input")
-    for column in ("step", "input", "output"):
+    table = titled_table(f"memory that is not shared; {len(taken)} outputs lie where an input did")
+    for column in ("how", "step", "input", "output"):
         table.add_column(column, overflow="fold")
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("because", overflow="fold")
     rows = sorted(refused.items(), key=lambda item: -item[1])
-    for (step, source, target, reason), nbytes in rows[:_MOST_REFUSED]:
+    for (kind, step, source, target, reason), nbytes in rows[:_MOST_REFUSED]:
         names = (Text(in_words(name)) for name in (step, source, target))
-        table.add_row(*names, f"{nbytes:,}", Text(reason))
+        table.add_row(kind, *names, f"{nbytes:,}", Text(reason))
     if rest := rows[_MOST_REFUSED:]:
         nbytes = sum(nbytes for _, nbytes in rest)
-        table.add_row(f"{len(rest)} others", "", "", f"{nbytes:,}", style="dim")
+        table.add_row(f"{len(rest)} others", "", "", "", f"{nbytes:,}", style="dim")
     yield table
 
 

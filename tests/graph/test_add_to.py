@@ -12,6 +12,7 @@ from networks import shared as shared_products
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
+from mxrun.graph.budget import Budget
 from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.cost import traffic_of
 from mxrun.graph.passes.inplace import ADD_TO, Hint
@@ -151,6 +152,16 @@ def test_F4_the_same_bits_whatever_else_is_shared(options: dict[str, Any]) -> No
     plan = plan_of(dense(), **options)
     assert any(hint.taken for hint in added(plan.phases[TRAIN]))
     assert same_bits(trained(plan)[1], expected)
+
+
+def test_F4_sums_are_added_in_place_beside_steps_that_run_again() -> None:
+    plain = plan_of(dense(), add_to=False)
+    least = plan_of(dense(), budget=Budget(least=True))
+    phase = least.phases[TRAIN]
+    assert phase.recomputed is not None
+    assert any(hint.taken for hint in added(phase))
+    assert least.planned_bytes < plain.planned_bytes
+    assert same_bits(trained(least)[1], trained(plain)[1])
 
 
 def test_P9_the_sum_lies_where_the_first_contribution_lay() -> None:

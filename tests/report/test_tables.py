@@ -129,11 +129,13 @@ def test_memory_shows_bounds_and_classes() -> None:
 
 
 def test_memory_shows_refused_hints_with_their_reasons() -> None:
+    relu = {"kind": "in place", "step": "relu1", "target": "relu1"}
     hints = [
-        {"step": "relu1", "source": "conv1", "target": "relu1", "reason": "", "bytes": 8},
-        {"step": "relu1", "source": "fc", "target": "relu1", "reason": "it lies", "bytes": 9999},
+        {**relu, "source": "conv1", "reason": "", "bytes": 8},
+        {**relu, "source": "fc", "reason": "it lies", "bytes": 9999},
         *(
             {
+                "kind": "add to",
                 "step": f"relu{number}:backward",
                 "source": f"conv{number}@onednn:7",
                 "target": f"relu{number}",
@@ -145,12 +147,12 @@ def test_memory_shows_refused_hints_with_their_reasons() -> None:
     ]
     text = rendered(*memory_tables({**MEMORY, "proved_optimal": True, "hints": hints}))
     assert "as small as this order of steps allows" in text
-    assert "in-place hints not taken; 1 outputs overwrite an input" in text
+    assert "memory that is not shared; 1 outputs lie where an input did" in text
     assert "it lies" not in text
     assert "relu1 " not in text
     told = [line for line in text.splitlines() if "conv2 is read later" in line]
     assert len(told) == 10
-    assert told[0].split()[:5] == ["backward", "of", "relu13", "conv13", "(packed)"]
+    assert told[0].split()[:7] == ["add", "to", "backward", "of", "relu13", "conv13", "(packed)"]
     assert "13,000" in told[0]
     (rest,) = [line.split() for line in text.splitlines() if "others" in line and "5,000" in line]
     assert rest == ["2", "others", "5,000"]

@@ -66,6 +66,7 @@ class _Joining:
         self._graph = graph
         self._steps: list[Step | None] = list(graph.steps)
         self._mutations = dict(graph.mutations)
+        # Memory that must stay as it is.
         self._kept = {*graph.results.values(), *graph.sources.values()}
         self._made_at = dict.fromkeys(graph.sources.values(), -1)
         # Values that lie in one memory, and the steps that read there.
@@ -104,7 +105,7 @@ class _Joining:
         # A running sum of batches is overwritten anyway.
         kept = [added] if self._mutations.get(total) == there else [there, added]
         for value in kept:
-            if self._root(value) in map(self._root, self._kept):
+            if self._root(value) in self._kept:
                 return f"{values[value].name} is a result, or given from outside"
         others = self._readers[self._root(added)] - {position}
         if others:
@@ -167,4 +168,6 @@ class _Joining:
         """Let a value lie in the memory of another."""
         root, own = self._root(source), self._root(target)
         self._memory[own] = root
+        if own in self._kept:
+            self._kept.add(root)
         self._readers.setdefault(root, set()).update(self._readers.pop(own, set()))
