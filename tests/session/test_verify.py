@@ -198,12 +198,13 @@ def test_F4_a_tensor_that_is_freed_too_early_ends_with_code_1(
     tmp_path: Path, changes: tuple[tuple[str, str], ...]
 ) -> None:
     plant(tmp_path, "product", *changes)
-    product = """
+    head, tail = NET.split("    - FullyConnected", 1)
+    product = """\
     - FullyConnected: {name: value, num_hidden: 8}
     - FullyConnected: {name: gate, num_hidden: 8}
     - product: {name: gated, lhs: value, rhs: gate}
-    - FullyConnected"""
-    text = NET.replace("    - FullyConnected", product.removeprefix("\n"))
+"""
+    text = f"{head}{product}    - FullyConnected{tail}"
     (tmp_path / "net.yaml").write_text(f"plugins: [product.py]\n{text}")
     done = mxrun("verify", "net.yaml", "--steps", "2", "--json", cwd=tmp_path)
     assert done.returncode == (1 if changes else 0), done.stderr
