@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mxrun.backend.jit import NativeFunction
@@ -12,7 +12,7 @@ from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
-from mxrun.operator.native_kernel import Part, Slot, extra, native_kernel, source, target
+from mxrun.operator.native_kernel import Part, Pitch, Slot, extra, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import written
 from mxrun.ops import batch_norm_loops as compiled
@@ -85,7 +85,7 @@ class _Loops:
         """The threads' own arrays."""
         return Scratch(self.totals.offset + align(16 * self.tasks.channels))
 
-    def alone(self, loop: NativeFunction, *arguments: Slot | Scratch | int | float) -> Part:
+    def alone(self, loop: NativeFunction, *arguments: Slot | Pitch | Scratch | int | float) -> Part:
         """A loop of one thread."""
         return ScratchLoopPart(loop, arguments, 1, self._scratch_bytes)
 
@@ -93,12 +93,26 @@ class _Loops:
         self,
         loop: NativeFunction,
         arrays: Sequence[Slot | Scratch | int],
-        *arguments: Slot | Scratch | int | float,
+        *arguments: Slot | Pitch | Scratch | int | float,
     ) -> Part:
         """A loop of the team over the tasks, with its arrays [C]."""
         absent = (0,) * (ARRAYS - len(arrays))
         shared = (*self.tasks.arguments(self.team), self.blocks, len(arrays), *arrays, *absent)
         return ScratchLoopPart(loop, (*shared, *arguments), self.team, self._scratch_bytes)
+
+    @property
+    def width(self) -> int:
+        """Elements from one row of channels, or of planes, to the next."""
+        return self.tasks.channels * self.tasks.inner
+
+    def pitched(self, *tensors: int) -> dict[int, int]:
+        """The tensors that may lie within larger ones: of channels that lie side by side all."""
+        return dict.fromkeys(tensors, self.width) if self.tasks.inner == 1 else {}
+
+    def pitch(self, slot: Slot | int) -> Pitch | int:
+        """A tensor's, between rows of channels; of an absent one the usual."""
+        channels = self.tasks.channels
+        return Pitch(slot, channels) if isinstance(slot, Slot) else channels
 
     @property
     def samples(self) -> tuple[int, ...]:
@@ -142,6 +156,7 @@ class CompiledBatchNorm(Implementation):
         handed = request.is_train and limits.kind != NOT and not _adds(prop)
         kept = (extra(0), extra(1)) if handed else (scale, 0)
         given = p.use_global_stats or not request.is_train
+        pitch, data_rows = loops.pitch(source(DATA)), Pitch(source(DATA), loops.width)
         parts: list[Part] = []
         found: tuple[Slot | Scratch | int, ...]
         if given:
@@ -149,8 +164,8 @@ class CompiledBatchNorm(Implementation):
             found = (source(states), source(states + 1))
         else:
             parts = [
-                loops.alone(loops.of.shift, *loops.samples, source(DATA), shift),
-                loops.together(loops.of.statistics, (shift,), source(DATA), loops.sums),
+                loops.alone(loops.of.shift, *loops.samples, source(DATA), shift, data_rows),
+                loops.together(loops.of.statistics, (shift,), source(DATA), loops.sums, pitch),
             ]
             found = (shift, 0)
         gamma = 0 if p.fix_gamma else source(GAMMA)
@@ -159,11 +174,12 @@ class CompiledBatchNorm(Implementation):
         if output:
             arrays = (mean, kept[0], source(BETA))
             further = (source(RESIDUAL) if _adds(prop) else 0, *limits.forward)
+            further += (pitch, loops.pitch(output))
             parts.append(loops.together(loops.of.normalize, arrays, source(DATA), output, *further))
         channels = request.inputs[BETA].laid_out(PLAIN)
         moving = channels if given else None
         residual = [data] if _adds(prop) else []
-        return native_kernel(
+        kernel = native_kernel(
             self.name,
             parts,
             (data, None if p.fix_gamma else channels, channels, *residual, moving, moving),
@@ -172,6 +188,9 @@ class CompiledBatchNorm(Implementation):
             request.threads,
             extra_outputs=(channels, channels) if handed else (),
             flops=prop.flops([data.shape], []),
+        )
+        return replace(
+            kernel, pitched_inputs=loops.pitched(DATA), pitched_outputs=loops.pitched(OUTPUT)
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
@@ -184,7 +203,7 @@ class CompiledBatchNorm(Implementation):
         scale, center, slope = map(loops.channels, range(3))
         first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
         values, mean, var = (source(at) for at in (first + DATA, second + MEAN, second + VAR))
-        gamma = 0 if p.fix_gamma else source(first + GAMMA)
+        gamma, pitch = 0 if p.fix_gamma else source(first + GAMMA), loops.pitch(values)
         handed = request.forward.extra_outputs
         limits = Limits.of(prop, data.dtype)
         kind = READ if limits.kind != NOT and not handed else limits.kind
@@ -198,17 +217,18 @@ class CompiledBatchNorm(Implementation):
         places = (var, gamma, scale, center, slope, gamma_grad, beta_grad)
         summed = (*loops.summed(False, p.eps), *places, int(p.use_global_stats))
         parts = [
-            loops.together(loops.of.gradient_sums, arrays, *read, loops.sums, passed),
+            loops.together(loops.of.gradient_sums, arrays, *read, loops.sums, passed, pitch),
             loops.alone(gradient_scale_loop, *summed),
         ]
         if data_grad:
             arrays += (scale, center, slope)
             adds = int(request.requests[DATA] is OpReqType.ADD)
-            parts.append(loops.together(loops.of.data_gradient, arrays, *again, data_grad, adds))
+            further = (data_grad, adds, pitch)
+            parts.append(loops.together(loops.of.data_gradient, arrays, *again, *further))
         scales = None if p.fix_gamma else channels
         residual = [None] if _adds(prop) else []
         outputs = (data if output else None, channels, channels)
-        return native_kernel(
+        kernel = native_kernel(
             self.name,
             parts,
             (data, None, None, data, scales, None, *residual, *outputs, *handed),
@@ -218,6 +238,7 @@ class CompiledBatchNorm(Implementation):
             flops=prop.flops([data.shape], []),
             adding=adding(partial(self.prepare_backward, prop), request, (DATA,)),
         )
+        return replace(kernel, pitched_inputs=loops.pitched(first + DATA))
 
 
 def _serves(prop: AnyProperty, request: ForwardRequest) -> bool:

@@ -30,7 +30,6 @@ from mxrun.backend.jit import (
     native,
     piece,
     real,
-    share,
 )
 from mxrun.backend.vectors import (
     LANES,
@@ -45,6 +44,16 @@ from mxrun.backend.vectors import (
     stored_lanes,
     subtract_lanes,
 )
+from mxrun.ops.batch_norm_walk import (
+    accumulate,
+    clear,
+    keep_sums,
+    place,
+    runs_of,
+    spread,
+    task_at,
+    tasks_of,
+)
 
 # Elements of a channel whose mean the others are measured from, a prime number of elements apart.
 SAMPLES = 16
@@ -52,72 +61,6 @@ _SAMPLE_STEP = 2_654_435_761
 # What limits the output, and how backward knows what passes: nothing does; a rectifier or clip,
 # whose input is made once more from data; a rectifier, whose output is read.
 NOT, RECTIFIED, CLIPPED, READ = range(4)
-
-
-@piece
-def task_at(block: Block, task: int) -> tuple[int, int, int, int, int]:
-    """A task's place in memory, rows, columns, first channel and place among the partial sums."""
-    rest = task // integer(block, 7)
-    cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
-    number = rest - row_block * integer(block, 5)
-    width, first_row = integer(block, 8), row_block * integer(block, 4)
-    at = first_row * integer(block, 2) + number * integer(block, 6) + cut * width
-    rows = min(integer(block, 4), integer(block, 3) - first_row)
-    columns = min(width, integer(block, 6) - cut * width)
-    sums = row_block * integer(block, 12) + cut * integer(block, 13)
-    return at, rows, columns, number + cut * integer(block, 11), sums * 2 * integer(block, 9)
-
-
-@piece
-def tasks_of(block: Block) -> tuple[int, int, int]:
-    """The calling thread's first task, the one behind its last, and where its own arrays begin."""
-    # share() cuts at multiples of 16; so can a task be the least that a thread takes.
-    begin, end = share(block, 16 * integer(block, 0))
-    return begin // 16, end // 16, begin // 16 // integer(block, 1) * integer(block, 15)
-
-
-@piece
-def spread(block: Block, mine: Any, own: int, first: int) -> None:
-    """One value a column of all arrays given: the channels over and over, a plane's throughout."""
-    width, unit = integer(block, 8), integer(block, 10)
-    for array in range(integer(block, 17)):
-        if integer(block, 18 + array) != 0:
-            values, to = float32s(block, 18 + array), own + array * integer(block, 14)
-            for group in range(max(width // unit, 1)):
-                for c in range(unit):
-                    if first + c < integer(block, 9):
-                        mine[to + group * unit + c] = values[first + c]
-
-
-@piece
-def clear(block: Block, mine: Any, own: int, columns: int) -> None:
-    """Both running sums from zero."""
-    pitch = integer(block, 14)
-    for j in range(own + 3 * pitch, own + 3 * pitch + columns):
-        mine[j] = np.float32(0)
-        mine[j + pitch] = np.float32(0)
-
-
-@piece
-def accumulate(mine: Any, place: int, left: int, value: Any) -> None:
-    """A vector onto a running sum."""
-    store_lanes(mine, place, add_lanes(load_lanes(mine, place, left), value), left)
-
-
-@piece
-def keep_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: int) -> None:
-    """sums[at + c] and sums[at + C + c] = the columns of a channel, half onto the other half."""
-    unit, pitch = integer(block, 10), integer(block, 14)
-    begin, groups = own + 3 * pitch, columns // unit
-    while groups > 1:
-        half = (groups + 1) // 2
-        for j in range(begin, begin + (groups - half) * unit):
-            mine[j] += mine[j + half * unit]
-            mine[j + pitch] += mine[j + pitch + half * unit]
-        groups = half
-    for c in range(min(unit, columns)):
-        sums[at + c] = mine[begin + c]
-        sums[at + integer(block, 9) + c] = mine[begin + pitch + c]
 
 
 @piece
@@ -130,7 +73,7 @@ def sample(block: Block, data: Any) -> None:
         shift[c] = np.float32(0)
     for number in range(samples):
         position = number * _SAMPLE_STEP % count
-        at = position // inner * channels * inner + position % inner
+        at = position // inner * integer(block, 6) + position % inner
         for c in range(0, channels, step):
             left = min(step, channels - c)
             accumulate(shift, c, left, load_lanes(data, at + c * inner, left))
@@ -142,7 +85,8 @@ def sample(block: Block, data: Any) -> None:
 def shift_loop(block: Block) -> None:
     """shift[c] = the mean of a few elements of channel c, taken here and there.
 
-    Slots: elements of a channel, channels, inner, samples, data, shift.
+    Slots: elements of a channel, channels, inner, samples, data, shift, elements of data from one
+    element of a channel's first plane to that of the next.
     """
     sample(block, float32s(block, 4))
 
@@ -164,7 +108,7 @@ def add_moments(data: Any, at: int, mine: Any, k: int, pitch: int, left: int) ->
 @piece
 def measure(block: Block, data: Any) -> None:
     """The body of statistics_loop."""
-    mine, sums = float32s(block, 16), float32s(block, 25)
+    mine, sums, apart = float32s(block, 16), float32s(block, 25), integer(block, 26)
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
     begin, end, own = tasks_of(block)
     for task in range(begin, end):
@@ -173,13 +117,16 @@ def measure(block: Block, data: Any) -> None:
             filled = first
             spread(block, mine, own, first)
         clear(block, mine, own, columns)
-        whole = columns // LANES * LANES
+        run, runs = runs_of(block, columns, apart, apart)
+        whole, left = run // LANES * LANES, run % LANES
         for row in range(rows):
-            start = at + row * stride
-            for j in range(0, whole, LANES):
-                add_moments(data, start + j, mine, own + j, pitch, LANES)
-            if whole < columns:
-                add_moments(data, start + whole, mine, own + whole, pitch, columns - whole)
+            for number in range(runs):
+                a, k = at + row * stride + number * run, own + number * run
+                b = place(block, a, apart)
+                for j in range(0, whole, LANES):
+                    add_moments(data, b + j, mine, k + j, pitch, LANES)
+                if left > 0:
+                    add_moments(data, b + whole, mine, k + whole, pitch, left)
         keep_sums(block, mine, own, columns, sums, to + first)
 
 
@@ -187,7 +134,7 @@ def measure(block: Block, data: Any) -> None:
 def statistics_loop(block: Block) -> None:
     """sums[k, 0, c] and sums[k, 1, c] = a task's sums of data - shift and of its square.
 
-    Arrays: shift. Slots from 24 on: data, sums [partial sums, 2, C].
+    Arrays: shift. Slots from 24 on: data, sums [partial sums, 2, C], data's pitch.
     """
     measure(block, float32s(block, 24))
 
@@ -227,17 +174,19 @@ def normalize_vector(
     adds: bool,
     output: Any,
     at: int,
+    data_at: int,
+    output_at: int,
     mine: Any,
     k: int,
     pitch: int,
     left: int,
 ) -> None:
     """A vector of the output."""
-    distance = subtract_lanes(load_lanes(data, at, left), load_lanes(mine, k, left))
+    distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
     value = normalized(distance, mine, k, pitch, left)
     if adds:
         value = add_lanes(stored_lanes(output, value), load_lanes(residual, at, left))
-    store_lanes(output, at, limited(block, value), left)
+    store_lanes(output, output_at, limited(block, value), left)
 
 
 @piece
@@ -245,6 +194,7 @@ def normalize(block: Block, data: Any, output: Any, residual: Any) -> None:
     """The body of normalize_loop."""
     mine, adds = float32s(block, 16), integer(block, 26) != 0
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
+    apart, output_apart = integer(block, 32), integer(block, 33)
     begin, end, own = tasks_of(block)
     # Backwards: what the loop before has read last is in the cache.
     for task in range(end - 1, begin - 1, -1):
@@ -252,15 +202,22 @@ def normalize(block: Block, data: Any, output: Any, residual: Any) -> None:
         if first != filled:
             filled = first
             spread(block, mine, own, first)
-        whole = columns // LANES * LANES
+        run, runs = runs_of(block, columns, apart, output_apart)
+        whole, left = run // LANES * LANES, run % LANES
         for row in range(rows):
-            a = at + row * stride
-            for j in range(0, whole, LANES):
-                b, k = a + j, own + j
-                normalize_vector(block, data, residual, adds, output, b, mine, k, pitch, LANES)
-            if whole < columns:
-                b, k, left = a + whole, own + whole, columns - whole
-                normalize_vector(block, data, residual, adds, output, b, mine, k, pitch, left)
+            for number in range(runs):
+                a, k = at + row * stride + number * run, own + number * run
+                b, c = place(block, a, apart), place(block, a, output_apart)
+                for j in range(0, whole, LANES):
+                    normalize_vector(
+                        *(block, data, residual, adds, output),
+                        *(a + j, b + j, c + j, mine, k + j, pitch, LANES),
+                    )
+                if left > 0:
+                    normalize_vector(
+                        *(block, data, residual, adds, output),
+                        *(a + whole, b + whole, c + whole, mine, k + whole, pitch, left),
+                    )
 
 
 @native
@@ -272,7 +229,7 @@ def normalize_loop(block: Block) -> None:
 
     Arrays: mean, scale, beta. Slots from 24 on: data, output, residual (may be absent), what limits
     the output (NOT, RECTIFIED or CLIPPED), the least and the greatest value that stay as they are,
-    what clip makes of smaller and of greater ones.
+    what clip makes of smaller and of greater ones, the pitches of data and output.
     """
     normalize(block, float32s(block, 24), float32s(block, 25), float32s(block, 26))
 
@@ -337,13 +294,14 @@ def add_gradient(
     passed: Any,
     keeps: bool,
     at: int,
+    data_at: int,
     mine: Any,
     k: int,
     pitch: int,
     left: int,
 ) -> None:
     """A vector's gradients, and their products with the distances from the mean, onto the sums."""
-    distance = subtract_lanes(load_lanes(data, at, left), load_lanes(mine, k, left))
+    distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
     value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, left)
     if keeps:
         store_lanes(passed, at, value, left)
@@ -359,25 +317,29 @@ def add_gradients(block: Block, data: Any, grad: Any, output: Any, passed: Any) 
     low, high = lanes(real(block, 28)), lanes(real(block, 29))
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
     begin, end, own = tasks_of(block)
+    apart = integer(block, 32)
     for task in range(begin, end):
         at, rows, columns, first, to = task_at(block, task)
         if first != filled:
             filled = first
             spread(block, mine, own, first)
         clear(block, mine, own, columns)
-        whole = columns // LANES * LANES
+        run, runs = runs_of(block, columns, apart, apart)
+        whole, left = run // LANES * LANES, run % LANES
         for row in range(rows):
-            a = at + row * stride
-            for j in range(0, whole, LANES):
-                b, k = a + j, own + j
-                add_gradient(
-                    low, high, data, grad, output, kind, passed, keeps, b, mine, k, pitch, LANES
-                )
-            if whole < columns:
-                b, k, left = a + whole, own + whole, columns - whole
-                add_gradient(
-                    low, high, data, grad, output, kind, passed, keeps, b, mine, k, pitch, left
-                )
+            for number in range(runs):
+                a, k = at + row * stride + number * run, own + number * run
+                b = place(block, a, apart)
+                for j in range(0, whole, LANES):
+                    add_gradient(
+                        *(low, high, data, grad, output, kind, passed, keeps),
+                        *(a + j, b + j, mine, k + j, pitch, LANES),
+                    )
+                if left > 0:
+                    add_gradient(
+                        *(low, high, data, grad, output, kind, passed, keeps),
+                        *(a + whole, b + whole, mine, k + whole, pitch, left),
+                    )
         keep_sums(block, mine, own, columns, sums, to + first)
 
 
@@ -391,7 +353,7 @@ def gradient_sums_loop(block: Block) -> None:
     Arrays: mean, and forward's scale and beta where they are needed. Slots from 24 on: data, grad,
     output, what limits it and how that is known (RECTIFIED and CLIPPED from scale and beta, READ
     from output), above what a rectifier or from where to where clip passes, sums [partial sums, 2,
-    C], passed (may be absent).
+    C], passed (may be absent), data's pitch.
     """
     data, grad = float32s(block, 24), float32s(block, 25)
     add_gradients(block, data, grad, float32s(block, 26), float32s(block, 31))
@@ -415,13 +377,14 @@ def data_gradient_vector(
     data_grad: Any,
     adds: bool,
     at: int,
+    data_at: int,
     mine: Any,
     k: int,
     pitch: int,
     left: int,
 ) -> None:
     """A vector of data's gradient, written or, rounded as if it were, added."""
-    distance = subtract_lanes(load_lanes(data, at, left), load_lanes(mine, k, left))
+    distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
     value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, left)
     value = subtract_lanes(value, load_lanes(mine, k + 4 * pitch, left))
     along = multiply_lanes(distance, load_lanes(mine, k + 5 * pitch, left))
@@ -440,25 +403,29 @@ def data_gradients(block: Block, data: Any, grad: Any, output: Any, data_grad: A
     low, high = lanes(real(block, 28)), lanes(real(block, 29))
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
     begin, end, own = tasks_of(block)
+    apart = integer(block, 32)
     # Backwards: what the loop before has read last is in the cache.
     for task in range(end - 1, begin - 1, -1):
         at, rows, columns, first, _ = task_at(block, task)
         if first != filled:
             filled = first
             spread(block, mine, own, first)
-        whole = columns // LANES * LANES
+        run, runs = runs_of(block, columns, apart, apart)
+        whole, left = run // LANES * LANES, run % LANES
         for row in range(rows):
-            a = at + row * stride
-            for j in range(0, whole, LANES):
-                b, k = a + j, own + j
-                data_gradient_vector(
-                    low, high, data, grad, output, kind, data_grad, adds, b, mine, k, pitch, LANES
-                )
-            if whole < columns:
-                b, k, left = a + whole, own + whole, columns - whole
-                data_gradient_vector(
-                    low, high, data, grad, output, kind, data_grad, adds, b, mine, k, pitch, left
-                )
+            for number in range(runs):
+                a, k = at + row * stride + number * run, own + number * run
+                b = place(block, a, apart)
+                for j in range(0, whole, LANES):
+                    data_gradient_vector(
+                        *(low, high, data, grad, output, kind, data_grad, adds),
+                        *(a + j, b + j, mine, k + j, pitch, LANES),
+                    )
+                if left > 0:
+                    data_gradient_vector(
+                        *(low, high, data, grad, output, kind, data_grad, adds),
+                        *(a + whole, b + whole, mine, k + whole, pitch, left),
+                    )
 
 
 @native
@@ -469,7 +436,8 @@ def data_gradient_loop(block: Block) -> None:
 
     Arrays: mean, forward's scale and beta where they are needed, scale, center, slope. Slots from
     24 on: data, grad, output, what limits it and how that is known, from where to where it passes,
-    data_grad, and whether the gradient is added to what is there, which must not lie over others.
+    data_grad, whether the gradient is added to what is there, which must not lie over others, and
+    data's pitch.
     """
     data, grad = float32s(block, 24), float32s(block, 25)
     data_gradients(block, data, grad, float32s(block, 26), float32s(block, 30))

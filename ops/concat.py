@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Annotated, TypeVar
 
 import numpy as np
 from pydantic import Field
 
+from mxrun.backend.call import NativeCall
 from mxrun.backend.team import team_for_elements
+from mxrun.base.dtype import item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.kernel import (
+    BackwardRequest,
+    Buffers,
+    ForwardRequest,
+    Join,
+    Kernel,
+    OpReqType,
+)
+from mxrun.operator.native_kernel import LoopPart, Pitch, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
@@ -151,6 +161,31 @@ class Concat(Operator):
             assign(tensor, request, part)
 
 
+@dataclass(frozen=True)
+class _PiecePart:
+    """The copy of one input to `begin` bytes from the output's first; none where it lies there."""
+
+    copy: LoopPart
+    piece: Slot
+    begin: int
+
+    @property
+    def team(self) -> None:
+        """None: the loop starts its own."""
+        return
+
+    @property
+    def scratch_bytes(self) -> int:
+        """None."""
+        return 0
+
+    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+        """The copy's."""
+        if self.piece.address(buffers) == target(0).address(buffers) + self.begin:
+            return ()
+        return self.copy.calls(buffers, scratch)
+
+
 @implement("Concat", backend="jit")
 class CompiledConcat(Implementation):
     """Copies of rows in float32; channels-last where an input or the gradient comes so."""
@@ -163,12 +198,24 @@ class CompiledConcat(Implementation):
         layout = CHANNELS_LAST if channels_last else PLAIN
         inputs = tuple(spec.laid_out(layout) for spec in request.inputs)
         output = request.outputs[0].laid_out(layout)
+        places = _places(prop, inputs, output)
         parts = []
-        for index, (rows, columns, offset, stride) in enumerate(_places(prop, inputs, output)):
-            arguments = (rows, columns, source(index), 0, columns, target(0), offset, stride)
+        for index, (rows, columns, offset, stride) in enumerate(places):
+            pitch, output_pitch = Pitch(source(index), columns), Pitch(target(0), stride)
+            arguments = (rows, columns, source(index), 0, pitch, target(0), offset, output_pitch)
             team = team_for_elements(rows * columns, request.threads)
-            parts.append(LoopPart(copy_rows_loop, arguments, team))
-        return native_kernel(self.name, parts, inputs, (output,), request.requests, request.threads)
+            copy = LoopPart(copy_rows_loop, arguments, team)
+            parts.append(_PiecePart(copy, source(index), item_size(output.dtype) * offset))
+        kernel = native_kernel(
+            self.name, parts, inputs, (output,), request.requests, request.threads
+        )
+        widths = tuple(columns for _, columns, _, _ in places)
+        return replace(
+            kernel,
+            pitched_inputs=dict(enumerate(widths)),
+            pitched_outputs={0: sum(widths)},
+            join=Join(places[0][0], widths),
+        )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """One copy for each gradient that is asked for."""

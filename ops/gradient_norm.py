@@ -31,7 +31,7 @@ from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Int32, NotNegative, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import BackwardRequest, Buffers, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import Pitch, Slot, bound, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
@@ -75,7 +75,7 @@ class ScratchLoopPart:
     """A compiled loop that may take places in the kernel's scratch, which outlasts the part."""
 
     function: NativeFunction
-    arguments: tuple[Slot | Scratch | int | float, ...]
+    arguments: tuple[Slot | Pitch | Scratch | int | float, ...]
     threads: int
     scratch_bytes: int
 
@@ -86,14 +86,10 @@ class ScratchLoopPart:
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Bind the loop."""
-        arguments: list[int | float] = []
-        for argument in self.arguments:
-            if isinstance(argument, Slot):
-                arguments.append(argument.address(buffers))
-            elif isinstance(argument, Scratch):
-                arguments.append(scratch + argument.offset)
-            else:
-                arguments.append(argument)
+        arguments = [
+            scratch + argument.offset if isinstance(argument, Scratch) else bound(argument, buffers)
+            for argument in self.arguments
+        ]
         return (jit.bind(self.function, tuple(arguments), self.threads),)
 
 

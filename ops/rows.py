@@ -26,7 +26,10 @@ def rows_along(spec: TensorSpec, axis: int) -> tuple[int, int]:
 
 @native
 def copy_rows_loop(block: Block) -> None:
-    """target[r, c] = source[r, c] for rows of the given strides, unless they are one memory."""
+    """target[r, c] = source[r, c] for rows of the given strides, unless they are one memory.
+
+    A tensor may be copied to another place in the rows that it lies in itself.
+    """
     rows, columns = integer(block, 0), integer(block, 1)
     source, source_offset, source_stride = (
         float32s(block, 2),
@@ -39,7 +42,7 @@ def copy_rows_loop(block: Block) -> None:
         integer(block, 7),
     )
     position, end = share(block, rows * columns)
-    if integer(block, 2) == integer(block, 5):
+    if integer(block, 2) == integer(block, 5) and source_offset == target_offset:
         position = end
     while position < end:
         row = position // columns

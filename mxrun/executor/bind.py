@@ -48,6 +48,10 @@ def _buffers(phase: PhasePlan, step: Step, base: int) -> Buffers:
     def addresses(values: Sequence[ValueId | None]) -> tuple[int, ...]:
         return tuple(0 if value is None else base + phase.offsets.get(value, 0) for value in values)
 
+    def pitches(values: Sequence[ValueId | None]) -> tuple[int, ...]:
+        parts = (None if value is None else phase.parts.get(value) for value in values)
+        return tuple(0 if part is None else part.pitch for part in parts)
+
     assert step.kernel is not None
     outputs = len(step.kernel.outputs)
     return Buffers(
@@ -55,4 +59,6 @@ def _buffers(phase: PhasePlan, step: Step, base: int) -> Buffers:
         outputs=addresses(step.outputs[:outputs]),
         extra_outputs=addresses(step.outputs[outputs:]),
         workspace=base + phase.scratch[step.name] if step.kernel.workspace_bytes else 0,
+        input_pitches=pitches(step.inputs),
+        output_pitches=pitches(step.outputs[:outputs]),
     )

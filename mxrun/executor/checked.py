@@ -50,7 +50,16 @@ def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[N
     if "float" not in spec.dtype or not spec.nbytes:
         return []
     count = spec.nbytes // item_size(spec.dtype)
-    flat = executor.arena.array(planned.offsets[value], (count,), spec.dtype)
+    part = planned.parts.get(value)
+    if part is None or not part.pitch:
+        flat = executor.arena.array(planned.offsets[value], (count,), spec.dtype)
+    else:
+        size = item_size(spec.dtype)
+        rows = count // part.width
+        reach = (rows - 1) * part.pitch + part.width
+        whole = executor.arena.array(planned.offsets[value], (reach,), spec.dtype)
+        strides = (part.pitch * size, size)
+        flat = np.lib.stride_tricks.as_strided(whole, (rows, part.width), strides).ravel()
     if np.isfinite(flat).all():
         return []
     # Only runs that go wrong need these.

@@ -18,9 +18,9 @@ from mxrun.graph.chain import ChainPlans
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph
 from mxrun.graph.passes.add_to import add_to
-from mxrun.graph.passes.inplace import inplace
 from mxrun.graph.passes.place import live_bytes, place
 from mxrun.graph.passes.recompute import recompute
+from mxrun.graph.passes.storage import Sharing, storage_of
 from mxrun.graph.plan import Block, PhasePlan, Recomputed
 from mxrun.graph.stage_sizes import StageSizes
 from mxrun.graph.stages import Stage, stages_of
@@ -78,14 +78,13 @@ def fitted(
     phases: Mapping[str, Plain],
     pinned: tuple[Block, ...],
     budget: Budget,
-    in_place: bool,
-    adds: bool,
+    sharing: Sharing,
     machine: Machine | None,
 ) -> tuple[dict[str, PhasePlan], int]:
     """The phases within the budget, and the bytes that it allows the whole arena.
 
-    in_place, adds: what may share memory, as in a plain plan. Evaluation lies in the same arena, so
-    it has to fit as well, though nothing is left out of it.
+    sharing: as in the plain plans. Evaluation lies in the same arena, so it has to fit as well,
+    though nothing is left out of it.
     Raises OverBudget, with the least that would do and the step that needs it, where that is not
     to be had.
     """
@@ -95,7 +94,7 @@ def fitted(
     found: dict[str, PhasePlan] = {}
     beyond = []
     for name, plain in phases.items():
-        fitting = PhaseFitting(plain, pinned, in_place, adds, machine)
+        fitting = PhaseFitting(plain, pinned, sharing, machine)
         if budget.least:
             found[name] = fitting.least()
         elif plain.plan.reusable_bytes <= limit:
@@ -149,13 +148,11 @@ class PhaseFitting:
         self,
         plain: Plain,
         pinned: tuple[Block, ...],
-        in_place: bool,
-        adds: bool,
+        sharing: Sharing,
         machine: Machine | None,
     ) -> None:
-        self._plain, self._pinned = plain.plan, pinned
-        self._in_place, self._adds = in_place, adds
-        self._fitting = Fitting(plain.graph, in_place, machine)
+        self._plain, self._pinned, self._sharing = plain.plan, pinned, sharing
+        self._fitting = Fitting(plain.graph, sharing, machine)
 
     def within(self, limit: int) -> PhasePlan | None:
         """The fastest plan found that needs no more than `limit` reusable bytes."""
@@ -168,8 +165,8 @@ class PhaseFitting:
         return min([self._plain, *plans], key=lambda plan: plan.reusable_bytes)
 
     def _planned(self, graph: Graph) -> PhasePlan:
-        added = add_to(graph, self._adds)
-        storage = inplace(added.graph, self._in_place, added.hints)
+        added = add_to(graph, self._sharing.add_to)
+        storage = storage_of(added.graph, self._sharing, added.hints)
         planned = place(self._plain.name, added.graph, storage, self._pinned)
         recomputed = self._fitting.recomputed(graph, self._plain.reusable_bytes)
         return replace(planned, order=_BY_STAGES, recomputed=recomputed)
@@ -181,8 +178,8 @@ class Fitting:
     Adding in place, which depends on the order and lets no more live at once, comes after.
     """
 
-    def __init__(self, graph: Graph, in_place: bool, machine: Machine | None) -> None:
-        self.graph, self._in_place = graph, in_place
+    def __init__(self, graph: Graph, sharing: Sharing, machine: Machine | None) -> None:
+        self.graph, self._sharing = graph, sharing
         self._seconds = StepSeconds(machine)
         self._known: dict[int, tuple[Graph, int]] = {}
 
@@ -227,7 +224,7 @@ class Fitting:
     @cached_property
     def _plans(self) -> ChainPlans:
         sizes = StageSizes(self.graph, self._stages, self._seconds)
-        peak = max(live_bytes(self.graph, inplace(self.graph, self._in_place)), default=0)
+        peak = max(live_bytes(self.graph, storage_of(self.graph, self._sharing)), default=0)
         slot = max(64, -(-int(_SLACK * peak) // _SLOTS))
         return ChainPlans(sizes.chain(), slot, _SLOTS)
 
@@ -251,6 +248,6 @@ class Fitting:
         if slots not in self._known:
             actions = self._plans.actions(slots)
             graph = recompute(self.graph, self._stages, actions, self._seconds.is_cheap)
-            peak = max(live_bytes(graph, inplace(graph, self._in_place)))
+            peak = max(live_bytes(graph, storage_of(graph, self._sharing)))
             self._known[slots] = graph, peak
         return self._known[slots]

@@ -23,7 +23,6 @@ from mxrun.graph.passes.choose import Chooser
 from mxrun.graph.passes.constants import constants
 from mxrun.graph.passes.fold import FOLDING, fold
 from mxrun.graph.passes.fuse import fuse
-from mxrun.graph.passes.inplace import inplace
 from mxrun.graph.passes.input_copies import input_copies
 from mxrun.graph.passes.lower import lower
 from mxrun.graph.passes.maxima import MAXIMA_FIRST, maxima_first
@@ -34,6 +33,7 @@ from mxrun.graph.passes.schedule import BEST, schedule
 from mxrun.graph.passes.select import Choice, select
 from mxrun.graph.passes.separate import separate
 from mxrun.graph.passes.statistics import statistics
+from mxrun.graph.passes.storage import Sharing, storage_of
 from mxrun.graph.passes.updates import Clipping, UpdateRule, accumulate, averaged, eager, updates
 from mxrun.graph.plan import Block, Plan
 from mxrun.graph.reverse import reverse
@@ -71,7 +71,7 @@ class CompileRequest:
     fuse: whether chains of operators may become one and, of a plan that is fixed, normalizations
         part of the products before them.
     unfused: fusions that are left out, by name, to show what each of them changes.
-    in_place, add_to, reuse: sharing that can be turned off to show that it changes no bit.
+    in_place, join, add_to, reuse: sharing that can be turned off to show that it changes no bit.
     order: of steps, by name where not the best is wanted, for the same end.
     budget: what the arena may have; forward steps run again in backward where that is too little
         for the plain plan. machine: by whose figures it is told what takes how long.
@@ -95,6 +95,7 @@ class CompileRequest:
     fuse: bool = True
     unfused: tuple[str, ...] = ()
     in_place: bool = True
+    join: bool = True
     add_to: bool = True
     reuse: bool = True
     order: str = BEST
@@ -134,12 +135,13 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         prepare, evaluate = constants(graphs[EVALUATE])
         graphs = ({PREPARE: prepare} if prepare.steps else {}) | {EVALUATE: evaluate}
     pinned = place_pinned(list(graphs.values()), request.staged)
-    plain = {phase: _placed(phase, graph, pinned, request) for phase, graph in graphs.items()}
+    sharing = Sharing(request.in_place, request.join, request.add_to)
+    plain = {
+        phase: _placed(phase, graph, pinned, request, sharing) for phase, graph in graphs.items()
+    }
     phases, budget_bytes = {phase: each.plan for phase, each in plain.items()}, None
     if request.budget is not None:
-        phases, budget_bytes = fitted(
-            plain, pinned, request.budget, request.in_place, request.add_to, request.machine
-        )
+        phases, budget_bytes = fitted(plain, pinned, request.budget, sharing, request.machine)
     specs = {
         name: graph.spec(value)
         for graph in graphs.values()
@@ -154,12 +156,18 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     return plan
 
 
-def _placed(phase: str, graph: Graph, pinned: tuple[Block, ...], request: CompileRequest) -> Plain:
+def _placed(
+    phase: str,
+    graph: Graph,
+    pinned: tuple[Block, ...],
+    request: CompileRequest,
+    sharing: Sharing,
+) -> Plain:
     """A phase in the best order of its steps, or in the one that is asked for."""
     graph = input_copies(graph, request.in_place)
     scheduled = schedule(graph, request.in_place, request.order)
-    added = add_to(scheduled.graph, request.add_to)
-    storage = inplace(added.graph, request.in_place, added.hints)
+    added = add_to(scheduled.graph, sharing.add_to)
+    storage = storage_of(added.graph, sharing, added.hints)
     planned = place(phase, added.graph, storage, pinned, request.reuse)
     # Of the steps before sums became part of others, which may need less.
     least = min(scheduled.least_bytes, planned.lower_bound_bytes)

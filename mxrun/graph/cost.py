@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from mxrun.base.dtype import item_size
 from mxrun.base.machine import Machine
 from mxrun.graph.graph import Step, StepKind, ValueId
 from mxrun.operator.kernel import Kernel, OpReqType
@@ -97,12 +98,14 @@ def traffic_of(step: Step, offsets: Mapping[ValueId, int]) -> Traffic:
     written = sum(spec.nbytes for spec in (*kernel.outputs, *kernel.extra_outputs) if spec)
     # An operator that says of itself how much it moves may write less than its outputs hold.
     written = min(written, kernel.bytes_moved)
+    there = _joined_bytes(step, offsets)
     again = sum(
         spec.nbytes
         for index, (value, spec) in enumerate(zip(step.inputs, kernel.inputs, strict=True))
         if spec is not None and value is not None and value in step.inputs[:index]
     )
-    read = max(0, kernel.bytes_moved - written - again)
+    read = max(0, kernel.bytes_moved - written - again - there)
+    written -= there
     sources = {offsets.get(value) for value in step.inputs if value is not None} - {None}
     in_place = 0
     for index, (value, spec) in enumerate(zip(step.outputs, kernel.outputs, strict=False)):
@@ -111,9 +114,23 @@ def traffic_of(step: Step, offsets: Mapping[ValueId, int]) -> Traffic:
         if step.requests[index] is OpReqType.ADD:
             read += spec.nbytes
             in_place += spec.nbytes
-        elif offsets.get(value) in sources:
+        elif kernel.join is None and offsets.get(value) in sources:
             in_place += spec.nbytes
     return Traffic(read, written, min(in_place, read, written))
+
+
+def _joined_bytes(step: Step, offsets: Mapping[ValueId, int]) -> int:
+    """The bytes of the inputs that lie where the step would copy them."""
+    kernel = _kernel(step)
+    output = step.outputs[0]
+    if kernel.join is None or output is None or output not in offsets:
+        return 0
+    there, begin = 0, offsets[output]
+    for value, spec, width in zip(step.inputs, kernel.inputs, kernel.join.widths, strict=True):
+        if value is not None and spec is not None:
+            there += spec.nbytes if offsets.get(value) == begin else 0
+            begin += width * item_size(spec.dtype)
+    return there
 
 
 def cost_of(step: Step, traffic: Traffic, machine: Machine, overhead_s: float) -> Cost:

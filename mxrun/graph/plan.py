@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
-from mxrun.graph.passes.inplace import Hint
+from mxrun.graph.hint import Hint
+from mxrun.graph.passes.join import Part
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class PhasePlan:
     """One sequence of steps over the arena: a training step, or an evaluation step.
 
     offsets: where each value lies; scratch: where each step's workspace lies.
+    parts: the values that lie within the rows of others.
     reusable_bytes and the bounds count this phase's part of the reusable region only; proved_bytes
     is what no placement can do without, which is the lower bound or was shown to be more.
     """
@@ -78,6 +80,7 @@ class PhasePlan:
     name: str
     graph: Graph
     offsets: Mapping[ValueId, int]
+    parts: Mapping[ValueId, Part]
     scratch: Mapping[str, int]
     blocks: tuple[Block, ...]
     hints: tuple[Hint, ...]

@@ -1,7 +1,7 @@
 """The bytes and seconds of a training step's stages, each stage simulated alone.
 
 In-place sharing and the lifetimes within a stage are the planner's own, so that what is left out is
-only what stages do to each other.
+only what stages do to each other, and joining in place, which saves most across them.
 """
 
 from __future__ import annotations

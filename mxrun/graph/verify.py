@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+from mxrun.base.dtype import item_size
 from mxrun.base.errors import InternalError
-from mxrun.graph.graph import Graph, Step
+from mxrun.graph.graph import Graph, Step, ValueId
 from mxrun.graph.plan import Block, PhasePlan, Plan
 
 
@@ -52,6 +53,7 @@ def verify_plan(plan: Plan) -> Plan:
             alive = [block for block in phase.blocks if block.first <= position < block.last]
             _verify_disjoint(alive, f"{phase.name} step {position}")
         _verify_offsets(phase)
+        _verify_parts(phase)
     return plan
 
 
@@ -94,3 +96,21 @@ def _verify_offsets(phase: PhasePlan) -> None:
             if value not in phase.offsets and phase.graph.spec(value).nbytes:
                 name = phase.graph.values[value].name
                 raise InternalError(f"{phase.name}: {name!r} has no place")
+
+
+def _verify_parts(phase: PhasePlan) -> None:
+    """Every part stays within its whole, and overlaps none that it neither holds nor lies in."""
+    places: dict[tuple[ValueId, int], list[tuple[int, int, str]]] = {}
+    for value, part in phase.parts.items():
+        spec, name = phase.graph.spec(value), phase.graph.values[value].name
+        size, rows = item_size(spec.dtype), spec.elements // part.width if part.pitch else 1
+        row_bytes = part.width * size if part.pitch else spec.nbytes
+        end = part.begin + (rows - 1) * part.pitch * size + row_bytes
+        if end > phase.graph.spec(part.whole).nbytes:
+            raise InternalError(f"{phase.name}: {name!r} leaves the tensor that it is a part of")
+        place = (part.begin, part.begin + row_bytes, name)
+        places.setdefault((part.whole, part.pitch), []).append(place)
+    for one in places.values():
+        for (begin, end, name), (lower, upper, other) in itertools.combinations(sorted(one), 2):
+            if begin < lower < end < upper:
+                raise InternalError(f"{phase.name}: parts {name!r} and {other!r} overlap")

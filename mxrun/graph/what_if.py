@@ -13,9 +13,9 @@ from mxrun.graph.budget import Budget, PhaseFitting, Plain
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId
 from mxrun.graph.passes.add_to import add_to
-from mxrun.graph.passes.inplace import inplace
 from mxrun.graph.passes.place import live_bytes, place
 from mxrun.graph.passes.recompute import Emission
+from mxrun.graph.passes.storage import Sharing, storage_of
 from mxrun.graph.plan import PhasePlan, Plan
 from mxrun.graph.stages import Stage, forward_steps
 
@@ -53,7 +53,7 @@ class Budgets:
         self._plan, self._timed = plan, timed
         plains = {name: Plain(plan.phases[name], apart.phases[name].graph) for name in plan.phases}
         self._fittings = {
-            name: PhaseFitting(plain, plan.pinned, in_place=True, adds=True, machine=machine)
+            name: PhaseFitting(plain, plan.pinned, Sharing(), machine)
             for name, plain in plains.items()
         }
 
@@ -95,7 +95,9 @@ def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -
             name: _running_again(apart.phases[name].graph, whole, step.name)
             for name, whole in wholes.items()
         }
-        peak = max(max(live_bytes(graph, inplace(graph))) for graph in graphs.values())
+        peak = max(
+            max(live_bytes(graph, storage_of(graph, Sharing()))) for graph in graphs.values()
+        )
         if peak < largest.lower_bound_bytes:
             found.append((peak, step.name, graphs))
     best = sorted(found, key=lambda each: each[:2])[:_PLACED]
@@ -158,7 +160,7 @@ def _placed(plan: Plan, graphs: Mapping[str, Graph]) -> Plan:
     placed = {}
     for name, graph in graphs.items():
         added = add_to(graph)
-        storage = inplace(added.graph, decided=added.hints)
+        storage = storage_of(added.graph, Sharing(), added.hints)
         placed[name] = place(name, added.graph, storage, plan.pinned)
     return replace(plan, phases={**plan.phases, **placed})
 

@@ -46,12 +46,29 @@ Call = NativeCall | PythonCall
 
 @dataclass(frozen=True)
 class Buffers:
-    """Addresses in bytes, in the order of the kernel's specs; 0 where a tensor is absent."""
+    """Addresses in bytes, in the order of the kernel's specs; 0 where a tensor is absent.
+
+    input_pitches, output_pitches: of a tensor that lies within a larger one, elements from one of
+        its rows to the next; 0 for what lies in one piece. Empty: all do.
+    """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     extra_outputs: tuple[int, ...] = ()
     workspace: int = 0
+    input_pitches: tuple[int, ...] = ()
+    output_pitches: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Join:
+    """How a kernel's inputs lie side by side in its output 0.
+
+    rows: of both, in the order of memory. widths: elements of each input in a row of the output.
+    """
+
+    rows: int
+    widths: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,9 @@ class Kernel:
     candidates: all that were timed before this one was chosen, the preferred one first.
     adding: by output, what gives the same kernel under the add-to request, where that writes the
         very bits that a sum in a step of its own would, and needs no scratch for it: see `adding`.
+    pitched_inputs, pitched_outputs: the tensors that may lie within larger ones, their rows apart,
+        by index; and how many elements make one of their rows.
+    join: of a kernel that copies its inputs into output 0, and leaves out those that lie there.
     """
 
     implementation: str
@@ -95,6 +115,9 @@ class Kernel:
     adding: Mapping[int, Callable[[], Kernel | None]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    pitched_inputs: Mapping[int, int] = field(default_factory=dict)
+    pitched_outputs: Mapping[int, int] = field(default_factory=dict)
+    join: Join | None = None
 
 
 @dataclass(frozen=True)

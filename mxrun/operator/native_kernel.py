@@ -38,6 +38,20 @@ class Slot:
         return addresses[self.index]
 
 
+@dataclass(frozen=True)
+class Pitch:
+    """Elements from one row of an input or output to the next: `width` where it is one piece."""
+
+    slot: Slot
+    width: int
+
+    def elements(self, buffers: Buffers) -> int:
+        """As the tensor lies."""
+        inputs = self.slot.group == "inputs"
+        pitches = buffers.input_pitches if inputs else buffers.output_pitches
+        return (pitches[self.slot.index] if pitches else 0) or self.width
+
+
 def source(index: int) -> Slot:
     """The kernel's input `index`."""
     return Slot("inputs", index)
@@ -118,12 +132,19 @@ class ColumnSumPart:
         return self.column_sum.bind(*addresses, scratch)
 
 
+def bound(argument: Slot | Pitch | int | float, buffers: Buffers) -> int | float:
+    """What a loop is given for an argument."""
+    if isinstance(argument, Slot):
+        return argument.address(buffers)
+    return argument.elements(buffers) if isinstance(argument, Pitch) else argument
+
+
 @dataclass(frozen=True)
 class LoopPart:
-    """A compiled loop; a Slot among its arguments stands for that tensor's address."""
+    """A compiled loop; among its arguments, a Slot stands for that tensor's address."""
 
     function: jit.NativeCode
-    arguments: tuple[Slot | int | float, ...]
+    arguments: tuple[Slot | Pitch | int | float, ...]
     threads: int
     scratch_bytes: int = 0
 
@@ -134,10 +155,7 @@ class LoopPart:
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Bind the loop; with scratch, its address is the last argument."""
-        arguments: list[int | float] = [
-            argument.address(buffers) if isinstance(argument, Slot) else argument
-            for argument in self.arguments
-        ]
+        arguments = [bound(argument, buffers) for argument in self.arguments]
         if self.scratch_bytes:
             arguments.append(scratch)
         return (jit.bind(self.function, tuple(arguments), self.threads),)

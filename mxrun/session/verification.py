@@ -53,14 +53,16 @@ WAYS = (
     Way("operators as they are written, none fused", TRAIN, {"fuse": False}),
     Way("gradients by walking the forward pass backwards", TRAIN, {"backward": "reverse"}),
     Way("no tensor in the place of another", TRAIN, {"in_place": False}),
+    Way("every concatenation copied", TRAIN, {"join": False}),
     Way("every sum of gradients in a step of its own", TRAIN, {"add_to": False}),
-    Way("no memory used again", TRAIN, {"in_place": False, "reuse": False}),
+    Way("no memory used again", TRAIN, {"in_place": False, "join": False, "reuse": False}),
     Way("forward steps run again, in the least memory", TRAIN, {"budget": Budget(least=True)}),
     *(Way(f"steps in {order} order", TRAIN, {"order": order}) for order in ORDERS),
     Way("memory filled with NaN as soon as it is free", TRAIN, poisoned=True),
     Way("a block freed one operator early is seen", TRAIN, poisoned=True, is_wrong=True),
     Way("inference as it is written", EVALUATE, {"fuse": False}, exact=False),
     Way("inference that prepares nothing", EVALUATE, {"fixed": False}, exact=False),
+    Way("inference with every concatenation copied", EVALUATE, {"join": False}),
     Way("inference over poisoned memory", EVALUATE, poisoned=True),
 )
 

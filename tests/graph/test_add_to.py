@@ -15,7 +15,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.budget import Budget
 from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.cost import traffic_of
-from mxrun.graph.passes.inplace import ADD_TO, Hint
+from mxrun.graph.hint import ADD_TO, Hint
 from mxrun.graph.passes.updates import Clipping
 from mxrun.graph.plan import PhasePlan, Plan
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable

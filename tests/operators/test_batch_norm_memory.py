@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from operator_harness import Memory, execute
+from operator_harness import Memory, Part, execute
 
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
@@ -98,16 +98,23 @@ class Case:
         return tensors, scales
 
     def run(
-        self, residual_grad: OpReqType = WRITE, out_grad: Array | None = None
+        self,
+        residual_grad: OpReqType = WRITE,
+        out_grad: Array | None = None,
+        data_memory: type[Memory | Part] = Memory,
+        output_memory: type[Memory | Part] = Memory,
     ) -> dict[str, Array]:
         """All outputs and gradients."""
         tensor, channels = self.tensor, self.channels
         tensors, scales = self.given()
         if out_grad is not None:
             tensors[2] = out_grad
-        data, other, grad = (Memory(tensor, array) for array in tensors)
+        data, other, grad = (
+            kind(tensor, array)
+            for kind, array in zip((data_memory, Memory, Memory), tensors, strict=True)
+        )
         gamma, beta = (Memory(channels, array) for array in scales)
-        output, mean, var = Memory(tensor), Memory(channels), Memory(channels)
+        output, mean, var = output_memory(tensor), Memory(channels), Memory(channels)
         forward = self.forward_kernel()
         assert forward is not None
         extra = [Memory(spec) for spec in forward.extra_outputs]
@@ -182,6 +189,33 @@ def test_one_operator_has_the_bits_of_its_chain(
     for name, array in found.items():
         assert array.dtype == expected[name].dtype
         assert array.tobytes() == expected[name].tobytes(), name
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("shape", [*SHAPES, (5, 16, 3, 3), (7, 96, 4, 5)], ids=str)
+@pytest.mark.parametrize("kind", PROPERTIES)
+def test_S5_no_bit_depends_on_what_lies_between_rows(
+    kind: str, shape: tuple[int, ...], dtype: str
+) -> None:
+    case = Case(PROPERTIES[kind], shape, CHANNELS_LAST, dtype)
+    forward = case.forward_kernel()
+    assert forward is not None
+    assert forward.pitched_inputs == forward.pitched_outputs == {0: shape[1]}
+    assert case.backward_kernel(forward).pitched_inputs == {3: shape[1]}
+    alone, data = case.run(), case.run(data_memory=Part)
+    for name, expected in alone.items():
+        assert data[name].tobytes() == expected.tobytes(), name
+    # Where backward reads the output, it wants it in one piece.
+    if not case.residual:
+        written = case.run(data_memory=Part, output_memory=Part)["output"]
+        assert written.tobytes() == alone["output"].tobytes()
+
+
+def test_S5_planes_lie_in_one_piece() -> None:
+    kernel = Case(PROPERTIES["rectified"], (4, 8, 5, 5), PLAIN, "float32").forward_kernel()
+    assert kernel is not None
+    assert not kernel.pitched_inputs
+    assert not kernel.pitched_outputs
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])

@@ -66,6 +66,11 @@ def test_P7_backward_reads_what_it_declares(operator: str) -> None:
 
 
 @every_operator
+def test_S5_tensors_lie_within_larger_ones(operator: str) -> None:
+    keeps(operator, "larger tensors")
+
+
+@every_operator
 def test_P10_P15_parameters_round_trip_and_are_documented(operator: str) -> None:
     keeps(operator, "parameters", "documentation", "costs")
 

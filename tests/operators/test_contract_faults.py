@@ -117,6 +117,24 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
             ),
         ),
     ),
+    "ignores_pitches": (
+        "larger tensors",
+        ("other forward makes another output", "pitches of Buffers"),
+        (
+            implementation(
+                "return replace(kernel, pitched_inputs={0: request.inputs[0].shape[-1]})"
+            ),
+        ),
+    ),
+    "writes_between_rows": (
+        "larger tensors",
+        ("writes outside output", "between its rows"),
+        (
+            implementation(
+                "return replace(kernel, pitched_outputs={0: request.inputs[0].shape[-1]})"
+            ),
+        ),
+    ),
     "wrong_gradient": (
         "gradients",
         ("gradient of rhs is not the derivative at [", "expected"),

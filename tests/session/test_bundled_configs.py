@@ -17,6 +17,7 @@ from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.graph.compile import EVALUATE, TRAIN
 from mxrun.graph.graph import MemoryClass
+from mxrun.graph.plan import alive
 from mxrun.session.build import plan_for
 from mxrun.session.made_up import made_up_sections
 
@@ -133,6 +134,22 @@ def test_F1_inference_keeps_few_activations(name: str) -> None:
             for step in range(block.first, block.last):
                 alive[step] += block.nbytes
     assert round(max(alive) / 2**20, 3) == ACTIVATIONS[name]
+
+
+def test_S5_densenet_keeps_all_features_of_a_block_in_one_buffer() -> None:
+    """What its training with a batch of 64 keeps, without the kernels' scratch, in MiB."""
+    plan = session.inspect_memory(
+        find_config("densenet121_imagenet"), phase="train", batch=64, threads=2, measured=False
+    ).plan
+    phase = plan.phases[TRAIN]
+    lives = (
+        (block.first, block.last, block.nbytes)
+        for block in phase.blocks
+        if block.memory_class is not MemoryClass.WORKSPACE
+    )
+    assert max(alive(lives, len(phase.steps))) / 2**20 <= 5443
+    # All concats of a block but its last.
+    assert len(phase.parts) == 58 - 4
 
 
 def test_mlp_regression_stops_near_the_noise(tmp_path: Path) -> None:

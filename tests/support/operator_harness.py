@@ -32,6 +32,7 @@ __all__ = [
     "BackwardData",
     "ForwardRun",
     "Memory",
+    "Part",
     "all_implementations",
     "backward",
     "default_requests",
@@ -56,6 +57,22 @@ class Memory(memory.Memory):
     def load(self) -> Array:
         """The logical value, copied."""
         return call.load(self)
+
+
+class Part(memory.Within):
+    """Memory like it for a channels-last tensor that lies within the rows of a larger one."""
+
+    def __init__(self, spec: TensorSpec, value: Array | None = None) -> None:
+        content = None if value is None else call.memory_of(spec, value).elements()
+        super().__init__(spec, spec.shape[1], content)
+        self._tensor = spec
+
+    def load(self) -> Array:
+        """The logical value, copied; what lies beside it must be as it was."""
+        assert not self.overrun()
+        dense = Memory(self._tensor)
+        dense.elements()[...] = self.elements()
+        return dense.load()
 
 
 def forward(
@@ -98,9 +115,9 @@ def backward(
 
 def execute(
     kernel: Kernel,
-    inputs: Sequence[Memory | None],
-    outputs: Sequence[Memory],
-    extra: Sequence[Memory] = (),
+    inputs: Sequence[memory.Memory | None],
+    outputs: Sequence[memory.Memory],
+    extra: Sequence[memory.Memory] = (),
 ) -> None:
     """Bind and run one kernel with a workspace of garbage."""
     workspace = Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))

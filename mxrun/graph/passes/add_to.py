@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId
-from mxrun.graph.passes.inplace import ADD_TO, Hint
+from mxrun.graph.hint import ADD_TO, Hint
 from mxrun.operator.kernel import Kernel, OpReqType
 
 _SUM = "elemwise_add"

@@ -1,59 +1,45 @@
-"""Which tensors share storage: views, mutated states and the in-place hints that hold.
+"""Which tensors share storage: views, mutated states, parts and the in-place hints that hold.
 
 A hint is taken when the input is read for the last time by this very step, has the size of the
 output, and is neither given from outside nor kept as a result. Everything refused is logged with
 its reason.
 
-Needs: kernels. Provides: the storage of every value.
+Needs: kernels, and the parts that lie within others. Provides: the storage of every value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mxrun.graph.graph import Graph, Step, ValueId
+from mxrun.graph.hint import Hint
 from mxrun.graph.naming import in_words
-
-# The ways in which a step may give its output the memory of another tensor: overwriting that, or
-# adding to it.
-IN_PLACE, ADD_TO = "in place", "add to"
-
-
-@dataclass(frozen=True)
-class Hint:
-    """One occasion to share memory and what became of it; `reason` is empty when it was taken.
-
-    kind: IN_PLACE where the operator declares it, ADD_TO of a sum of gradients.
-    """
-
-    step: str
-    source: str
-    target: str
-    reason: str
-    kind: str = IN_PLACE
-
-    @property
-    def taken(self) -> bool:
-        """Whether the two tensors share memory."""
-        return not self.reason
+from mxrun.graph.passes.join import Joins, Part
 
 
 @dataclass(frozen=True)
 class Storage:
-    """`root[value]` is the value whose memory `value` lies in (itself for most)."""
+    """`root[value]` is the value whose memory `value` lies in (itself for most).
+
+    parts: of those that are only a part of that memory, their place in it.
+    """
 
     root: Mapping[ValueId, ValueId]
     hints: tuple[Hint, ...]
+    parts: Mapping[ValueId, Part] = field(default_factory=dict)
 
 
-def inplace(graph: Graph, enabled: bool = True, decided: Iterable[Hint] = ()) -> Storage:
-    """Decide the storage of every value; with `enabled` false only what must be shared is.
+def inplace(
+    graph: Graph, enabled: bool = True, joined: Joins | None = None, decided: Iterable[Hint] = ()
+) -> Storage:
+    """Decide the storage of every value; unless `enabled` nothing takes another's place.
 
-    decided: what was logged before.
+    joined: parts of others. decided: what was logged before.
     """
-    sharing = _Sharing(graph)
-    hints = list(decided)
+    joined = joined or Joins()
+    sharing = _Sharing(graph, joined.parts)
+    hints = [*decided, *(hint for _, hint in joined.inputs)]
     for position, step in enumerate(graph.steps):
         if step.kernel is not None and step.kernel.is_view:
             sharing.join(step.reads()[0], step.writes()[0])
@@ -70,12 +56,12 @@ def inplace(graph: Graph, enabled: bool = True, decided: Iterable[Hint] = ()) ->
                 sharing.join(source, target)
             names = (graph.values[source].name, graph.values[target].name)
             hints.append(Hint(step.name, *names, reason))
-    return Storage(sharing.roots(), tuple(hints))
+    return Storage(sharing.roots(), tuple(hints), joined.parts)
 
 
 class _Sharing:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, parts: Mapping[ValueId, Part]) -> None:
+        self.graph, self.parts = graph, parts
         self.parent = list(range(len(graph.values)))
         self.producers = graph.producer()
         self.given = set(graph.sources.values())
@@ -91,6 +77,8 @@ class _Sharing:
                 source = step.reads()[0]
                 self.last_read[source] = max(self.last_read[source], view)
         self.kept = {self._view_source(value) for value in graph.results.values()}
+        for value, part in parts.items():
+            self.join(part.whole, value)
 
     def _view_source(self, value: ValueId) -> ValueId:
         while value in self.producers:
@@ -123,6 +111,8 @@ class _Sharing:
         root = self.find(source)
         if target in self.targets:
             return f"the output lies in {in_words(values[self.find(target)].name)} already"
+        if source in self.parts:
+            return f"it lies in {in_words(values[root].name)}"
         if root in self.given:
             return f"{in_words(values[root].name)} is given from outside"
         if root in self.kept or source in self.kept:

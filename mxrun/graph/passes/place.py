@@ -87,9 +87,11 @@ def place(
         graph=graph,
         offsets={
             value: offset_by_key[root]
+            + (storage.parts[value].begin if value in storage.parts else 0)
             for value, root in storage.root.items()
             if root in offset_by_key
         },
+        parts=storage.parts,
         scratch={step.name: offset_by_key.get(step.name, 0) for step in graph.steps},
         blocks=blocks,
         hints=storage.hints,
@@ -99,6 +101,12 @@ def place(
         naive_bytes=_naive(graph),
         in_place_only_bytes=sum(need.nbytes for need in needs),
     )
+
+
+def storage_lives(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int, int, int]]:
+    """The steps [first, last) during which each storage is alive, and its bytes, by its root."""
+    needs = _storage_needs(graph, storage)
+    return {storage.root[need.values[0]]: (need.first, need.last, need.nbytes) for need in needs}
 
 
 def live_bytes(graph: Graph, storage: Storage) -> list[int]:

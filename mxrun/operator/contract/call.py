@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.team import team
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.operator.contract.memory import Array, Memory
+from mxrun.operator.contract.memory import Array, Memory, Within
 from mxrun.operator.contract.problem import Breach, Problem, attempting
 from mxrun.operator.kernel import (
     BackwardRequest,
@@ -129,6 +129,8 @@ def buffers_of(
         tuple(memory.address for memory in outputs),
         tuple(memory.address for memory in extra),
         workspace.address,
+        tuple(0 if memory is None else memory.pitch for memory in inputs),
+        tuple(memory.pitch for memory in outputs),
     )
 
 
@@ -147,7 +149,7 @@ class ForwardRun:
     outputs: list[Array]
     extra: list[Memory]
     calls: tuple[Call, ...]
-    owner: object
+    owner: Trial
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ class BackwardRun:
     kernel: Kernel
     gradients: list[Array]
     calls: tuple[Call, ...]
-    owner: object
+    owner: Trial
 
 
 def forward(
@@ -197,7 +199,7 @@ def forward(
         sources = _laid_out(kernel.inputs, inputs)
         targets = _targets(kernel, outputs, sources, inplace or {})
         extra = [Memory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs]
-        trial = _Trial(
+        trial = Trial(
             whose,
             kernel,
             list(map(Named, names, sources)),
@@ -282,7 +284,7 @@ def backward(
         sources = _laid_out(kernel.inputs[: len(values)], values)
         targets = _targets(kernel, before, sources, inplace or {})
         extra = forward_run.extra[: len(kernel.inputs) - len(values)]
-        trial = _Trial(
+        trial = Trial(
             whose,
             kernel,
             [
@@ -381,7 +383,7 @@ def _fits(source: TensorSpec, target: TensorSpec) -> bool:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class Trial:
     """One call with all its memory; shared: the inputs whose memory an output takes."""
 
     whose: str
@@ -410,6 +412,24 @@ class _Trial:
             if memory.bytes.tobytes() != content:
                 raise Breach(_changed(self.whose, name, memory, content))
         return calls
+
+    def apart(self) -> Trial:
+        """The call anew, where what may lie within larger tensors does so.
+
+        Its outputs hold nothing yet.
+        """
+        inputs = list(self.inputs)
+        for index, width in self.kernel.pitched_inputs.items():
+            name, memory = inputs[index].name, inputs[index].memory
+            if memory is not None:
+                inputs[index] = Named(name, Within(memory.spec, width, memory.elements()))
+        outputs = []
+        for index, each in enumerate(self.outputs):
+            assert each.memory is not None
+            spec, width = each.memory.spec, self.kernel.pitched_outputs.get(index, 0)
+            outputs.append(Named(each.name, Within(spec, width) if width else Memory(spec)))
+        extra = [Memory(memory.spec) for memory in self.extra]
+        return replace(self, inputs=inputs, outputs=outputs, extra=extra)
 
 
 def _stays_within(whose: str, tensors: Sequence[Named]) -> None:

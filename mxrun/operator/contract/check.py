@@ -109,6 +109,12 @@ THEN: tuple[Check, ...] = (
     Check("forward in place", "every hint gives the bits of write", requests.forward_in_place),
     Check("backward in place", "every hint gives the bits of write", requests.backward_in_place),
     Check("undeclared inputs", "backward reads what it declares", reading.undeclared_inputs),
+    Check(
+        "larger tensors",
+        "the same bits where tensors lie within larger ones",
+        reading.larger_tensors,
+        extents=TEAMWORK,
+    ),
     Check("unread outputs", "a gradient that is absent is one of zeros", reading.unread_outputs),
     Check(
         "gradients",

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from mxrun.operator.contract import call
-from mxrun.operator.contract.call import Conditions, ForwardRun
+from mxrun.operator.contract.call import BackwardRun, Conditions, ForwardRun
 from mxrun.operator.contract.case import SINGLE, Bench, Way
 from mxrun.operator.contract.memory import Array
 from mxrun.operator.contract.problem import (
@@ -44,6 +44,30 @@ def undeclared_inputs(bench: Bench) -> Iterator[Problem]:
                 absent[index],
                 "name the tensor in declare_backward_dependency, or do not read it",
             )
+
+
+def larger_tensors(bench: Bench) -> Iterator[Problem]:
+    """Calls whose tensors lie within larger ones, as far as their kernels say that they may."""
+    for way in bench.ways:
+        runs: list[ForwardRun | BackwardRun] = [bench.accepted(way.implementation, way.dtype)]
+        runs += [bench.backward(way.implementation, way.dtype)] if bench.case.asked else []
+        for run in runs:
+            kernel, trial = run.kernel, run.owner
+            if not kernel.pitched_inputs and not kernel.pitched_outputs:
+                continue
+            apart = trial.apart()
+            apart.run()
+            for dense, lying, spec in zip(
+                trial.outputs, apart.outputs, kernel.outputs, strict=True
+            ):
+                if spec is None or dense.memory is None or lying.memory is None:
+                    continue
+                yield from differing(
+                    f"{trial.whose} makes another {dense.name} within larger tensors",
+                    lying.memory.elements(),
+                    dense.memory.elements(),
+                    "step from row to row by the pitches of Buffers, or declare no tensor pitched",
+                )
 
 
 def unread_outputs(bench: Bench) -> Iterator[Problem]:

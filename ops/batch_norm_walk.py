@@ -1,0 +1,101 @@
+"""How a thread of batch normalization's loops walks through its tasks, and the sums it keeps.
+
+The slots are those of `Tasks.arguments` and 16 to 23, which every loop of a team begins with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxrun.backend.jit import Block, float32s, integer, piece, share
+from mxrun.backend.vectors import add_lanes, load_lanes, store_lanes
+
+
+@piece
+def task_at(block: Block, task: int) -> tuple[int, int, int, int, int]:
+    """A task's place in memory, rows, columns, first channel and place among the partial sums."""
+    rest = task // integer(block, 7)
+    cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
+    number = rest - row_block * integer(block, 5)
+    width, first_row = integer(block, 8), row_block * integer(block, 4)
+    at = first_row * integer(block, 2) + number * integer(block, 6) + cut * width
+    rows = min(integer(block, 4), integer(block, 3) - first_row)
+    columns = min(width, integer(block, 6) - cut * width)
+    sums = row_block * integer(block, 12) + cut * integer(block, 13)
+    return at, rows, columns, number + cut * integer(block, 11), sums * 2 * integer(block, 9)
+
+
+@piece
+def tasks_of(block: Block) -> tuple[int, int, int]:
+    """The calling thread's first task, the one behind its last, and where its own arrays begin."""
+    # share() cuts at multiples of 16; so can a task be the least that a thread takes.
+    begin, end = share(block, 16 * integer(block, 0))
+    return begin // 16, end // 16, begin // 16 // integer(block, 1) * integer(block, 15)
+
+
+@piece
+def runs_of(block: Block, columns: int, pitch: int, other: int) -> tuple[int, int]:
+    """How many columns of a task's row lie side by side in all tensors; how many such runs it has.
+
+    Where a tensor has rows of channels that lie apart, those of one of them.
+    """
+    channels = integer(block, 9)
+    if pitch == channels and other == channels:
+        return columns, 1
+    run = min(columns, channels)
+    return run, columns // run
+
+
+@piece
+def place(block: Block, at: int, pitch: int) -> int:
+    """Where element `at` lies in a tensor whose rows of channels lie `pitch` elements apart."""
+    channels, found = integer(block, 9), at
+    if pitch != channels:
+        found = at // channels * pitch + at % channels
+    return found
+
+
+@piece
+def spread(block: Block, mine: Any, own: int, first: int) -> None:
+    """One value a column of all arrays given: the channels over and over, a plane's throughout."""
+    width, unit = integer(block, 8), integer(block, 10)
+    for array in range(integer(block, 17)):
+        if integer(block, 18 + array) != 0:
+            values, to = float32s(block, 18 + array), own + array * integer(block, 14)
+            for group in range(max(width // unit, 1)):
+                for c in range(unit):
+                    if first + c < integer(block, 9):
+                        mine[to + group * unit + c] = values[first + c]
+
+
+@piece
+def clear(block: Block, mine: Any, own: int, columns: int) -> None:
+    """Both running sums from zero."""
+    pitch = integer(block, 14)
+    for j in range(own + 3 * pitch, own + 3 * pitch + columns):
+        mine[j] = np.float32(0)
+        mine[j + pitch] = np.float32(0)
+
+
+@piece
+def accumulate(mine: Any, place: int, left: int, value: Any) -> None:
+    """A vector onto a running sum."""
+    store_lanes(mine, place, add_lanes(load_lanes(mine, place, left), value), left)
+
+
+@piece
+def keep_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: int) -> None:
+    """sums[at + c] and sums[at + C + c] = the columns of a channel, half onto the other half."""
+    unit, pitch = integer(block, 10), integer(block, 14)
+    begin, groups = own + 3 * pitch, columns // unit
+    while groups > 1:
+        half = (groups + 1) // 2
+        for j in range(begin, begin + (groups - half) * unit):
+            mine[j] += mine[j + half * unit]
+            mine[j + pitch] += mine[j + pitch + half * unit]
+        groups = half
+    for c in range(min(unit, columns)):
+        sums[at + c] = mine[begin + c]
+        sums[at + integer(block, 9) + c] = mine[begin + pitch + c]
