@@ -175,6 +175,15 @@ class Plan:
         return self._largest("proved_bytes")
 
     @property
+    def any_order_bytes(self) -> int | None:
+        """No arena for these steps in another order can be smaller; None where that is not known:
+        of orders that a budget changed.
+        """
+        found = [phase.any_order_bytes for phase in self.phases.values()]
+        known = [nbytes for nbytes in found if nbytes is not None]
+        return self.pinned_bytes + max(known, default=0) if len(known) == len(found) else None
+
+    @property
     def naive_bytes(self) -> int:
         """The arena if every tensor had memory of its own."""
         return self._largest("naive_bytes")

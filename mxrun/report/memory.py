@@ -67,7 +67,19 @@ def _arena(report: Report) -> list[RenderableType]:
         if report["proved_optimal"]
         else _gap(report)
     )
-    return [table, Text(f"{proved}; planned in {report['planning_ms']:.1f} ms")]
+    proof = Text(f"{proved}; planned in {report['planning_ms']:.1f} ms")
+    return [table, proof, Text(_order(report))]
+
+
+def _order(report: Report) -> str:
+    """In which order the steps run, and what another might save."""
+    order = f"order of steps: {report['order'][report['peak']['phase']]}"
+    least, planned = report["any_order_bytes"], report["planned_bytes"]
+    if least is None:
+        return order
+    if least == planned:
+        return f"{order}; no other needs less"
+    return f"{order}; another might save {bytes_text(planned - least)} at most"
 
 
 def _gap(report: Report) -> str:

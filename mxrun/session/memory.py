@@ -62,6 +62,8 @@ class MemoryReport:
             "classes": {name: asdict(figures) for name, figures in plan.classes().items()},
             "hints": [hint for phase in plan.phases.values() for hint in _hints(phase)],
             "planning_ms": plan.planning_ms,
+            "order": {name: phase.order for name, phase in plan.phases.items()},
+            "any_order_bytes": plan.any_order_bytes,
             "batch_size": self.batch_size,
             "micro_batches": self.micro_batches,
             **budget_figures(plan),

@@ -60,6 +60,8 @@ def test_layers_have_shapes_parameters_and_flops() -> None:
 MEMORY = {
     "planned_bytes": 2_097_152,
     "lower_bound_bytes": 1_048_576,
+    "order": {"train": "list"},
+    "any_order_bytes": 1_048_576,
     "in_place_only_bytes": 3_145_728,
     "naive_bytes": 4_194_304,
     "free_list_bytes": 2_621_440,
@@ -121,6 +123,11 @@ def test_memory_shows_bounds_and_classes() -> None:
     (planned,) = [line.split() for line in text.splitlines() if line.startswith("  planned")]
     assert planned == ["planned", "2.00", "MiB", "2,097,152"]
     assert "at most 512.00 KiB (33.33%) too large; planned in 12.3 ms" in text
+    assert "order of steps: list; another might save 1.00 MiB at most" in text
+    certain = rendered(*memory_tables({**MEMORY, "any_order_bytes": MEMORY["planned_bytes"]}))
+    assert "order of steps: list; no other needs less" in certain
+    unknown = rendered(*memory_tables({**MEMORY, "any_order_bytes": None}))
+    assert "order of steps: list\n" in "\n".join(map(str.rstrip, unknown.splitlines()))
     (handed_on,) = [line.split() for line in text.splitlines() if "as in MXNet" in line]
     assert handed_on[-3:] == ["2.50", "MiB", "2,621,440"]
     (gradients,) = [line for line in text.splitlines() if "activation gradients" in line]
