@@ -17,10 +17,9 @@ from mxrun.base.machine import Machine
 from mxrun.graph.chain import ChainPlans
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph
-from mxrun.graph.passes.add_to import add_to
 from mxrun.graph.passes.place import live_bytes, place
 from mxrun.graph.passes.recompute import recompute
-from mxrun.graph.passes.storage import Sharing, storage_of
+from mxrun.graph.passes.storage import Sharing, shared, storage_of
 from mxrun.graph.plan import Block, PhasePlan, Recomputed
 from mxrun.graph.stage_sizes import StageSizes
 from mxrun.graph.stages import Stage, stages_of
@@ -130,6 +129,8 @@ def _infeasible(phase: PhasePlan, base: int, limit: int, share: str) -> Diagnost
     step = phase.steps[phase.peak_step()]
     least = f"at least {base + phase.reusable_bytes:,} bytes" + (f", or {share}" if share else "")
     hint = "give it more memory, or lower data.batch_size (`--batch max` finds the largest)"
+    if share:
+        hint = f"memory.budget={share} would do; a smaller batch needs about the same share"
     if not phase.graph.is_train:
         hint = f"evaluation keeps nothing that could be computed again: {hint}"
     return Diagnostic(
@@ -165,9 +166,7 @@ class PhaseFitting:
         return min([self._plain, *plans], key=lambda plan: plan.reusable_bytes)
 
     def _planned(self, graph: Graph) -> PhasePlan:
-        added = add_to(graph, self._sharing.add_to)
-        storage = storage_of(added.graph, self._sharing, added.hints)
-        planned = place(self._plain.name, added.graph, storage, self._pinned)
+        planned = place(self._plain.name, *shared(graph, self._sharing), self._pinned)
         recomputed = self._fitting.recomputed(graph, self._plain.reusable_bytes)
         return replace(planned, order=_BY_STAGES, recomputed=recomputed)
 

@@ -18,7 +18,6 @@ from mxrun.graph.budget import Budget, Plain, fitted
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.infer import Inference, infer
-from mxrun.graph.passes.add_to import add_to
 from mxrun.graph.passes.choose import Chooser
 from mxrun.graph.passes.constants import constants
 from mxrun.graph.passes.fold import FOLDING, fold
@@ -33,7 +32,7 @@ from mxrun.graph.passes.schedule import BEST, schedule
 from mxrun.graph.passes.select import Choice, select
 from mxrun.graph.passes.separate import separate
 from mxrun.graph.passes.statistics import statistics
-from mxrun.graph.passes.storage import Sharing, storage_of
+from mxrun.graph.passes.storage import Sharing, shared
 from mxrun.graph.passes.updates import Clipping, UpdateRule, accumulate, averaged, eager, updates
 from mxrun.graph.plan import Block, Plan
 from mxrun.graph.reverse import reverse
@@ -165,12 +164,12 @@ def _placed(
 ) -> Plain:
     """A phase in the best order of its steps, or in the one that is asked for."""
     graph = input_copies(graph, request.in_place)
-    scheduled = schedule(graph, request.in_place, request.order)
-    added = add_to(scheduled.graph, sharing.add_to)
-    storage = storage_of(added.graph, sharing, added.hints)
-    planned = place(phase, added.graph, storage, pinned, request.reuse)
-    # Of the steps before sums became part of others, which may need less.
-    least = min(scheduled.least_bytes, planned.lower_bound_bytes)
+    scheduled = schedule(graph, sharing, request.order)
+    whole, storage = shared(scheduled.graph, sharing)
+    planned = place(phase, whole, storage, pinned, request.reuse)
+    # With other sharing an order may need less.
+    is_known = not storage.parts and len(whole.steps) == len(scheduled.graph.steps)
+    least = scheduled.least_bytes if is_known else None
     planned = replace(planned, order=scheduled.order, any_order_bytes=least)
     return Plain(planned, scheduled.graph)
 

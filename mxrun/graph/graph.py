@@ -100,7 +100,8 @@ class Step:
             return f"{_UPDATES.get(what, what)} of {whose!r}"
         if self.kind is StepKind.BACKWARD and self.forward is None:
             return f"sum of the gradients of {whose!r}"
-        title = f"{self.prop.type_string} {whose!r}" if self.prop else repr(whose)
+        is_named = self.prop is not None and not self.prop.is_internal
+        title = f"{self.prop.type_string} {whose!r}" if self.prop and is_named else repr(whose)
         if self.kind is StepKind.BACKWARD:
             return f"backward of {title}"
         return f"repeated {title}" if self.repeats else title

@@ -46,7 +46,7 @@ def find_placement(problem: Problem, most: int) -> tuple[Placement, int] | None:
         proved, order = int(figures["proved_bytes"]), str(figures["order"])
     except (KeyError, OverflowError, TypeError, ValueError):
         return None
-    if len(offsets) != len(problem.size) or offsets.min() < 0 or offsets.max() > _END:
+    if len(offsets) != len(problem.size) or not all(0 <= offset <= _END for offset in offsets):
         return None
     arena = int((offsets + problem.size).max())
     if arena > most or not problem.lower_bound <= proved <= arena or _overlaps(problem, offsets):

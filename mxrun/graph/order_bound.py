@@ -9,14 +9,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.graph.graph import ValueId
+from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.ordering import Ordering, Unit
 
 Flags = npt.NDArray[np.bool_]
 
 
-def least_alive(ordering: Ordering) -> int:
-    """Bytes that are alive at the peak of any order."""
+def least_alive(graph: Graph, in_place: bool) -> int:
+    """Bytes alive at the peak of any order, where memory is shared in place and not otherwise."""
+    # Each step by itself: what a reorder reads may go before its reader runs.
+    ordering = Ordering(graph, in_place, grouped=False)
     units = ordering.units
     if not units:
         return 0

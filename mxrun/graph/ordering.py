@@ -41,7 +41,8 @@ class Unit:
 class Ordering:
     """The units of a graph with kernels, in the order in which the graph has them."""
 
-    def __init__(self, graph: Graph, in_place: bool) -> None:
+    def __init__(self, graph: Graph, in_place: bool, grouped: bool = True) -> None:
+        """in_place: whether that counts. grouped: whether reorders stay with their readers."""
         self.graph = graph
         self._root = _roots(graph)
         given = {self._root[value] for value in graph.sources.values()}
@@ -49,7 +50,7 @@ class Ordering:
         self.size = {
             root: 0 if root in given else align(graph.spec(root).nbytes) for root in set(self._root)
         }
-        groups = _groups(graph)
+        groups = _groups(graph) if grouped else [[step] for step in graph.steps]
         waits = _waits(graph, groups, self._root)
         self.forward_units = _forward_count(groups)
         followers: list[list[int]] = [[] for _ in groups]
@@ -72,19 +73,22 @@ class Ordering:
     def _unit(
         self, steps: Sequence[Step], waits: set[int], followers: Sequence[int], in_place: bool
     ) -> Unit:
-        made = dict.fromkeys(self._root[v] for step in steps for v in step.writes())
-        read = dict.fromkeys(self._root[v] for step in steps for v in step.reads())
+        written = dict.fromkeys(v for step in steps for v in step.writes())
+        read = dict.fromkeys(v for step in steps for v in step.reads())
         hints = declared_hints(steps[-1]) if in_place else ()
         kernel = steps[-1].kernel
         return Unit(
             steps=tuple(steps),
-            made=tuple(root for root in made if root not in read and self.size[root]),
-            touched=tuple(root for root in {**made, **read} if self.size[root]),
+            made=tuple(value for value in written if self._root[value] == value),
+            touched=tuple(self._touched(*written, *read)),
             within=tuple(self._fitting(steps[-1], hints)),
             scratch=0 if kernel is None else align(kernel.workspace_bytes),
             waits_for=frozenset(waits),
             followers=tuple(followers),
         )
+
+    def _touched(self, *values: ValueId) -> Iterator[ValueId]:
+        return (r for r in dict.fromkeys(self._root[v] for v in values) if self.size[r])
 
     def _fitting(
         self, step: Step, hints: Iterable[tuple[ValueId, ValueId]]

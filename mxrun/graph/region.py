@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from mxrun.graph.ordering import Live, Order, Ordering, bytes_alive
 
 # Sets of units that are looked at; where there are more, the order stays.
-_MOST_SETS = 3000
+_MOST_SETS = 1000
 
 
 def best_order(

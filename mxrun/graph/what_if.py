@@ -12,10 +12,9 @@ from mxrun.base.machine import Machine
 from mxrun.graph.budget import Budget, PhaseFitting, Plain
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId
-from mxrun.graph.passes.add_to import add_to
 from mxrun.graph.passes.place import live_bytes, place
 from mxrun.graph.passes.recompute import Emission
-from mxrun.graph.passes.storage import Sharing, storage_of
+from mxrun.graph.passes.storage import Sharing, shared, storage_of
 from mxrun.graph.plan import PhasePlan, Plan
 from mxrun.graph.stages import Stage, forward_steps
 
@@ -159,9 +158,7 @@ def _again_s(graph: Graph, seconds: StepSeconds) -> float:
 def _placed(plan: Plan, graphs: Mapping[str, Graph]) -> Plan:
     placed = {}
     for name, graph in graphs.items():
-        added = add_to(graph)
-        storage = storage_of(added.graph, Sharing(), added.hints)
-        placed[name] = place(name, added.graph, storage, plan.pinned)
+        placed[name] = place(name, *shared(graph, Sharing()), plan.pinned)
     return replace(plan, phases={**plan.phases, **placed})
 
 

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mxrun.graph.hint import JOINED
 from mxrun.graph.naming import in_words
 from mxrun.report.budget import budget_tables
 from mxrun.report.figures import bytes_text
@@ -164,11 +165,13 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     Without those of outputs that overwrite another input, where nothing is lost.
     """
     keys = ("kind", "step", "source", "target", "reason")
-    taken = {(hint["step"], hint["target"]) for hint in hints if not hint["reason"]}
+    own = [hint for hint in hints if hint["kind"] != JOINED]
+    taken = {(hint["step"], hint["target"]) for hint in own if not hint["reason"]}
     refused = {
         tuple(hint[key] for key in keys): hint["bytes"]
         for hint in hints
-        if hint["reason"] and (hint["step"], hint["target"]) not in taken
+        if hint["reason"]
+        and (hint["kind"] == JOINED or (hint["step"], hint["target"]) not in taken)
     }
     if not refused:
         return

@@ -8,17 +8,20 @@ from mxrun.graph.graph import Step, StepKind
 from mxrun.graph.plan import Block, PhasePlan, Plan
 
 
-def freed_early(plan: Plan, phase: str) -> Plan:
+def freed_early(plan: Plan, phase: str) -> Plan | None:
     """The plan as if one block of a training phase were free an operator before its last reader.
 
     Offsets stay, so that only a run that poisons what is free can tell. Of all blocks it is one
-    whose last reader computes most, so that what was in it certainly matters.
+    whose last reader computes most, so that what was in it certainly matters; None without any.
     """
     planned = plan.phases[phase]
     early = max(
         (block for block in planned.blocks if _is_read_last(planned, block)),
         key=lambda block: _flops(_last_step(planned, block)),
+        default=None,
     )
+    if early is None:
+        return None
     blocks = tuple(
         replace(block, last=block.last - 1) if block is early else block for block in planned.blocks
     )

@@ -208,7 +208,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
 
 
 def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
-    """The largest batch that fits."""
+    """The largest batch that fits, and that the records fill where it is known how many."""
     trained = Trained.open(Path(path), request.checkpoint, 1)
     chosen = heads(trained.built, request.outputs)
     source = _source(trained, request, chosen)
@@ -216,7 +216,11 @@ def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
     def asked(size: int) -> tuple[Symbol, CompileRequest]:
         return _asked(trained.built, request, chosen, source, size, silent)
 
-    return largest_batch(trained.built, asked, say)
+    found = largest_batch(trained.built, asked, say)
+    if source.total is None or source.total >= found:
+        return found
+    say(f"--batch max: {source.total} samples, for there are no more records")
+    return max(1, source.total)
 
 
 def _asked(

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.backend.jit import HostLoop
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.executor.bind import bind
 from mxrun.graph.explain import LiveTensor, live_tensors, pinned_tensors, whole_lives
 from mxrun.graph.free_list import free_list_bytes
+from mxrun.graph.hint import JOINED
 from mxrun.graph.plan import PhasePlan, Plan
 from mxrun.operator.native_kernel import add_loop
 from mxrun.runtime.resident import resident_bytes
@@ -130,10 +132,11 @@ class MemoryReport:
 
 
 def _hints(phase: PhasePlan) -> Iterator[dict[str, Any]]:
-    """Each in-place hint, and the bytes that it saves or would."""
+    """Each occasion to share memory, and the bytes that it saves or would."""
     sizes = {value.name: value.spec.nbytes for value in phase.graph.values}
     for hint in phase.hints:
-        yield asdict(hint) | {"bytes": sizes[hint.target]}
+        # Of what is joined, the part's and not the whole's.
+        yield asdict(hint) | {"bytes": sizes[hint.source if hint.kind == JOINED else hint.target]}
 
 
 def _placed(live: LiveTensor) -> dict[str, Any]:
@@ -168,7 +171,17 @@ def inspect_memory(
     """
     training = phase == "train"
     built = load(path, overrides, batch_of(batch, path, overrides, training, threads, say))
+    if changes and built.config.memory.micro_batches:
+        raise UserError(
+            Diagnostic(
+                "--what-if plans whole batches",
+                place=built.config.place("memory", "micro_batches"),
+                hint="add memory.micro_batches=false",
+            )
+        )
     made = planned(built, training, threads, say)
+    if changes:
+        say("--what-if plans other settings, which takes some ten times as long as this one")
     question = Question(path, overrides, training, threads, made.built, made.plan)
     return MemoryReport(
         name=built.config.name,

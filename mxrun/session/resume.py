@@ -157,15 +157,13 @@ def kept_choices(name: str) -> dict[str, dict[str, str]]:
 
 
 def _implementation_differences(saved: PlanRecord, now: PlanRecord) -> list[str]:
+    """Of steps that both plans have: what one has more, or less, changes no bit."""
     before, after = dict(saved.implementations), dict(now.implementations)
     for phase, chosen in saved.others.items():
         before |= {f"{name} in {phase}": chosen[name] for name in chosen}
         after |= {f"{name} in {phase}": each for name, each in now.others.get(phase, {}).items()}
-    steps = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    found = [
-        f"{name}: {before.get(name, 'absent')} then, {after.get(name, 'absent')} now"
-        for name in steps[:_MOST_STEPS]
-    ]
+    steps = [name for name in before if name in after and before[name] != after[name]]
+    found = [f"{name}: {before[name]} then, {after[name]} now" for name in steps[:_MOST_STEPS]]
     if len(steps) > _MOST_STEPS:
         found.append(f"and {len(steps) - _MOST_STEPS} more steps")
     return found

@@ -95,9 +95,10 @@ def verify(
         expected = results(built, plan, Way("", phase), steps, trained)
         for way in (*WAYS, *_unfused(built, request, phase)):
             if way.phase == phase:
-                changed = compile_plan(built.model.symbol, replace(request, **way.changes))
-                if way.is_wrong:
-                    changed = freed_early(changed, phase)
+                right = compile_plan(built.model.symbol, replace(request, **way.changes))
+                changed = freed_early(right, phase) if way.is_wrong else right
+                if changed is None:
+                    continue
                 got = results(built, changed, way, steps, trained)
                 low = _is_low(plan.phases[phase]) or _is_low(changed.phases[phase])
                 found.append(compared(way, expected, got, low))

@@ -136,7 +136,7 @@ def test_F1_each_rectangle_tells_its_tensor_and_reason() -> None:
     assert by_name["fc1_weight"][2:] == ["always there", "parameter"]
     kept = by_name["pool1_output"]
     assert kept[2].endswith("pool1 to backward of relu1")
-    assert kept[3] == "backward of conv2 reads it (data)"
+    assert kept[3] == "backward of relu1 reads it (output)"
 
 
 class Page(HTMLParser):
@@ -242,7 +242,7 @@ def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
     assert lines[0] == "pool1_output"
     assert f"{blocks[index]['bytes']:,} bytes" in lines[1]
     assert lines[2].endswith("pool1 to backward of relu1")
-    assert lines[3] == "backward of conv2 reads it (data)"
+    assert lines[3] == "backward of relu1 reads it (output)"
     assert "display: block" in shown
     (step,) = re.findall(r'<div id="step">(.*?)</div>', shown, re.S)
     assert step.startswith(f"step {first}, pool1: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,50 @@ def test_F2_a_run_goes_on_in_another_budget(net: Path) -> None:
     assert resumed["eval"] == whole["eval"]
 
 
+SUMS = """\
+name: net
+network:
+  outputs: [sma, smb]
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+    - Convolution: {name: c1, num_filter: 8, kernel: [3, 3], pad: [1, 1]}
+    - Convolution: {name: c2, num_filter: 8, kernel: [3, 3], pad: [1, 1], no_bias: true}
+    - Activation: {name: r2, act_type: relu}
+    - Convolution: {name: c3, num_filter: 8, kernel: [3, 3], pad: [1, 1], no_bias: true,
+                     weight: c2_weight}
+    - BatchNorm: {name: bn3, fix_gamma: false}
+    - Activation: {name: r3, act_type: relu}
+    - Convolution: {name: c4, num_filter: 8, kernel: [3, 3], pad: [1, 1], no_bias: true,
+                     weight: c2_weight}
+    - BatchNorm: {name: bn4, fix_gamma: false}
+    - Concat: {name: cat, inputs: [c1, r2, r3, bn4]}
+    - Dropout: {name: dr, p: 0.4}
+    - Convolution: {name: c5, num_filter: 16, kernel: [3, 3], pad: [1, 1]}
+    - Activation: {name: t5, act_type: tanh}
+    - Concat: {name: cat2, inputs: [t5, cat, c1, r3]}
+    - Pooling: {name: gp, pool_type: avg, kernel: [2, 2], stride: [2, 2]}
+    - FullyConnected: {name: fca, data: gp, num_hidden: 10}
+    - SoftmaxOutput: {name: sma, data: fca, label: label}
+    - FullyConnected: {name: fcb, data: cat, num_hidden: 10}
+    - SoftmaxOutput: {name: smb, data: fcb, label: label}
+"""
+
+
+def test_F2_sums_of_their_own_are_no_other_plan(net: Path) -> None:
+    """In another budget other gradients are added in place; no choice of a kernel is another."""
+    net.write_text(SUMS + NET[NET.index("data:\n  batch") :])
+    words = ("train", "net.yaml", "threads=2")
+    whole = result(*words, cwd=net.parent)
+    last = net.parent / whole["run_dir"] / "checkpoint-8"
+    weights = (last / "parameters.safetensors").read_bytes()
+    # As a run that was killed before the second epoch's end.
+    shutil.rmtree(last)
+    resumed = result(*words, "memory.budget=97%", "--resume", cwd=net.parent)
+    assert resumed["resumed_from"] == 4
+    assert resumed["memory"]["planned_bytes"] < whole["memory"]["planned_bytes"]
+    assert (last / "parameters.safetensors").read_bytes() == weights
+
+
 def test_S3_too_small_a_budget_is_refused_before_the_first_step(net: Path) -> None:
     said = refused("train", "net.yaml", "memory.budget=64 KiB", cwd=net.parent)
     assert "does not fit into memory.budget" in said
@@ -250,6 +295,14 @@ def test_F3_the_largest_batch_is_one_that_the_records_fill(net: Path) -> None:
     assert "there are no more records" in done.stderr
     assert json.loads(done.stdout)["steps"] == 1
     assert "batch_size: 128" in (net.parent / "runs" / "net" / "config.yaml").read_text()
+
+
+def test_F3_infer_takes_no_more_than_the_records(net: Path) -> None:
+    result("train", "net.yaml", "train.epochs=1", cwd=net.parent)
+    done = mxrun("infer", "runs/net", "--split", "eval", "--batch", "max", "--json", cwd=net.parent)
+    assert done.returncode == 0, done.stderr
+    assert "there are no more records" in done.stderr
+    assert json.loads(done.stdout)["batch_size"] == 64
 
 
 def test_F3_without_a_budget_free_memory_is_the_limit(net: Path) -> None:

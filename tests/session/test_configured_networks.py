@@ -101,7 +101,9 @@ def test_L5_the_first_layers_data_gradient_is_not_computed(name: str) -> None:
         if step.forward not in (None, first.name) and step.prop is not None
     ]
     assert later
-    assert all(step.outputs[0] is not None for step in later)
+    # Of all others it is, be it by a step of its own.
+    computed = {step.forward for step in later if step.outputs[0] is not None}
+    assert computed == {step.forward for step in later}
 
 
 def test_L5_a_first_layer_has_fewer_calls_than_the_same_layer_later(config: Path) -> None:
@@ -110,7 +112,8 @@ def test_L5_a_first_layer_has_fewer_calls_than_the_same_layer_later(config: Path
     # Checked calls are primitives; the others set the team's size around them.
     entries = run.executor.tapes[TRAIN].entries
     calls = [entry.name for entry in entries if getattr(entry.call, "checked", False)]
-    assert calls.count("conv1:backward") == calls.count("conv2:backward") - 1 >= 1
+    later = [call for call in calls if call.startswith("conv2:backward:")]
+    assert calls.count("conv1:backward") == len(later) - 1 >= 1
 
 
 ONEDNN = {"Convolution", "FullyConnected"}
@@ -141,7 +144,8 @@ def test_P12_implementations_of_a_config_agree(config: Path) -> None:
         asked = [("conv1", "conv2", "pool", "fc1")[numpy.index(one)] for one in overrides]
         for name in asked:
             assert chosen[name] == "numpy"
-            assert chosen[f"{name}:backward"] == "numpy"
+            backward = [chosen[step] for step in chosen if step.startswith(f"{name}:backward")]
+            assert set(backward) == {"numpy"}
         found = trained(run, 3)
         for parameter, value in expected.items():
             largest = float(np.abs(value).max())

@@ -243,7 +243,8 @@ def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
     assert f"{plugin_of(config)}:{number}:1: the plugin's {name} raised ZeroDivisionError" in said
     # And the layer that it was at work for.
     layer = line_of(CONFIG, "    - my_swish")
-    assert f", at work for my_swish 'my_swish0{':backward' * (name == 'backward')}'" in said
+    work = "backward of " * (name == "backward") + "my_swish 'my_swish0'"
+    assert f", at work for {work}" in said
     assert f" at {config}:{layer}:7" in said
 
 

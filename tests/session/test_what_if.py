@@ -126,5 +126,13 @@ def test_F7_summed_batches_run_the_same_step_again() -> None:
         assert plan.planned_bytes <= change["planned_bytes"]
 
 
+def test_batches_in_parts_are_refused_with_their_place(tmp_path: Path) -> None:
+    words = ("memory.micro_batches=true", "memory.budget=80%", "--what-if")
+    done = mxrun("inspect-memory", "lenet_mnist", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--what-if plans whole batches" in done.stderr
+    assert "memory.micro_batches=false" in done.stderr
+
+
 def test_nothing_more_is_planned_unasked(tmp_path: Path) -> None:
     assert result("inspect-memory", "mlp_mnist", cwd=tmp_path)["what_if"] is None

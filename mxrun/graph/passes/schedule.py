@@ -1,9 +1,9 @@
 """The order of steps in which the fewest bytes are alive at once, of several that are tried.
 
 These are the order that is given; a list order, which goes on with whatever leaves the fewest bytes
-of what may go on; a depth-first order, which finishes what it began; and each of them with the few
-steps around its peak in the best order that they can have. Any order gives the same bits: sums of
-gradients are steps of their own, and random numbers belong to steps.
+of what may go on; a depth-first order, which finishes what it began; and the best of them with the
+few steps around its peak in the best order that they can have. Any order gives the same bits: sums
+of gradients are steps of their own, and random numbers belong to steps.
 
 Needs: kernels. Provides: the same steps.
 """
@@ -18,6 +18,7 @@ from mxrun.graph.order_bound import least_alive
 from mxrun.graph.ordering import Live, Order, Ordering, bytes_alive
 from mxrun.graph.passes.inplace import inplace
 from mxrun.graph.passes.place import live_bytes
+from mxrun.graph.passes.storage import Sharing, shared
 from mxrun.graph.passes.updates import eager
 from mxrun.graph.region import best_order
 
@@ -25,8 +26,7 @@ from mxrun.graph.region import best_order
 _REGION = 14
 _PLACES = (4, 8, 12)
 # How often the peak may move before the rest is left as it is.
-_ROUNDS = 16
-
+_ROUNDS = 6
 
 BEST, DECLARED, LIST, DEPTH_FIRST = "best", "declared", "list", "depth-first"
 # Orders that can be asked for.
@@ -35,8 +35,9 @@ ORDERS = (DECLARED, LIST, DEPTH_FIRST)
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A graph whose steps are in an order of that name; no order of them has less alive at its
-    peak than `least_bytes`.
+    """A graph whose steps are in an order of that name.
+
+    least_bytes: what no order of them can do without, unless tensors are joined or added to.
     """
 
     graph: Graph
@@ -44,21 +45,31 @@ class Scheduled:
     least_bytes: int
 
 
-def schedule(graph: Graph, in_place: bool = True, wanted: str = BEST) -> Scheduled:
+def schedule(graph: Graph, sharing: Sharing, wanted: str = BEST) -> Scheduled:
     """The steps in the best order found, of equals the given one; or in one of ORDERS."""
-    ordering = Ordering(graph, in_place)
-    bound = least_alive(ordering)
-    best, least = Scheduled(graph, DECLARED, bound), _peak(graph, in_place)
-    if wanted == DECLARED or (wanted == BEST and least <= bound):
-        return best
+    bound = least_alive(graph, sharing.in_place)
+    declared = Scheduled(graph, DECLARED, bound)
+    if wanted == DECLARED:
+        return declared
+    best, least = declared, _peak(graph, sharing.in_place)
+    if wanted == BEST and least <= bound:
+        return declared
+    ordering = Ordering(graph, sharing.in_place)
     for name, order in _orders(ordering):
         ordered = eager(replace(graph, steps=ordering.steps(order)))
         if name == wanted:
             return Scheduled(ordered, name, bound)
-        peak = _peak(ordered, in_place)
+        peak = _peak(ordered, sharing.in_place)
         if peak < least:
             best, least = Scheduled(ordered, name, bound), peak
-    return best
+        if wanted == BEST and least <= bound:
+            break
+    # What is joined or added to may turn it round.
+    return min((declared, best), key=lambda each: _shared_peak(each.graph, sharing))
+
+
+def _shared_peak(graph: Graph, sharing: Sharing) -> int:
+    return max(live_bytes(*shared(graph, sharing)), default=0)
 
 
 def _peak(graph: Graph, in_place: bool) -> int:
@@ -66,18 +77,14 @@ def _peak(graph: Graph, in_place: bool) -> int:
 
 
 def _orders(ordering: Ordering) -> Iterator[tuple[str, Order]]:
-    given = range(len(ordering.units))
-    known: set[tuple[int, ...]] = set()
-    for name, order in (
-        (DECLARED, given),
-        (LIST, _list_order(ordering)),
-        (DEPTH_FIRST, _depth_first(ordering)),
-    ):
-        yield name, order
-        better = tuple(_with_best_regions(ordering, order))
-        if better not in known:
-            known.add(better)
-            yield f"{name}, exact around its peak", better
+    found: dict[str, Order] = {
+        DECLARED: range(len(ordering.units)),
+        LIST: _list_order(ordering),
+        DEPTH_FIRST: _depth_first(ordering),
+    }
+    yield from found.items()
+    best = min(found, key=lambda name: max(bytes_alive(ordering, found[name]), default=0))
+    yield f"{best}, exact around its peak", _with_best_regions(ordering, found[best])
 
 
 def _list_order(ordering: Ordering) -> Order:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.hint import Hint
+from mxrun.graph.passes.add_to import add_to
 from mxrun.graph.passes.inplace import Storage, inplace
 from mxrun.graph.passes.join import joins
 from mxrun.graph.passes.place import live_bytes, storage_lives
@@ -33,6 +34,12 @@ class Sharing:
     in_place: bool = True
     join: bool = True
     add_to: bool = True
+
+
+def shared(graph: Graph, sharing: Sharing) -> tuple[Graph, Storage]:
+    """The graph with what is added in place, and the storage of its values."""
+    added = add_to(graph, sharing.add_to)
+    return added.graph, storage_of(added.graph, sharing, added.hints)
 
 
 def storage_of(graph: Graph, sharing: Sharing, decided: Iterable[Hint] = ()) -> Storage:
