@@ -174,8 +174,8 @@ class CompiledBatchNorm(Implementation):
         if output:
             arrays = (mean, kept[0], source(BETA))
             further = (source(RESIDUAL) if _adds(prop) else 0, *limits.forward)
-            further += (pitch, loops.pitch(output))
-            parts.append(loops.together(loops.of.normalize, arrays, source(DATA), output, *further))
+            slots = (source(DATA), output, *further, pitch, loops.pitch(output))
+            parts.append(loops.together(loops.of.normalize, arrays, *slots))
         channels = request.inputs[BETA].laid_out(PLAIN)
         moving = channels if given else None
         residual = [data] if _adds(prop) else []

@@ -112,10 +112,12 @@ def test_training_needs_no_more_than_its_tensors_do(name: str, batch: int) -> No
     path = find_config(name)
     plan = session.inspect_memory(path, batch=batch, threads=2, measured=False).plan
     phase = plan.phases[TRAIN]
-    # No order of the steps needs less than a hundredth below this one.
     assert phase.reusable_bytes == phase.lower_bound_bytes
-    assert phase.any_order_bytes is not None
-    assert phase.any_order_bytes > 0.99 * phase.reusable_bytes
+    # No order of the steps needs less than a hundredth below this one; where tensors are joined
+    # that is not known.
+    assert (phase.any_order_bytes is None) == bool(phase.parts)
+    if phase.any_order_bytes is not None:
+        assert phase.any_order_bytes > 0.99 * phase.reusable_bytes
     peak = phase.peak_step()
     scratch = phase.steps[peak].name + "_scratch"
     own = sum(block.nbytes for block in phase.blocks if block.name == scratch)
