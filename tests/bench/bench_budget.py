@@ -45,8 +45,8 @@ def measured(options: argparse.Namespace, budget: str) -> dict[str, float]:
     plan = run([sys.executable, "-m", "mxrun", *inspect])
     again = plan["recompute"].get("train", {})
     return {
-        "seconds": min(found["step_ms"]) / 1e3,
-        "resident": found["memory"]["rss_peak_bytes"],
+        "seconds": found["mxrun"]["step_ms"]["min"] / 1e3,
+        "resident": found["mxrun"]["rss_peak_bytes"],
         "planned": plan["planned_bytes"],
         "predicted": again.get("extra", 0.0),
     }
