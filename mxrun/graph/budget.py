@@ -17,7 +17,7 @@ from mxrun.base.machine import Machine
 from mxrun.graph.chain import ChainPlans
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph
-from mxrun.graph.passes.place import live_bytes, place
+from mxrun.graph.passes.place import peak_bytes, place
 from mxrun.graph.passes.recompute import recompute
 from mxrun.graph.passes.storage import Sharing, shared, storage_of
 from mxrun.graph.plan import Block, PhasePlan, Recomputed
@@ -223,7 +223,7 @@ class Fitting:
     @cached_property
     def _plans(self) -> ChainPlans:
         sizes = StageSizes(self.graph, self._stages, self._seconds)
-        peak = max(live_bytes(self.graph, storage_of(self.graph, self._sharing)), default=0)
+        peak = peak_bytes(self.graph, storage_of(self.graph, self._sharing))
         slot = max(64, -(-int(_SLACK * peak) // _SLOTS))
         return ChainPlans(sizes.chain(), slot, _SLOTS)
 
@@ -247,6 +247,6 @@ class Fitting:
         if slots not in self._known:
             actions = self._plans.actions(slots)
             graph = recompute(self.graph, self._stages, actions, self._seconds.is_cheap)
-            peak = max(live_bytes(graph, storage_of(graph, self._sharing)))
+            peak = peak_bytes(graph, storage_of(graph, self._sharing))
             self._known[slots] = graph, peak
         return self._known[slots]

@@ -190,6 +190,12 @@ class GraphBuilder:
         )
 
 
+def forward_count(steps: Sequence[Step]) -> int:
+    """How many steps come before the first backward one; none where there is no such step."""
+    kinds = [step.kind for step in steps]
+    return kinds.index(StepKind.BACKWARD) if StepKind.BACKWARD in kinds else 0
+
+
 def writes(outputs: Sequence[ValueId | None]) -> tuple[OpReqType, ...]:
     """The plain request for each output: write it, or nothing where it is absent."""
     return tuple(OpReqType.NULL if value is None else OpReqType.WRITE for value in outputs)

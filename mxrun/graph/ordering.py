@@ -10,11 +10,11 @@ is judged by their sizes and readers alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mxrun.base.tensor import align
-from mxrun.graph.graph import Graph, Step, StepKind, ValueId
+from mxrun.graph.graph import Graph, Step, StepKind, ValueId, forward_count
 from mxrun.graph.passes.inplace import declared_hints
 
 Order = Sequence[int]
@@ -51,8 +51,8 @@ class Ordering:
             root: 0 if root in given else align(graph.spec(root).nbytes) for root in set(self._root)
         }
         groups = _groups(graph) if grouped else [[step] for step in graph.steps]
-        waits = _waits(graph, groups, self._root)
-        self.forward_units = _forward_count(groups)
+        waits = _waits(graph, groups)
+        self.forward_units = forward_count([group[-1] for group in groups])
         followers: list[list[int]] = [[] for _ in groups]
         for number, before in enumerate(waits):
             for each in before:
@@ -65,6 +65,19 @@ class Ordering:
         for unit in self.units:
             for root in unit.touched:
                 self.touches[root] += 1
+
+    def during_and_after(
+        self, unit: Unit, now: int, over: Callable[[ValueId], bool]
+    ) -> tuple[int, int]:
+        """Bytes alive while a unit runs and when it has, of `now` before.
+
+        over: whether nobody after the unit touches a root.
+        """
+        made = sum(self.size[root] for root in unit.made)
+        gone = [root for root in unit.touched if over(root)]
+        saved = sum(self.size[made] for read, made in unit.within if read in gone)
+        during = now + made - saved + unit.scratch
+        return during, now + made - sum(self.size[root] for root in gone)
 
     def steps(self, order: Order) -> tuple[Step, ...]:
         """The steps of units in an order."""
@@ -117,12 +130,10 @@ class Live:
 
     def during_and_after(self, unit: Unit) -> tuple[int, int]:
         """Bytes alive while the unit runs, and when it has."""
-        size, lasting = self._ordering.size, self._ordering.lasting
-        made = sum(size[root] for root in unit.made)
-        over = [root for root in unit.touched if self._left[root] == 1 and root not in lasting]
-        saved = sum(size[made] for read, made in unit.within if read in over)
-        during = self.now + made - saved + unit.scratch
-        return during, self.now + made - sum(size[root] for root in over)
+        left, lasting = self._left, self._ordering.lasting
+        return self._ordering.during_and_after(
+            unit, self.now, lambda root: left[root] == 1 and root not in lasting
+        )
 
     def run(self, unit: Unit) -> int:
         """Let the unit run; the bytes alive meanwhile."""
@@ -169,15 +180,7 @@ def _groups(graph: Graph) -> list[list[Step]]:
     return groups
 
 
-def _forward_count(groups: Sequence[Sequence[Step]]) -> int:
-    """How many units come before the first backward step; none where there is no such step."""
-    kinds = [group[-1].kind for group in groups]
-    return kinds.index(StepKind.BACKWARD) if StepKind.BACKWARD in kinds else 0
-
-
-def _waits(
-    graph: Graph, groups: Sequence[Sequence[Step]], root: Sequence[ValueId]
-) -> list[set[int]]:
+def _waits(graph: Graph, groups: Sequence[Sequence[Step]]) -> list[set[int]]:
     """By unit, those that must come before it."""
     maker = {v: n for n, group in enumerate(groups) for step in group for v in step.writes()}
     waits = [

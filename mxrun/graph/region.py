@@ -81,14 +81,9 @@ class _Region:
 
     def _step(self, index: int, done: int, now: int) -> tuple[int, int]:
         """Bytes alive while a unit runs after those that are done, and then."""
-        unit, size = self._units[index], self._ordering.size
-        made = sum(size[root] for root in unit.made)
-        left = done | 1 << index
-        over = [
-            root
-            for root in unit.touched
-            if root not in self._later and not self._touching[root] & ~left
-        ]
-        saved = sum(size[made] for read, made in unit.within if read in over)
-        during = now + made - saved + unit.scratch
-        return during, now + made - sum(size[root] for root in over)
+        run = done | 1 << index
+        return self._ordering.during_and_after(
+            self._units[index],
+            now,
+            lambda root: root not in self._later and not self._touching[root] & ~run,
+        )

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mxrun.graph.graph import Graph, MemoryClass, Step, StepKind, ValueId
+from mxrun.graph.graph import Graph, MemoryClass, Step, StepKind, ValueId, forward_count
 
 # The work of finding an order grows with the third power of the stages.
 _MOST_STAGES = 64
@@ -64,9 +64,8 @@ def _of_stage(
 
 def forward_steps(graph: Graph) -> list[Step]:
     """What runs before the first backward step, but for updates."""
-    kinds = [step.kind for step in graph.steps]
-    end = kinds.index(StepKind.BACKWARD) if StepKind.BACKWARD in kinds else 0
-    return [step for step in graph.steps[:end] if step.kind is not StepKind.UPDATE]
+    forward = graph.steps[: forward_count(graph.steps)]
+    return [step for step in forward if step.kind is not StepKind.UPDATE]
 
 
 def _cut(

@@ -12,7 +12,7 @@ from mxrun.base.machine import Machine
 from mxrun.graph.budget import Budget, PhaseFitting, Plain
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId
-from mxrun.graph.passes.place import live_bytes, place
+from mxrun.graph.passes.place import peak_bytes, place
 from mxrun.graph.passes.recompute import Emission
 from mxrun.graph.passes.storage import Sharing, shared, storage_of
 from mxrun.graph.plan import PhasePlan, Plan
@@ -94,9 +94,7 @@ def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -
             name: _running_again(apart.phases[name].graph, whole, step.name)
             for name, whole in wholes.items()
         }
-        peak = max(
-            max(live_bytes(graph, storage_of(graph, Sharing()))) for graph in graphs.values()
-        )
+        peak = max(peak_bytes(each, storage_of(each, Sharing())) for each in graphs.values())
         if peak < largest.lower_bound_bytes:
             found.append((peak, step.name, graphs))
     best = sorted(found, key=lambda each: each[:2])[:_PLACED]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mxrun.base.keywords import AUTO, PREFERRED
-from mxrun.graph.graph import Graph, Step, ValueId
+from mxrun.graph.graph import Graph, GraphBuilder, Step, ValueId
 
 
 class Readers:
@@ -29,6 +29,26 @@ class Readers:
 def may_join(step: Step) -> bool:
     """Whether the user left the step to be joined: said nothing against it, named no kernels."""
     return step.fused and step.implementation in (None, PREFERRED, AUTO)
+
+
+def with_pairs(
+    graph: Graph,
+    pairs: Mapping[str, Step],
+    made: Callable[[GraphBuilder, Step, Step], Iterable[Step]],
+) -> Graph:
+    """The graph with what is made of each pair of steps in the place of its second.
+
+    pairs: by the second's name, the first.
+    """
+    gone = {step.name for step in pairs.values()}
+    builder = GraphBuilder(graph)
+    builder.steps = []
+    for step in graph.steps:
+        if step.name in pairs:
+            builder.steps += made(builder, pairs[step.name], step)
+        elif step.name not in gone:
+            builder.step(step)
+    return builder.build()
 
 
 def joint_name(names: Sequence[str], taken: set[str]) -> str:

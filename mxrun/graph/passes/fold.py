@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, writes
-from mxrun.graph.passes.chain import Readers, joint_name, may_join
+from mxrun.graph.passes.chain import Readers, joint_name, may_join, with_pairs
 from mxrun.operator.register import create
 
 NORMALIZATION = "BatchNorm"
@@ -33,16 +34,7 @@ def fold(graph: Graph) -> Graph:
         following = _normalization(graph, readers, step)
         if following is not None:
             products[following.name] = step
-    gone = {step.name for step in products.values()}
-    builder = GraphBuilder(graph)
-    builder.steps = []
-    for step in graph.steps:
-        if step.name in products:
-            for made in _folded(builder, products[step.name], step, names):
-                builder.step(made)
-        elif step.name not in gone:
-            builder.step(step)
-    return builder.build()
+    return with_pairs(graph, products, partial(_folded, names))
 
 
 def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
@@ -67,7 +59,7 @@ def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
 
 
 def _folded(
-    builder: GraphBuilder, product: Step, normalization: Step, names: set[str]
+    names: set[str], builder: GraphBuilder, product: Step, normalization: Step
 ) -> Iterator[Step]:
     assert product.prop is not None
     assert normalization.prop is not None

@@ -11,9 +11,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId
+from mxrun.graph.graph import (
+    Graph,
+    GraphBuilder,
+    MemoryClass,
+    Step,
+    StepKind,
+    ValueId,
+    forward_count,
+)
 from mxrun.graph.passes.inplace import inplace
-from mxrun.graph.passes.place import live_bytes
+from mxrun.graph.passes.place import peak_bytes
 
 
 def input_copies(graph: Graph, in_place: bool = True) -> Graph:
@@ -21,15 +29,14 @@ def input_copies(graph: Graph, in_place: bool = True) -> Graph:
     repeated = _repeated(graph)
     if len(repeated.steps) == len(graph.steps):
         return graph
-    peaks = [max(live_bytes(each, inplace(each, in_place))) for each in (graph, repeated)]
+    peaks = [peak_bytes(each, inplace(each, in_place)) for each in (graph, repeated)]
     return repeated if peaks[1] < peaks[0] else graph
 
 
 def _repeated(graph: Graph) -> Graph:
-    kinds = [step.kind for step in graph.steps]
-    if StepKind.BACKWARD not in kinds:
+    start = forward_count(graph.steps)
+    if not start:
         return graph
-    start = kinds.index(StepKind.BACKWARD)
     copies = {step.writes()[0]: step for step in graph.steps[:start] if _is_copy(graph, step)}
     builder = GraphBuilder(graph)
     builder.steps = list(graph.steps[:start])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step
-from mxrun.graph.passes.chain import Readers, may_join
+from mxrun.graph.passes.chain import Readers, may_join, with_pairs
 
 # What this pass is called among the fusions.
 MAXIMA_FIRST = "maximum before rectifier"
@@ -29,15 +29,7 @@ def maxima_first(graph: Graph) -> Graph:
         following = readers.only_one(step.outputs[0])
         if following is not None and _may_change_places(graph, step, following):
             functions[following.name] = step
-    gone = {step.name for step in functions.values()}
-    builder = GraphBuilder(graph)
-    builder.steps = []
-    for step in graph.steps:
-        if step.name in functions:
-            _add(builder, functions[step.name], step)
-        elif step.name not in gone:
-            builder.step(step)
-    return builder.build()
+    return with_pairs(graph, functions, _changed)
 
 
 def _may_change_places(graph: Graph, function: Step, maximum: Step) -> bool:
@@ -53,11 +45,11 @@ def _may_change_places(graph: Graph, function: Step, maximum: Step) -> bool:
     return alike and fewer and may_join(function) and may_join(maximum)
 
 
-def _add(builder: GraphBuilder, function: Step, maximum: Step) -> None:
+def _changed(builder: GraphBuilder, function: Step, maximum: Step) -> tuple[Step, Step]:
     """The maximum, which reads what the function read, and the function of that."""
     (end,) = maximum.writes()
     spec = builder.values[end].spec
     chosen = builder.value(f"{maximum.name}_maxima", spec, MemoryClass.ACTIVATIONS)
     place = (function.order, 0)
-    builder.step(replace(maximum, inputs=function.inputs, outputs=(chosen,), readings=(place,)))
-    builder.step(replace(function, inputs=(chosen,), outputs=(end,)))
+    first = replace(maximum, inputs=function.inputs, outputs=(chosen,), readings=(place,))
+    return first, replace(function, inputs=(chosen,), outputs=(end,))

@@ -115,6 +115,11 @@ def live_bytes(graph: Graph, storage: Storage) -> list[int]:
     return alive(((need.first, need.last, need.nbytes) for need in needs), len(graph.steps))
 
 
+def peak_bytes(graph: Graph, storage: Storage) -> int:
+    """The most of `live_bytes`."""
+    return max(live_bytes(graph, storage), default=0)
+
+
 def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
     """One need per storage that is not pinned, alive from its first write to its last use."""
     first: dict[ValueId, int] = {}

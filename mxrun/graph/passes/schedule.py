@@ -17,7 +17,7 @@ from mxrun.graph.graph import Graph
 from mxrun.graph.order_bound import least_alive
 from mxrun.graph.ordering import Live, Order, Ordering, bytes_alive
 from mxrun.graph.passes.inplace import inplace
-from mxrun.graph.passes.place import live_bytes
+from mxrun.graph.passes.place import peak_bytes
 from mxrun.graph.passes.storage import Sharing, shared
 from mxrun.graph.passes.updates import eager
 from mxrun.graph.region import best_order
@@ -64,16 +64,14 @@ def schedule(graph: Graph, sharing: Sharing, wanted: str = BEST) -> Scheduled:
             best, least = Scheduled(ordered, name, bound), peak
         if wanted == BEST and least <= bound:
             break
+    if best is declared:
+        return declared
     # What is joined or added to may turn it round.
-    return min((declared, best), key=lambda each: _shared_peak(each.graph, sharing))
-
-
-def _shared_peak(graph: Graph, sharing: Sharing) -> int:
-    return max(live_bytes(*shared(graph, sharing)), default=0)
+    return min((declared, best), key=lambda each: peak_bytes(*shared(each.graph, sharing)))
 
 
 def _peak(graph: Graph, in_place: bool) -> int:
-    return max(live_bytes(graph, inplace(graph, in_place)), default=0)
+    return peak_bytes(graph, inplace(graph, in_place))
 
 
 def _orders(ordering: Ordering) -> Iterator[tuple[str, Order]]:
