@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from mxrun.base.dtype import item_size
 
@@ -48,12 +49,12 @@ class TensorSpec:
     dtype: str = "float32"
     layout: Layout = PLAIN
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Number of logical elements."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes the tensor occupies in its layout."""
         if self.layout.nbytes is not None:

@@ -99,9 +99,9 @@ class _Reads:
         self._last: dict[ValueId, tuple[int, str]] = {}
         self._reader: dict[ValueId, Step] = {}
         for step in reversed(phase.steps):
-            self._reader.update(dict.fromkeys(step.reads(), step))
+            self._reader.update(dict.fromkeys(step.reads, step))
         for position, step in enumerate(phase.steps):
-            for value in step.writes():
+            for value in step.writes:
                 self._written[value] = position
             for index, source in enumerate(step.inputs):
                 if source is not None:
@@ -111,7 +111,7 @@ class _Reads:
         # Whoever reads a view reads the tensor that it is a view of.
         for step in reversed(phase.steps):
             if step.kernel is not None and step.kernel.is_view:
-                source, view = step.reads()[0], step.writes()[0]
+                source, view = step.reads[0], step.writes[0]
                 self._last[source] = max(self._last[source], self._last.get(view, (-1, "")))
         end = len(phase.steps) - 1
         for name, value in phase.graph.results.items():
@@ -142,7 +142,7 @@ class _Reads:
     def _read(self, step: Step, index: int) -> str:
         """What input `index` is to a step, as its operator declares it."""
         if step.kind is StepKind.REORDER:
-            reader = self._reader.get(step.writes()[0])
+            reader = self._reader.get(step.writes[0])
             return f"{in_words(reader.name)} reads a copy of it" if reader else "it is copied"
         if step.kind is not StepKind.BACKWARD or step.forward is None or step.prop is None:
             return f"{in_words(step.name)} reads it"

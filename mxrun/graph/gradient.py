@@ -207,20 +207,20 @@ def _depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
             value in reaching and kind is not GradientKind.ZERO
             for value, kind in zip(step.inputs, kinds, strict=False)
         ):
-            reaching.update(step.writes())
+            reaching.update(step.writes)
     return reaching
 
 
 def _way_to_loss(builder: GraphBuilder, step: Step) -> tuple[str, ...]:
     """Names of the forward steps from this one to a loss that depends on it."""
-    ways: dict[ValueId, tuple[str, ...]] = dict.fromkeys(step.writes(), (step.name,))
+    ways: dict[ValueId, tuple[str, ...]] = dict.fromkeys(step.writes, (step.name,))
     for later in builder.steps:
-        way = next((ways[value] for value in later.reads() if value in ways), None)
+        way = next((ways[value] for value in later.reads if value in ways), None)
         if way is None or later.forward is not None:
             continue
         if later.prop is not None and later.prop.loss_output is not None:
             return (*way, later.name)
-        ways.update(dict.fromkeys(later.writes(), (*way, later.name)))
+        ways.update(dict.fromkeys(later.writes, (*way, later.name)))
     return (step.name,)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from mxrun.base.errors import InternalError, Place
 from mxrun.base.tensor import TensorSpec
@@ -106,13 +107,39 @@ class Step:
             return f"backward of {title}"
         return f"repeated {title}" if self.repeats else title
 
-    def reads(self) -> list[ValueId]:
+    @cached_property
+    def reads(self) -> tuple[ValueId, ...]:
         """The values this step reads; those that it adds to come last."""
-        return [*(value for value in self.inputs if value is not None), *self.added_to]
+        return (*(value for value in self.inputs if value is not None), *self.added_to)
 
-    def writes(self) -> list[ValueId]:
+    @cached_property
+    def writes(self) -> tuple[ValueId, ...]:
         """The values this step makes."""
-        return [value for value in self.outputs if value is not None]
+        return tuple(value for value in self.outputs if value is not None)
+
+    @cached_property
+    def in_place_hints(self) -> tuple[tuple[ValueId, ValueId], ...]:
+        """The values (read, made) that the operator says may share memory, where both are there."""
+        if self.prop is None or self.kernel is None or self.kernel.is_view:
+            return ()
+        arguments = len(self.prop.list_arguments())
+        outputs = len(self.prop.list_outputs())
+        if self.forward is None:
+            pairs = self.prop.forward_inplace_option(
+                list(self.inputs[:arguments]), list(self.outputs[:outputs])
+            )
+        else:
+            pairs = self.prop.backward_inplace_option(
+                list(self.inputs[:outputs]),
+                list(self.inputs[outputs : outputs + arguments]),
+                list(self.inputs[outputs + arguments : 2 * outputs + arguments]),
+                list(self.outputs),
+            )
+        return tuple(
+            (source, target)
+            for source, target in pairs
+            if source is not None and target is not None
+        )
 
 
 @dataclass(frozen=True)
@@ -134,7 +161,7 @@ class Graph:
 
     def producer(self) -> dict[ValueId, Step]:
         """For each value that a step makes, that step."""
-        return {value: step for step in self.steps for value in step.writes()}
+        return {value: step for step in self.steps for value in step.writes}
 
     def spec(self, value: ValueId) -> TensorSpec:
         """The spec of a value."""

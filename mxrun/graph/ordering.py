@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from mxrun.base.tensor import align
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId, forward_count
-from mxrun.graph.passes.inplace import declared_hints
 
 Order = Sequence[int]
 
@@ -86,9 +85,9 @@ class Ordering:
     def _unit(
         self, steps: Sequence[Step], waits: set[int], followers: Sequence[int], in_place: bool
     ) -> Unit:
-        written = dict.fromkeys(v for step in steps for v in step.writes())
-        read = dict.fromkeys(v for step in steps for v in step.reads())
-        hints = declared_hints(steps[-1]) if in_place else ()
+        written = dict.fromkeys(v for step in steps for v in step.writes)
+        read = dict.fromkeys(v for step in steps for v in step.reads)
+        hints = steps[-1].in_place_hints if in_place else ()
         kernel = steps[-1].kernel
         return Unit(
             steps=tuple(steps),
@@ -107,7 +106,7 @@ class Ordering:
         self, step: Step, hints: Iterable[tuple[ValueId, ValueId]]
     ) -> Iterator[tuple[ValueId, ValueId]]:
         spec = self.graph.spec
-        reads = [self._root[value] for value in step.reads()]
+        reads = [self._root[value] for value in step.reads]
         taken: set[ValueId] = set()
         for source, target in hints:
             root, made = self._root[source], self._root[target]
@@ -154,8 +153,8 @@ def _roots(graph: Graph) -> list[ValueId]:
     root = list(range(len(graph.values)))
     for step in graph.steps:
         if step.kernel is not None and step.kernel.is_view:
-            root[step.writes()[0]] = root[step.reads()[0]]
-        for value in step.writes():
+            root[step.writes[0]] = root[step.reads[0]]
+        for value in step.writes:
             if value in graph.mutations:
                 root[value] = root[graph.mutations[value]]
     return root
@@ -165,14 +164,14 @@ def _groups(graph: Graph) -> list[list[Step]]:
     """Each step with the reorders before it of which it is the only reader."""
     readers: dict[ValueId, int] = dict.fromkeys(graph.results.values(), 2)
     for step in graph.steps:
-        for value in step.reads():
+        for value in step.reads:
             readers[value] = readers.get(value, 0) + 1
     waiting: dict[ValueId, list[Step]] = {}
     groups = []
     for step in graph.steps:
-        group = [each for value in step.reads() for each in waiting.pop(value, ())]
+        group = [each for value in step.reads for each in waiting.pop(value, ())]
         group.append(step)
-        made = step.writes()
+        made = step.writes
         if step.kind is StepKind.REORDER and all(readers.get(value) == 1 for value in made):
             waiting[made[0]] = group
         else:
@@ -182,9 +181,9 @@ def _groups(graph: Graph) -> list[list[Step]]:
 
 def _waits(graph: Graph, groups: Sequence[Sequence[Step]]) -> list[set[int]]:
     """By unit, those that must come before it."""
-    maker = {v: n for n, group in enumerate(groups) for step in group for v in step.writes()}
+    maker = {v: n for n, group in enumerate(groups) for step in group for v in step.writes}
     waits = [
-        {maker[v] for step in group for v in step.reads() if v in maker} - {number}
+        {maker[v] for step in group for v in step.reads if v in maker} - {number}
         for number, group in enumerate(groups)
     ]
     # Who reads one version of what is overwritten; a view's version is that of what it shows.
@@ -192,13 +191,13 @@ def _waits(graph: Graph, groups: Sequence[Sequence[Step]]) -> list[set[int]]:
     readers: dict[ValueId, set[int]] = {}
     for number, group in enumerate(groups):
         for step in group:
-            for value in step.reads():
+            for value in step.reads:
                 readers.setdefault(version[value], set()).add(number)
             if step.kernel is not None and step.kernel.is_view:
-                version[step.writes()[0]] = version[step.reads()[0]]
+                version[step.writes[0]] = version[step.reads[0]]
     for number, group in enumerate(groups):
         for step in group:
-            for value in step.writes():
+            for value in step.writes:
                 if value in graph.mutations:
                     waits[number] |= readers.get(graph.mutations[value], set()) - {number}
     return waits

@@ -96,8 +96,8 @@ def _idle(name: str, inputs: Sequence[ValueId], outputs: Sequence[ValueId] = ())
 
 def _live(graph: Graph) -> list[int]:
     """Bytes alive at each step of a part of a graph, without what that part is given."""
-    made = {value for step in graph.steps for value in step.writes()}
-    read = {value for step in graph.steps for value in step.reads()}
+    made = {value for step in graph.steps for value in step.writes}
+    read = {value for step in graph.steps for value in step.reads}
     part = replace(
         graph,
         sources={str(value): value for value in read - made},
@@ -113,13 +113,13 @@ def _gradients(stages: Sequence[Stage]) -> tuple[list[list[ValueId]], list[list[
     found, waiting = set[ValueId](), set[ValueId]()
     reads, lasting = [], []
     for stage in stages:
-        made = {value for step in stage.backward for value in step.writes()}
+        made = {value for step in stage.backward for value in step.writes}
         lasting.append(sorted((made & waiting) - found))
-        found |= {value for step in stage.backward for value in step.reads()}
-        waiting |= {value for step in stage.updates for value in step.reads()}
+        found |= {value for step in stage.backward for value in step.reads}
+        waiting |= {value for step in stage.updates for value in step.reads}
         reads.append(set(found))
     later, arriving = set[ValueId](), []
     for stage, wanted in zip(reversed(stages), reversed(reads), strict=True):
         arriving.append(sorted(later & wanted))
-        later |= {value for step in stage.backward for value in step.writes()}
+        later |= {value for step in stage.backward for value in step.writes}
     return arriving[::-1], lasting

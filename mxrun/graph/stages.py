@@ -94,7 +94,7 @@ def _cut(
 
 def _crossing(graph: Graph, steps: Sequence[Step]) -> list[set[ValueId]]:
     """After each step the values that were made of data and that a later step reads."""
-    last_read = {value: position for position, step in enumerate(steps) for value in step.reads()}
+    last_read = {value: position for position, step in enumerate(steps) for value in step.reads}
     of_data = {
         value
         for value in graph.sources.values()
@@ -103,9 +103,9 @@ def _crossing(graph: Graph, steps: Sequence[Step]) -> list[set[ValueId]]:
     alive: set[ValueId] = set()
     found = []
     for position, step in enumerate(steps):
-        if not of_data.isdisjoint(step.reads()):
-            of_data.update(step.writes())
-            alive.update(step.writes())
+        if not of_data.isdisjoint(step.reads):
+            of_data.update(step.writes)
+            alive.update(step.writes)
         alive = {value for value in alive if last_read.get(value, -1) > position}
         found.append(set(alive))
     return found
@@ -124,19 +124,19 @@ def _backward_stages(
     first_reader: dict[ValueId, int] = {}
     for step in reversed(steps):
         if step.forward is not None:
-            first_reader.update(dict.fromkeys(step.reads(), forward_stages[step.forward]))
+            first_reader.update(dict.fromkeys(step.reads, forward_stages[step.forward]))
         elif step.kind is not StepKind.UPDATE:
-            readers = [first_reader[value] for value in step.writes() if value in first_reader]
-            first_reader.update(dict.fromkeys(step.reads(), max(readers, default=last)))
+            readers = [first_reader[value] for value in step.writes if value in first_reader]
+            first_reader.update(dict.fromkeys(step.reads, max(readers, default=last)))
     for step in steps:
-        ready = [made_in[value] for value in step.reads() if value in made_in]
+        ready = [made_in[value] for value in step.reads if value in made_in]
         if step.forward is not None:
             stage = forward_stages[step.forward]
         elif ready:
             stage = min(ready)
         else:
-            stage = max((first_reader.get(value, 0) for value in step.writes()), default=last)
+            stage = max((first_reader.get(value, 0) for value in step.writes), default=last)
             stage = last if step.kind is StepKind.UPDATE else stage
         found[step.name] = stage
-        made_in.update(dict.fromkeys(step.writes(), stage))
+        made_in.update(dict.fromkeys(step.writes, stage))
     return found

@@ -21,13 +21,13 @@ def verify_graph(graph: Graph, after: str) -> Graph:
         if step.name in names:
             raise InternalError(f"after {after}: two steps are named {step.name!r}")
         names.add(step.name)
-        for value in step.reads():
+        for value in step.reads:
             if value not in written:
                 name = graph.values[value].name
                 raise InternalError(
                     f"after {after}: {step.name!r} reads {name!r} before it is made"
                 )
-        for value in step.writes():
+        for value in step.writes:
             if value in written:
                 name = graph.values[value].name
                 raise InternalError(f"after {after}: {name!r} has two writers, {step.name!r} last")
@@ -74,10 +74,10 @@ def _verify_kernel(graph: Graph, step: Step, after: str) -> None:
 def _verify_mutations(graph: Graph, after: str) -> None:
     """A step that overwrites a value comes after every other reader of it."""
     written_at = {
-        value: position for position, step in enumerate(graph.steps) for value in step.writes()
+        value: position for position, step in enumerate(graph.steps) for value in step.writes
     }
     for new, old in graph.mutations.items():
-        late = [step.name for step in graph.steps[written_at[new] + 1 :] if old in step.reads()]
+        late = [step.name for step in graph.steps[written_at[new] + 1 :] if old in step.reads]
         if late:
             name = graph.values[old].name
             raise InternalError(f"after {after}: {late[0]!r} reads {name!r} after its update")
@@ -92,7 +92,7 @@ def _verify_disjoint(blocks: list[Block], where: str) -> None:
 
 def _verify_offsets(phase: PhasePlan) -> None:
     for step in phase.steps:
-        for value in (*step.reads(), *step.writes()):
+        for value in (*step.reads, *step.writes):
             if value not in phase.offsets and phase.graph.spec(value).nbytes:
                 name = phase.graph.values[value].name
                 raise InternalError(f"{phase.name}: {name!r} has no place")

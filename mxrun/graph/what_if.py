@@ -126,7 +126,7 @@ def _candidates(phase: PhasePlan, whole: Stage, seconds: StepSeconds) -> list[St
         value: step
         for step in whole.forward
         if seconds.is_cheap(step) and step.kernel is not None and not step.kernel.is_view
-        for value in step.writes()
+        for value in step.writes
     }
     sizes: dict[str, int] = {}
     steps: dict[str, Step] = {}

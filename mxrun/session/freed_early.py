@@ -33,7 +33,7 @@ def _is_read_last(planned: PhasePlan, block: Block) -> bool:
     free.
     """
     step = _last_step(planned, block)
-    reads = not set(block.values).isdisjoint(step.reads())
+    reads = not set(block.values).isdisjoint(step.reads)
     return reads and step.kind is not StepKind.FORWARD and block.first < block.last - 1
 
 

@@ -174,7 +174,7 @@ def test_P9_the_sum_lies_where_the_first_contribution_lay() -> None:
         assert step.requests[step.outputs.index(total)] is OpReqType.ADD
         assert step.added_to == (joined[total],)
         assert phase.offsets[total] == phase.offsets[joined[total]]
-        assert joined[total] in step.reads()
+        assert joined[total] in step.reads
 
 
 def test_P9_contributions_keep_the_order_of_the_readers() -> None:
@@ -188,7 +188,7 @@ def test_P9_contributions_keep_the_order_of_the_readers() -> None:
     ]
     (left,) = [step for step in phase.steps if step.name in sums(phase)]
     assert left.requests == (OpReqType.ADD,)
-    assert len(set(left.reads())) == 3
+    assert len(set(left.reads)) == 3
 
 
 def steps_of(plan: Plan, phases: tuple[str, ...]) -> Arrays:

@@ -134,7 +134,7 @@ def test_P5_fully_connected_reads_data_and_weight_before_the_update() -> None:
     for part in ("data", "weight+bias"):
         place = order.index(f"fc:backward:{part}")
         assert place < order.index("fc_weight:update")
-        values = phase.steps[place].reads()
+        values = phase.steps[place].reads
         read[part] = {phase.graph.values[value].name.split("@")[0] for value in values}
     assert all("fc_output_grad" in names and "fc_output" not in names for names in read.values())
     assert "fc_weight" in read["data"]

@@ -118,7 +118,7 @@ def test_what_is_made_once_is_planned_beside_the_parameters() -> None:
     written = {
         plan.phases[PREPARE].offsets[value]
         for step in plan.phases[PREPARE].graph.steps
-        for value in step.writes()
+        for value in step.writes
     }
     assert written >= {block.offset for block in kept}
 

@@ -35,11 +35,11 @@ def copies(plan: Plan, phase: str = TRAIN) -> list[Step]:
 def test_data_in_another_layout_go_and_come_again() -> None:
     plan = plan_of(network((1, 1, 1)), inputs=INPUTS)
     first, again = copies(plan)
-    assert again.reads() == first.reads()
+    assert again.reads == first.reads
     assert again.kernel == first.kernel
     steps = plan.phases[TRAIN].steps
     assert steps[steps.index(again) + 1].name == "conv0:backward"
-    block = next(b for b in plan.phases[TRAIN].blocks if first.writes()[0] in b.values)
+    block = next(b for b in plan.phases[TRAIN].blocks if first.writes[0] in b.values)
     assert steps[block.last - 1].name == "conv0"
     assert len(copies(plan, EVALUATE)) == 1
 

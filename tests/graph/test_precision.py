@@ -46,7 +46,7 @@ def trained(
 def kept(phase: PhasePlan) -> set[str]:
     """The types of large activations and their gradients."""
     values = phase.graph.values
-    made = {value for step in phase.steps for value in step.writes()}
+    made = {value for step in phase.steps for value in step.writes}
     return {
         values[value].spec.dtype
         for value in made
@@ -315,9 +315,7 @@ def test_a_layer_that_names_bfloat16_has_it_behind_float32() -> None:
     for fuse in (False, True):
         executor, _ = trained(with_precisions(symbol, own), "float32", 1, fuse=fuse)
         steps = executor.plan.phases[TRAIN].steps
-        made = {
-            step.name: executor.plan.phases[TRAIN].graph.spec(step.writes()[0]) for step in steps
-        }
+        made = {step.name: executor.plan.phases[TRAIN].graph.spec(step.writes[0]) for step in steps}
         names = ["bn+relu"] if fuse else ["bn", "relu"]
         assert [made[name].dtype for name in names] == ["bfloat16"] * len(names)
 

@@ -104,7 +104,7 @@ def test_F2_states_change_once_and_masks_repeat() -> None:
     assert {step.prop.type_string for step in repeated if step.prop} >= {"Dropout"}
     for step in repeated:
         assert step.kernel is steps[step.repeats or ""].kernel
-        assert not set(step.writes()) & set(plan.phases[TRAIN].graph.mutations)
+        assert not set(step.writes) & set(plan.phases[TRAIN].graph.mutations)
     updates = [name for name in steps if name.endswith("moving_mean:update")]
     assert len(updates) == 6
 

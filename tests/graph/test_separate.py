@@ -17,7 +17,7 @@ def backward_steps(plan: Plan, forward: str) -> dict[str, Step]:
 
 
 def names_read(plan: Plan, step: Step) -> set[str]:
-    return {plan.phases[TRAIN].graph.values[value].name for value in step.reads()}
+    return {plan.phases[TRAIN].graph.values[value].name for value in step.reads}
 
 
 @pytest.mark.parametrize("operator", ["Convolution", "Deconvolution", "FullyConnected"])

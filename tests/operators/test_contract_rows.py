@@ -165,7 +165,7 @@ def test_P6_a_plan_keeps_everything_for_who_declares_nothing(tmp_path: Path) -> 
         symbol = classified(dense(middle, "last", 4))
     phase = planned(symbol).phases[TRAIN]
     (step,) = (step for step in phase.steps if step.name == "middle:backward")
-    read = {phase.graph.values[value].name for value in step.reads()}
+    read = {phase.graph.values[value].name for value in step.reads}
     assert read == {"middle_output_grad", "lhs_output", "rhs_output", "middle_output"}
 
 

@@ -80,7 +80,7 @@ def same_place(phase: PhasePlan, left: str, right: str) -> bool:
 def read_by(phase: PhasePlan, step: str) -> set[str]:
     """Names of the tensors that a step reads."""
     (found,) = (each for each in phase.steps if each.name == step)
-    return {phase.graph.values[value].name for value in found.reads()}
+    return {phase.graph.values[value].name for value in found.reads}
 
 
 # As a user would write it: a function, its gradient and a decorator.

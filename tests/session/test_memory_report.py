@@ -169,7 +169,7 @@ def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: 
     plan = session.inspect_memory(find_config(config)).plan
     planned = plan.phases[phase]
     views = {
-        step.writes()[0]: step.reads()[0]
+        step.writes[0]: step.reads[0]
         for step in planned.steps
         if step.kernel is not None and step.kernel.is_view
     }
@@ -186,7 +186,7 @@ def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: 
             last = planned.steps[tensor.last]
             read = {
                 planned.graph.values[source].name
-                for value in last.reads()
+                for value in last.reads
                 for source in sources(value)
             }
             if "reads it" in tensor.reason:

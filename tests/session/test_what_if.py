@@ -69,7 +69,7 @@ def test_F7_one_step_run_again_saves_what_it_made(report: dict[str, Any]) -> Non
     for change in changes(report, "recompute"):
         step = steps[change["change"].removeprefix("recompute ")]
         assert step.kind is StepKind.FORWARD
-        assert change["saved_bytes"] <= sum(phase.graph.spec(v).nbytes for v in step.writes())
+        assert change["saved_bytes"] <= sum(phase.graph.spec(v).nbytes for v in step.writes)
 
 
 def test_F7_what_saves_most_for_its_time_comes_first(report: dict[str, Any]) -> None:

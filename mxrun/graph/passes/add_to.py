@@ -47,7 +47,7 @@ def add_to(graph: Graph, enabled: bool = True) -> AddedTo:
             reason = "" if kernel is not None else "its kernel does not add in place"
         if kernel is not None:
             joining.join(position, there, added, kernel)
-        source, target = (graph.values[value].name for value in (there, *step.writes()))
+        source, target = (graph.values[value].name for value in (there, *step.writes))
         hints.append(Hint(joining.producer_name(added), source, target, reason, ADD_TO))
     return AddedTo(joining.graph(), tuple(hints))
 
@@ -73,16 +73,16 @@ class _Joining:
         self._memory = list(range(len(graph.values)))
         self._readers: dict[ValueId, set[int]] = {}
         for position, step in enumerate(graph.steps):
-            self._made_at.update(dict.fromkeys(step.writes(), position))
-            for value in step.reads():
+            self._made_at.update(dict.fromkeys(step.writes, position))
+            for value in step.reads:
                 self._readers.setdefault(self._root(value), set()).add(position)
             if step.kernel is not None and step.kernel.is_view:
-                self._share(step.reads()[0], step.writes()[0])
+                self._share(step.reads[0], step.writes[0])
 
     def sides(self, position: int) -> tuple[ValueId, ValueId]:
         """What a sum adds: what is there, and what is made later."""
         step = self._graph.steps[position]
-        (there, added), (total,) = step.reads(), step.writes()
+        (there, added), (total,) = step.reads, step.writes
         if total not in self._graph.mutations and self._made_at[there] > self._made_at[added]:
             return added, there
         return there, added
@@ -95,7 +95,7 @@ class _Joining:
     def refusal(self, position: int, there: ValueId, added: ValueId) -> str:
         """Why the step that makes `added` cannot add it to `there`; empty when it can."""
         values, made_at = self._graph.values, self._made_at[added]
-        (total,) = self._graph.steps[position].writes()
+        (total,) = self._graph.steps[position].writes
         if len({values[value].spec for value in (there, added, total)}) > 1:
             return "types or layouts differ"
         if self._made_at[there] == made_at:
@@ -129,7 +129,7 @@ class _Joining:
         step, at = self._graph.steps[position], self._made_at[added]
         producer = self._producer(added)
         assert producer is not None
-        (total,) = step.writes()
+        (total,) = step.writes
         index = producer.outputs.index(added)
         outputs, requests = list(producer.outputs), list(producer.requests)
         outputs[index], requests[index] = total, OpReqType.ADD

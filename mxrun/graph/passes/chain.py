@@ -14,7 +14,7 @@ class Readers:
     def __init__(self, graph: Graph) -> None:
         self._readers: dict[ValueId, list[Step]] = {}
         for step in graph.steps:
-            for value in step.reads():
+            for value in step.reads:
                 self._readers.setdefault(value, []).append(step)
         self._results = set(graph.results.values())
 

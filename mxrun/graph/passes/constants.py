@@ -25,9 +25,9 @@ def constants(graph: Graph) -> tuple[Graph, Graph]:
     moved = {step.name for step in constant if not _is_view(step)}
     views = {step.name for step in constant if _is_view(step)}
     left = _without_idle_views([step for step in graph.steps if step.name not in moved], graph)
-    read = {value for step in left for value in step.reads()} | set(graph.results.values())
+    read = {value for step in left for value in step.reads} | set(graph.results.values())
     before = [step for step in graph.steps if step.name in moved or step.name in views]
-    kept = [v for step in before if step.name in moved for v in step.writes() if v in read]
+    kept = [v for step in before if step.name in moved for v in step.writes if v in read]
     return _before(graph, before, kept), _after(graph, left, kept)
 
 
@@ -35,8 +35,8 @@ def _without_idle_views(steps: list[Step], graph: Graph) -> list[Step]:
     needed = set(graph.results.values())
     found = []
     for step in reversed(steps):
-        if not _is_view(step) or not needed.isdisjoint(step.writes()):
-            needed.update(step.reads())
+        if not _is_view(step) or not needed.isdisjoint(step.writes):
+            needed.update(step.reads)
             found.append(step)
     return found[::-1]
 
@@ -49,8 +49,8 @@ def _constant_steps(graph: Graph) -> list[Step]:
     known = {v for v in graph.sources.values() if graph.values[v].memory_class in GIVEN}
     found = []
     for step in graph.steps:
-        if step.reads() and known.issuperset(step.reads()):
-            known.update(step.writes())
+        if step.reads and known.issuperset(step.reads):
+            known.update(step.writes)
             found.append(step)
     return found
 
@@ -62,7 +62,7 @@ def _name(graph: Graph, value: ValueId) -> str:
 def _before(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
     """Each kept value overwrites the place that it is kept in."""
     steps, values = _without_idle_views(steps, replace(graph, results={})), list(graph.values)
-    read = {value for step in steps for value in step.reads()}
+    read = {value for step in steps for value in step.reads}
     sources = {name: value for name, value in graph.sources.items() if value in read}
     mutations = {}
     for value in kept:
@@ -81,7 +81,7 @@ def _before(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
 
 def _after(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
     values = list(graph.values)
-    read = {value for step in steps for value in step.reads()} | set(graph.results.values())
+    read = {value for step in steps for value in step.reads} | set(graph.results.values())
     sources = {name: value for name, value in graph.sources.items() if value in read}
     for value in kept:
         sources[_name(graph, value)] = value

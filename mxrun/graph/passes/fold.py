@@ -46,13 +46,13 @@ def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
         return None
     # What is folded must be there before the first step.
     given = set(graph.sources.values())
-    if following.prop.type_string != NORMALIZATION or not given.issuperset(step.reads()[1:]):
+    if following.prop.type_string != NORMALIZATION or not given.issuperset(step.reads[1:]):
         return None
     # Joined, they would run in one of two types.
-    made, normalized = graph.spec(step.writes()[0]), graph.spec(following.writes()[0])
+    made, normalized = graph.spec(step.writes[0]), graph.spec(following.writes[0])
     if made.dtype != normalized.dtype:
         return None
-    parameters, rank = following.prop.parameters, len(graph.spec(following.reads()[0]).shape)
+    parameters, rank = following.prop.parameters, len(graph.spec(following.reads[0]).shape)
     # A dense layer that keeps further axes has its channels last.
     fits = parameters.axis % rank == 1 and not parameters.output_mean_var
     return following if fits and (rank == 2 or step.prop.type_string == "Convolution") else None

@@ -69,7 +69,7 @@ def _of_one_type(graph: Graph, steps: Sequence[Step]) -> bool:
     One kernel for the chain would round what comes in another type, or its gradient, elsewhere.
     """
     values = [step.outputs[0] for step in steps]
-    values += (value for step in steps[1:] for value in step.reads())
+    values += (value for step in steps[1:] for value in step.reads)
     return len({graph.spec(value).dtype for value in values if value is not None}) == 1
 
 

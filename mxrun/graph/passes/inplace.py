@@ -9,7 +9,7 @@ Needs: kernels, and the parts that lie within others. Provides: the storage of e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mxrun.graph.graph import Graph, Step, ValueId
@@ -42,11 +42,11 @@ def inplace(
     hints = [*decided, *(hint for _, hint in joined.inputs)]
     for position, step in enumerate(graph.steps):
         if step.kernel is not None and step.kernel.is_view:
-            sharing.join(step.reads()[0], step.writes()[0])
-        for value in step.writes():
+            sharing.join(step.reads[0], step.writes[0])
+        for value in step.writes:
             if value in graph.mutations:
                 sharing.join(graph.mutations[value], value)
-        for source, target in declared_hints(step):
+        for source, target in step.in_place_hints:
             if target in graph.mutations:
                 continue
             reason = "in-place is off"
@@ -68,13 +68,13 @@ class _Sharing:
         self.targets: set[ValueId] = set()
         self.last_read: dict[ValueId, int] = {}
         for position, step in enumerate(graph.steps):
-            for value in step.reads():
+            for value in step.reads:
                 self.last_read[value] = position
         # Reads of views count for their source, because they lie in its memory.
         for step in reversed(graph.steps):
             if step.kernel is not None and step.kernel.is_view:
-                view = self.last_read.get(step.writes()[0], -1)
-                source = step.reads()[0]
+                view = self.last_read.get(step.writes[0], -1)
+                source = step.reads[0]
                 self.last_read[source] = max(self.last_read[source], view)
         self.kept = {self._view_source(value) for value in graph.results.values()}
         for value, part in parts.items():
@@ -85,7 +85,7 @@ class _Sharing:
             step = self.producers[value]
             if step.kernel is None or not step.kernel.is_view:
                 break
-            value = step.reads()[0]
+            value = step.reads[0]
         return value
 
     def find(self, value: ValueId) -> ValueId:
@@ -126,28 +126,6 @@ class _Sharing:
             return f"{in_words(self.graph.steps[last].name)} still reads it"
         # A hint says that an element may be overwritten once this input's element was read, not
         # that every other input is read at the same places.
-        if [self.find(value) for value in step.reads()].count(root) > 1:
+        if [self.find(value) for value in step.reads].count(root) > 1:
             return "read as another input as well"
         return ""
-
-
-def declared_hints(step: Step) -> Iterator[tuple[ValueId, ValueId]]:
-    """The step's hints as pairs of values, without those whose tensors are absent."""
-    if step.prop is None or step.kernel is None or step.kernel.is_view:
-        return
-    arguments = len(step.prop.list_arguments())
-    outputs = len(step.prop.list_outputs())
-    if step.forward is None:
-        pairs = step.prop.forward_inplace_option(
-            list(step.inputs[:arguments]), list(step.outputs[:outputs])
-        )
-    else:
-        pairs = step.prop.backward_inplace_option(
-            list(step.inputs[:outputs]),
-            list(step.inputs[outputs : outputs + arguments]),
-            list(step.inputs[outputs + arguments : 2 * outputs + arguments]),
-            list(step.outputs),
-        )
-    for source, target in pairs:
-        if source is not None and target is not None:
-            yield source, target

@@ -37,12 +37,12 @@ def _repeated(graph: Graph) -> Graph:
     start = forward_count(graph.steps)
     if not start:
         return graph
-    copies = {step.writes()[0]: step for step in graph.steps[:start] if _is_copy(graph, step)}
+    copies = {step.writes[0]: step for step in graph.steps[:start] if _is_copy(graph, step)}
     builder = GraphBuilder(graph)
     builder.steps = list(graph.steps[:start])
     again: dict[ValueId, ValueId] = {}
     for step in graph.steps[start:]:
-        for value in step.reads():
+        for value in step.reads:
             if value in copies and value not in again:
                 again[value] = _copy(builder, copies[value])
         inputs = tuple(again.get(v, v) if v is not None else None for v in step.inputs)
@@ -51,14 +51,14 @@ def _repeated(graph: Graph) -> Graph:
 
 
 def _is_copy(graph: Graph, step: Step) -> bool:
-    kinds = {graph.values[value].memory_class for value in step.reads()}
-    given = set(graph.sources.values()).issuperset(step.reads())
+    kinds = {graph.values[value].memory_class for value in step.reads}
+    given = set(graph.sources.values()).issuperset(step.reads)
     return step.kind is StepKind.REORDER and given and kinds == {MemoryClass.IO}
 
 
 def _copy(builder: GraphBuilder, step: Step) -> ValueId:
     """The same reorder once more, and what it makes."""
-    (made,) = step.writes()
+    (made,) = step.writes
     old = builder.values[made]
     value = builder.value(f"{old.name}:anew", old.spec, old.memory_class)
     name = f"{step.name}:anew"

@@ -72,7 +72,7 @@ class _Joining:
         self._producers = graph.producer()
         self._readers: dict[ValueId, list[Step]] = {}
         for step in graph.steps:
-            for value in set(step.reads()):
+            for value in set(step.reads):
                 self._readers.setdefault(value, []).append(step)
         self._results = set(graph.results.values())
         self._changed = {*graph.mutations, *graph.mutations.values()}

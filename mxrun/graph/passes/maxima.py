@@ -38,7 +38,7 @@ def _may_change_places(graph: Graph, function: Step, maximum: Step) -> bool:
     if not (function.prop.keeps_order and maximum.prop.selects_maxima):
         return False
     read, made, chosen = (
-        graph.spec(value) for value in (function.reads()[0], *function.writes(), *maximum.writes())
+        graph.spec(value) for value in (function.reads[0], *function.writes, *maximum.writes)
     )
     alike = read.dtype == made.dtype == chosen.dtype
     fewer = chosen.elements * _FEWER <= made.elements
@@ -47,7 +47,7 @@ def _may_change_places(graph: Graph, function: Step, maximum: Step) -> bool:
 
 def _changed(builder: GraphBuilder, function: Step, maximum: Step) -> tuple[Step, Step]:
     """The maximum, which reads what the function read, and the function of that."""
-    (end,) = maximum.writes()
+    (end,) = maximum.writes
     spec = builder.values[end].spec
     chosen = builder.value(f"{maximum.name}_maxima", spec, MemoryClass.ACTIVATIONS)
     place = (function.order, 0)

@@ -127,16 +127,20 @@ def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
     members: dict[ValueId, list[ValueId]] = {}
     sizes: dict[ValueId, int] = {}
     given = set(graph.sources.values())
+    roots = storage.root
     for position, step in enumerate(graph.steps):
-        for value in step.writes():
-            root = storage.root[value]
-            first.setdefault(root, position)
-            members.setdefault(root, []).append(value)
-            sizes[root] = max(sizes.get(root, 0), align(graph.spec(value).nbytes))
-        for value in (*step.reads(), *step.writes()):
-            last[storage.root[value]] = position + 1
+        for value in step.writes:
+            root, nbytes = roots[value], align(graph.values[value].spec.nbytes)
+            if root not in first:
+                first[root], members[root], sizes[root] = position, [], 0
+            members[root].append(value)
+            if nbytes > sizes[root]:
+                sizes[root] = nbytes
+            last[root] = position + 1
+        for value in step.reads:
+            last[roots[value]] = position + 1
     for value in graph.results.values():
-        last[storage.root[value]] = len(graph.steps)
+        last[roots[value]] = len(graph.steps)
     return [
         _Need(
             root,
@@ -173,7 +177,7 @@ def _naive(graph: Graph) -> int:
     tensors = sum(
         align(graph.spec(value).nbytes)
         for step in graph.steps
-        for value in step.writes()
+        for value in step.writes
         if value not in graph.mutations
     )
     return tensors + sum(need.nbytes for need in _scratch_needs(graph))

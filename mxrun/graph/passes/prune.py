@@ -21,7 +21,7 @@ def prune(graph: Graph) -> Graph:
         outputs = tuple(value if value in needed else None for value in step.outputs)
         if not any(value is not None for value in outputs):
             continue
-        needed.update(step.reads())
+        needed.update(step.reads)
         if outputs != step.outputs:
             step = replace(step, outputs=outputs, requests=writes(outputs))
         kept.append(step)

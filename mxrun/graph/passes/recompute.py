@@ -50,8 +50,8 @@ def _without_idle(graph: Graph) -> Graph:
     needed = {*graph.results.values(), *graph.mutations}
     kept = []
     for step in reversed(graph.steps):
-        if not needed.isdisjoint(step.writes()):
-            needed.update(step.reads())
+        if not needed.isdisjoint(step.writes):
+            needed.update(step.reads)
             kept.append(step)
     return replace(graph, steps=tuple(reversed(kept)))
 
@@ -78,19 +78,19 @@ class Emission:
     def forward(self, stage: Stage) -> None:
         """Run the stage's forward steps: for the first time, or again."""
         for step in stage.forward:
-            for value in step.writes():
+            for value in step.writes:
                 self._dropped.pop(value, None)
             self._run(step)
 
     def drop_cheap(self, stage: Stage) -> None:
         """Let what the stage's cheap steps made be made again where backward wants it."""
         for step in stage.forward:
-            if self._is_cheap(step) and not any(value in self._kept for value in step.writes()):
+            if self._is_cheap(step) and not any(value in self._kept for value in step.writes):
                 self._dropped.update(dict.fromkeys(self._large(step), step))
 
     def _large(self, step: Step) -> list[ValueId]:
         """Without statistics and the like, for which alone nothing is worth running again."""
-        sizes = {value: self._builder.values[value].spec.nbytes for value in step.writes()}
+        sizes = {value: self._builder.values[value].spec.nbytes for value in step.writes}
         return [value for value, size in sizes.items() if _SMALL * size >= max(sizes.values())]
 
     def backward(self, stage: Stage) -> None:
@@ -100,7 +100,7 @@ class Emission:
 
     def add(self, step: Step) -> None:
         """Append a step that comes once, after what it reads that was dropped."""
-        for value in step.reads():
+        for value in step.reads:
             self._restore(value)
         inputs = tuple(self._newest.get(v, v) if v is not None else None for v in step.inputs)
         self._builder.step(replace(step, inputs=inputs))
@@ -124,9 +124,9 @@ class Emission:
                 continue
             step = self._dropped.get(one)
             if step is not None:
-                for made in step.writes():
+                for made in step.writes:
                     self._dropped.pop(made, None)
-                waiting += (step, *reversed(step.reads()))
+                waiting += (step, *reversed(step.reads))
 
     def _run(self, step: Step) -> None:
         """Run a forward step; again, it writes values of its own."""

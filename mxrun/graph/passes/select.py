@@ -133,8 +133,8 @@ class _Selection:
         if step.name in self.chosen:
             self.chosen[step.name] = replace(self.chosen[step.name], extra=extra)
         self.builder.step(replace(step, inputs=inputs, outputs=(*outputs, *extra), kernel=kernel))
-        if step.reads() and self.fixed.issuperset(step.reads()):
-            self.fixed.update(step.writes())
+        if step.reads and self.fixed.issuperset(step.reads):
+            self.fixed.update(step.writes)
         if step.forward is not None:
             self._round_gradients(step)
 
@@ -173,17 +173,17 @@ class _Selection:
     def _forward(self, step: Step) -> Kernel:
         assert step.prop is not None
         request = ForwardRequest(
-            inputs=tuple(self._spec(value) for value in step.reads()),
+            inputs=tuple(self._spec(value) for value in step.reads),
             outputs=self._logical(step.outputs),
             requests=step.requests,
             is_train=self.graph.is_train,
             threads=self.threads,
             stream=stream_of(step.name),
-            fixed=frozenset(i for i, v in enumerate(step.reads()) if v in self.fixed),
+            fixed=frozenset(i for i, v in enumerate(step.reads) if v in self.fixed),
         )
         inputs, outputs = _all_wide(request.inputs), _all_wide(request.outputs)
         if _is_low_itself(step):
-            request = replace(request, inputs=tuple(map(self._low_spec, step.reads())))
+            request = replace(request, inputs=tuple(map(self._low_spec, step.reads)))
         elif step.prop.precision is Precision.FOLLOWS and inputs == request.inputs:
             # What came before could not be had in bfloat16.
             request = replace(request, outputs=outputs)
@@ -357,7 +357,7 @@ class _Selection:
 
         A backward view likewise. What it makes is of the type of what it is given.
         """
-        given, made = (self._spec(values[0]) for values in (step.reads(), step.writes()))
+        given, made = (self._spec(values[0]) for values in (step.reads, step.writes))
         layout = given.layout if given.shape == made.shape else PLAIN
         inputs = tuple(
             None if spec is None else spec.laid_out(layout) for spec in self._specs(step.inputs)

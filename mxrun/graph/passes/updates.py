@@ -153,19 +153,19 @@ def eager(graph: Graph) -> Graph:
     others = [step for step in graph.steps if step.kind is not StepKind.UPDATE]
     last_touch: dict[ValueId, int] = {}
     for position, step in enumerate(others):
-        for value in (*step.reads(), *step.writes()):
+        for value in (*step.reads, *step.writes):
             last_touch[value] = position
     # Whoever reads a view reads its source's memory.
     for step in reversed(others):
         if step.prop is not None and step.prop.is_view:
-            (source,), (view,) = step.reads()[:1], step.writes()[:1]
+            (source,), (view,) = step.reads[:1], step.writes[:1]
             last_touch[source] = max(last_touch[source], last_touch[view])
     following: dict[int, list[Step]] = {}
     for step in graph.steps:
         if step.kind is StepKind.UPDATE:
-            position = max(last_touch.get(value, 0) for value in step.reads())
+            position = max(last_touch.get(value, 0) for value in step.reads)
             # What reads this step's outputs is another update, and comes later in the list.
-            last_touch.update(dict.fromkeys(step.writes(), position))
+            last_touch.update(dict.fromkeys(step.writes, position))
             following.setdefault(position, []).append(step)
     ordered: list[Step] = []
     for position, step in enumerate(others):
