@@ -49,13 +49,14 @@ class Budget:
     """Bytes that the whole arena may have, or the share of the reusable bytes of the plain plan.
 
     least: whether the plan that needs least is wanted, not the fastest that fits. place: where the
-    user says so.
+    user says so, for the run of which name.
     """
 
     nbytes: int | None = None
     share: float | None = None
     least: bool = False
     place: Place | None = None
+    run: str = "the run"
 
     def reusable_bytes(self, phases: Mapping[str, PhasePlan], base: int) -> int:
         """What is left for the reusable region of plain phases beside `base` bytes of others."""
@@ -104,10 +105,8 @@ def fitted(
                 beyond.append(found[name])
     if beyond:
         most = max(beyond, key=lambda phase: phase.reusable_bytes)
-        is_share = budget.nbytes is None and budget.share is not None
-        share = least_share(most.reusable_bytes, largest) if is_share else ""
-        diagnostic = _infeasible(most, base, limit, share)
-        raise OverBudget(replace(diagnostic, place=budget.place), base + most.reusable_bytes)
+        diagnostic = _infeasible(most, base, limit, budget, largest)
+        raise OverBudget(diagnostic, base + most.reusable_bytes)
     return found, base + limit
 
 
@@ -115,28 +114,40 @@ def _largest(phases: Mapping[str, PhasePlan]) -> int:
     return max((phase.reusable_bytes for phase in phases.values()), default=0)
 
 
-def least_share(wanted: int, reusable_bytes: int) -> str:
-    """The least percentage of `reusable_bytes`, with two decimals, that is `wanted` bytes."""
+def share_that_would_do(wanted: int, reusable_bytes: int) -> str:
+    """What to do where a share of `reusable_bytes` comes to less than `wanted`, the least found.
+
+    Names the least percentage with two decimals; there is none where nothing less was found.
+    """
+    if wanted >= reusable_bytes:
+        return "leave memory.budget out; no plan that was tried needs less"
     hundredths = -(-wanted * 10_000 // reusable_bytes)
     # What is written in a config is read as a float, and may come to less.
     while int(float(f"{hundredths / 100:.2f}") / 100 * reusable_bytes) < wanted:
         hundredths += 1
-    return f"{hundredths / 100:.2f}%"
+    share = f"{hundredths / 100:.2f}%"
+    return f"memory.budget={share} would do; a smaller batch needs about the same share"
 
 
-def _infeasible(phase: PhasePlan, base: int, limit: int, share: str) -> Diagnostic:
-    """Why a phase does not fit into `limit` reusable bytes beside `base` others."""
+def _infeasible(
+    phase: PhasePlan, base: int, limit: int, budget: Budget, largest: int
+) -> Diagnostic:
+    """Why a phase does not fit into `limit` reusable bytes beside `base` others.
+
+    largest: the reusable bytes of the plain plan, of which a share is one.
+    """
     step = phase.steps[phase.peak_step()]
-    least = f"at least {base + phase.reusable_bytes:,} bytes" + (f", or {share}" if share else "")
     hint = "give it more memory, or lower data.batch_size (`--batch max` finds the largest)"
-    if share:
-        hint = f"memory.budget={share} would do; a smaller batch needs about the same share"
+    if budget.nbytes is None:
+        hint = share_that_would_do(phase.reusable_bytes, largest)
     if not phase.graph.is_train:
         hint = f"evaluation keeps nothing that could be computed again: {hint}"
     return Diagnostic(
-        "the run does not fit into memory.budget",
-        expected=f"{least}: in phase {phase.name!r} {step.title} needs {phase.reusable_bytes:,} "
-        f"beside the {base:,} of parameters, states and inputs",
+        f"{budget.run} does not fit into memory.budget",
+        budget.place,
+        expected=f"at least {base + phase.reusable_bytes:,} bytes: in phase {phase.name!r} "
+        f"{step.title} needs {phase.reusable_bytes:,} beside the {base:,} of parameters, states "
+        "and inputs",
         got=f"{base + limit:,} bytes, which leave {max(limit, 0):,} beside them",
         hint=hint,
     )

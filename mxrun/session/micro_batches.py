@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mxrun.build import Built
-from mxrun.graph.budget import Budget, OverBudget, least_share
+from mxrun.graph.budget import Budget, OverBudget, share_that_would_do
 from mxrun.graph.compile import ACCUMULATE, TRAIN, CompileRequest, compile_plan
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.plan import Plan
@@ -106,7 +106,7 @@ def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: 
     hint = "give it more memory"
     if budget.share is not None:
         wanted = failure.least_bytes - whole.pinned_bytes
-        hint = f"memory.budget={least_share(wanted, whole.reusable_bytes)} would do"
+        hint = share_that_would_do(wanted, whole.reusable_bytes)
     return OverBudget(replace(diagnostic, chain=(reason,), hint=hint), failure.least_bytes)
 
 
