@@ -5,7 +5,7 @@ Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mxrun.base.tensor import TensorSpec, align
@@ -104,15 +104,40 @@ def place(
 
 
 def storage_lives(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int, int, int]]:
-    """The steps [first, last) during which each storage is alive, and its bytes, by its root."""
-    needs = _storage_needs(graph, storage)
-    return {storage.root[need.values[0]]: (need.first, need.last, need.nbytes) for need in needs}
+    """The steps [first, last) during which each storage is alive, and its bytes, by its root.
+
+    Of those that are not pinned, from the first write to the last use.
+    """
+    roots = storage.root
+    first: dict[ValueId, int] = {}
+    last: dict[ValueId, int] = {}
+    sizes: dict[ValueId, int] = {}
+    for position, step in enumerate(graph.steps):
+        for value in step.writes:
+            root, nbytes = roots[value], align(graph.values[value].spec.nbytes)
+            if root not in first:
+                first[root], sizes[root] = position, nbytes
+            elif nbytes > sizes[root]:
+                sizes[root] = nbytes
+            last[root] = position + 1
+        for value in step.reads:
+            last[roots[value]] = position + 1
+    for value in graph.results.values():
+        last[roots[value]] = len(graph.steps)
+    given = set(graph.sources.values())
+    return {
+        root: (begin, last[root], sizes[root])
+        for root, begin in first.items()
+        if root not in given and sizes[root]
+    }
 
 
 def live_bytes(graph: Graph, storage: Storage) -> list[int]:
     """Reusable bytes that are alive at each step, before anything has an offset."""
-    needs = (*_storage_needs(graph, storage), *_scratch_needs(graph))
-    return alive(((need.first, need.last, need.nbytes) for need in needs), len(graph.steps))
+    live = alive(storage_lives(graph, storage).values(), len(graph.steps))
+    for position, nbytes in _scratch(graph):
+        live[position] += nbytes
+    return live
 
 
 def peak_bytes(graph: Graph, storage: Storage) -> int:
@@ -121,55 +146,39 @@ def peak_bytes(graph: Graph, storage: Storage) -> int:
 
 
 def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
-    """One need per storage that is not pinned, alive from its first write to its last use."""
-    first: dict[ValueId, int] = {}
-    last: dict[ValueId, int] = {}
+    """One need per storage that is not pinned."""
     members: dict[ValueId, list[ValueId]] = {}
-    sizes: dict[ValueId, int] = {}
-    given = set(graph.sources.values())
-    roots = storage.root
-    for position, step in enumerate(graph.steps):
+    for step in graph.steps:
         for value in step.writes:
-            root, nbytes = roots[value], align(graph.values[value].spec.nbytes)
-            if root not in first:
-                first[root], members[root], sizes[root] = position, [], 0
-            members[root].append(value)
-            if nbytes > sizes[root]:
-                sizes[root] = nbytes
-            last[root] = position + 1
-        for value in step.reads:
-            last[roots[value]] = position + 1
-    for value in graph.results.values():
-        last[roots[value]] = len(graph.steps)
+            members.setdefault(storage.root[value], []).append(value)
     return [
         _Need(
             root,
             graph.values[root].name,
             graph.values[root].memory_class,
-            sizes[root],
-            first[root],
-            last[root],
+            nbytes,
+            first,
+            last,
             tuple(members[root]),
         )
-        for root in first
-        if root not in given and sizes[root]
+        for root, (first, last, nbytes) in storage_lives(graph, storage).items()
     ]
+
+
+def _scratch(graph: Graph) -> Iterator[tuple[int, int]]:
+    """The steps whose kernels ask for memory of their own while they run, and its bytes."""
+    for position, step in enumerate(graph.steps):
+        if step.kernel is not None and step.kernel.workspace_bytes:
+            yield position, align(step.kernel.workspace_bytes)
 
 
 def _scratch_needs(graph: Graph) -> list[_Need]:
-    return [
-        _Need(
-            step.name,
-            f"{step.name}_scratch",
-            MemoryClass.WORKSPACE,
-            align(step.kernel.workspace_bytes),
-            position,
-            position + 1,
-            (),
-        )
-        for position, step in enumerate(graph.steps)
-        if step.kernel is not None and step.kernel.workspace_bytes
-    ]
+    needs = []
+    for position, nbytes in _scratch(graph):
+        name = graph.steps[position].name
+        kind = MemoryClass.WORKSPACE
+        needs.append(_Need(name, f"{name}_scratch", kind, nbytes, position, position + 1, ()))
+    return needs
 
 
 def _naive(graph: Graph) -> int:
@@ -180,4 +189,4 @@ def _naive(graph: Graph) -> int:
         for value in step.writes
         if value not in graph.mutations
     )
-    return tensors + sum(need.nbytes for need in _scratch_needs(graph))
+    return tensors + sum(nbytes for _, nbytes in _scratch(graph))
