@@ -103,7 +103,8 @@ class _Sharing:
             self.kept.add(root)
 
     def roots(self) -> dict[ValueId, ValueId]:
-        return {value: self.find(value) for value in range(len(self.parent))}
+        parents = enumerate(self.parent)
+        return {value: self.find(parent) if parent != value else value for value, parent in parents}
 
     def refusal(self, position: int, step: Step, source: ValueId, target: ValueId) -> str:
         """Why `source` cannot be overwritten by `target` at this step; empty when it can."""
