@@ -16,7 +16,7 @@ from mxrun.base.tensor import Shape
 from mxrun.build import Built
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
-from mxrun.graph.passes.lower import RANDOM_STATE
+from mxrun.graph.passes.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable
 from mxrun.runtime.random import key_of
@@ -126,7 +126,11 @@ class Inference:
         Raises UserError, naming the file, for a record that cannot be read.
         """
         started = time.perf_counter()
-        for records in self._source.batches(self._executor, self.batch_size):
+        draws = RANDOM_STATE in self._executor.plan.specs
+        random = self._executor.array(RANDOM_STATE) if draws else None
+        for number, records in enumerate(self._source.batches(self._executor, self.batch_size)):
+            if random is not None:
+                random[1:] = UNTRAINED, number
             self._executor.run(EVALUATE)
             count = len(records.names)
             arrays = {

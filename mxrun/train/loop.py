@@ -15,7 +15,7 @@ from mxrun.executor.executor import Executor
 from mxrun.executor.hand_over import quick_hand_over
 from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.passes.lower import RANDOM_STATE
+from mxrun.graph.passes.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.passes.updates import SCHEDULE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator
@@ -258,13 +258,16 @@ class TrainingLoop:
         """Put part `number` of a step, and the numbers that its random operators begin from, where
         the plan reads them.
         """
-        if self._random is not None:
-            batch_number, part = divmod(number, self._train.iterator.parts)
-            self._random[1] = step * self._pace.accumulate + batch_number
-            self._random[2] = part
+        batch_number, part = divmod(number, self._train.iterator.parts)
+        self._draw_from(step * self._pace.accumulate + batch_number, part)
         batch = self._train.iterator.next_into(self._slots)
         assert batch is not None
         return batch
+
+    def _draw_from(self, step: int, part: int) -> None:
+        """Tell random operators which words of their streams are theirs."""
+        if self._random is not None:
+            self._random[1:] = step, part
 
     def _look(self) -> None:
         """Raise Diverged where a parameter or state holds NaN or infinity."""
@@ -282,7 +285,10 @@ class TrainingLoop:
         iterator, measure = self._evaluation.iterator, self._evaluation_measure
         iterator.reset(self.progress.epoch)
         measure.reset()
+        number = 0
         while (batch := iterator.next_into(self._slots)) is not None:
+            self._draw_from(UNTRAINED, number)
+            number += 1
             self._run(EVALUATE)
             measure.update(batch.valid)
             if interrupted():

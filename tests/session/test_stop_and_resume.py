@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from commands import result
 from interrupted_runs import EPOCH, STEPS, Started, go_on, left, resumed_from
 
 from mxrun.train.checkpoint import read_manifest
@@ -103,19 +104,41 @@ def test_F5_runs_asked_to_stop_go_on_to_the_same_bytes(
 ONLY_STEPS = "train.checkpoint={every: 7 steps, keep: 2}"
 
 
-def test_F5_stopped_while_it_evaluates_and_killed_soon_after(tmp_path: Path) -> None:
+# Masks are drawn in evaluation as well.
+ALWAYS = "network.layers[6].Dropout.mode=always"
+
+
+@pytest.mark.parametrize("more", [(), (ALWAYS,)], ids=["plain", "random evaluation"])
+def test_F5_stopped_while_it_evaluates_and_killed_soon_after(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
     """The epoch's metrics are recorded once, though its last step was saved before them."""
-    go_on(tmp_path / "whole", ONLY_STEPS)
+    words = (ONLY_STEPS, *more)
+    go_on(tmp_path / "whole", *words)
     folder = tmp_path / "stopped"
-    stopped = Started(folder, ONLY_STEPS, moment=f"{EPOCH}:evaluate")
+    stopped = Started(folder, *words, moment=f"{EPOCH}:evaluate")
     assert stopped.end()[0] == STOPPED
     assert saved_steps(folder / "runs/killed")[-1] == EPOCH
     # The evaluation is made and recorded, and of the next epoch a few steps are taken.
-    started = Started(folder, ONLY_STEPS, "--resume", moment=f"{EPOCH + 6}:1")
+    started = Started(folder, *words, "--resume", moment=f"{EPOCH + 6}:1")
     assert started.end()[0] == -signal.SIGKILL
     assert (folder / "runs/killed/metrics.jsonl").read_text().count("\n") == 1
-    assert resumed_from(go_on(folder, ONLY_STEPS).errors) == EPOCH
+    assert resumed_from(go_on(folder, *words).errors) == EPOCH
     assert left(folder) == left(tmp_path / "whole")
+
+
+def test_F4_numbers_drawn_in_evaluation_do_not_depend_on_how_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    """Not on the size of its batches, the epoch, or whether the run or `infer` evaluates."""
+    told = go_on(tmp_path, ALWAYS).summary["eval"]
+    for size in (64, 50, 7):
+        asked = ("infer", "runs/killed", "--split", "eval", "--batch", str(size))
+        found = result(*asked, cwd=tmp_path)["metrics"]
+        assert found["accuracy"] == told["accuracy"]
+        assert found["loss"] == pytest.approx(told["loss"], rel=1e-5)
+    plain = result("infer", "runs/killed", "--split", "eval", cwd=tmp_path)
+    assert plain["metrics"]["loss"] == told["loss"]
 
 
 def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from mxrun.operator.property import ResourceKind
 # The tensor of the run's key, the step's number and which part of a batch it is, which every random
 # operator reads.
 RANDOM_STATE = "random:state"
+# The step's number where nothing is trained: steps count from 1. The records of a data set draw the
+# same numbers in every evaluation, whatever the size of its batches.
+UNTRAINED = 0
 
 
 def lower(
