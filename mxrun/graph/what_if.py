@@ -58,17 +58,24 @@ class Budgets:
 
     def share(self, share: float) -> Answer | None:
         """The fastest plan found in a share of the reusable bytes; None where there is none."""
-        limit = Budget(share=share).reusable_bytes(self._plan.phases, self._plan.pinned_bytes)
+        return self._within(Budget(share=share))
+
+    def is_met(self, nbytes: int) -> bool:
+        """Whether a plan is found in so many bytes of the whole arena."""
+        return self._within(Budget(nbytes)) is not None
+
+    def least(self) -> Answer:
+        """The plan found that needs least."""
+        return self._answer({name: fitting.least() for name, fitting in self._fittings.items()})
+
+    def _within(self, budget: Budget) -> Answer | None:
+        limit = budget.reusable_bytes(self._plan.phases, self._plan.pinned_bytes)
         phases = {}
         for name, plain in self._plan.phases.items():
             fits = plain.reusable_bytes <= limit
             phases[name] = plain if fits else self._fittings[name].within(limit)
         found = {name: phase for name, phase in phases.items() if phase is not None}
         return self._answer(found) if len(found) == len(phases) else None
-
-    def least(self) -> Answer:
-        """The plan found that needs least."""
-        return self._answer({name: fitting.least() for name, fitting in self._fittings.items()})
 
     def _answer(self, phases: Mapping[str, PhasePlan]) -> Answer:
         made = phases[self._timed].recomputed

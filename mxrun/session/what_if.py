@@ -115,6 +115,9 @@ class _Changes:
         yield self._answered(change, _budget(least), least, plain_s)
         if plain is self._plan:
             for single in single_steps(plain, apart, self.machine, self._phase):
+                # A budget is met by whole stages, which may need more than the one step.
+                if not budgets.is_met(single.planned_bytes):
+                    continue
                 change = f"recompute {in_words(single.step)}"
                 yield self._answered(change, _budget(single), single, plain_s)
 

@@ -45,6 +45,17 @@ def test_F7_every_setting_is_planned_as_it_is_told(report: dict[str, Any]) -> No
             assert planned_with(config) == told
 
 
+def test_F7_no_budget_is_told_that_cannot_be_met() -> None:
+    """Of digits_regularized one step alone, run again, needs less than any order by stages."""
+    path = find_config("digits_regularized")
+    asked = session.inspect_memory(path, (), "train", threads=1, measured=False, changes=True)
+    found = [change["config"] for change in changes(asked.to_json())]
+    assert "precision=bfloat16" in found
+    for config in (each for each in found if each.startswith("memory.budget=")):
+        plan = session.inspect_memory(path, [config], "train", threads=1, measured=False).plan
+        assert plan.planned_bytes < asked.plan.planned_bytes
+
+
 def test_F7_changes_are_held_against_the_run(report: dict[str, Any]) -> None:
     step_ms = report["what_if"]["step_ms"]
     assert step_ms > 0
