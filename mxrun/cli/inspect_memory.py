@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,13 +113,15 @@ def inspect_memory(
         raise UserError("inspect-memory needs a CONFIG, or --problem FILE")
     if what_if and diff is not None:
         raise UserError("--what-if and --diff go not together: each changes what is held against")
-    paths = [find_config(name) for name in (config, diff) if name is not None]
+    names = [name for name in (config, diff) if name is not None]
+    paths = [find_config(name) for name in names]
     _check_files(paths, {"--svg": svg, "--html": html, "--csv": csv})
     write_notes(session.notes())
     # A process that has bound one network's kernels shows nothing of what another's take.
     alone, planned = diff is None, (phase or PhaseName.TRAIN).value
     asked = (overrides or (), planned, batch_size(batch), threads, write_note, alone, what_if)
-    report, *others = (session.inspect_memory(path, *asked).to_json() for path in paths)
+    named = names if diff is not None else [""]
+    report, *others = (_inspected(*each, asked) for each in zip(paths, named, strict=True))
     _write_files(report, svg, html, csv)
     if others:
         from mxrun.report.memory_difference import difference_tables, memory_difference
@@ -137,6 +140,20 @@ def inspect_memory(
 
         write_note(too_large(report, fail_above))
         raise typer.Exit(_ABOVE)
+
+
+def _inspected(config: Path, name: str, asked: Sequence[Any]) -> dict[str, Any]:
+    """The report of one config; with a name, what is wrong with it says whose fault it is."""
+    from mxrun import session
+
+    try:
+        return session.inspect_memory(config, *asked).to_json()
+    except UserError as error:
+        if not name:
+            raise
+        first, *others = error.diagnostics
+        because = (f"{name} is planned", *first.chain)
+        raise UserError([replace(first, chain=because), *others]) from error
 
 
 def _check_files(configs: Sequence[Path], asked: Mapping[str, Path | None]) -> None:

@@ -96,3 +96,15 @@ def test_F7_what_if_and_the_difference_are_asked_apart(folder: Path) -> None:
     told = refused("inspect-memory", ONE, "--diff", OTHER, "--what-if", cwd=folder)
     assert "--what-if" in told
     assert "--diff" in told
+
+
+@pytest.mark.parametrize("at_fault", [ONE, OTHER])
+def test_F7_what_is_wrong_with_one_of_two_configs_names_it(at_fault: str, folder: Path) -> None:
+    """The budget stands on the command line, for both; one of them needs more."""
+    pair = (at_fault, "--diff", "mlp_regression")
+    if at_fault == OTHER:
+        pair = ("mlp_regression", "--diff", at_fault)
+    told = refused("inspect-memory", *pair, "memory.budget=100KiB", *OPTIONS, cwd=folder)
+    assert "does not fit into memory.budget" in told
+    assert at_fault in told
+    assert "mlp_regression" not in told
