@@ -90,7 +90,7 @@ class PhasePlan:
     naive_bytes: int
     in_place_only_bytes: int
     # The name of the order of steps, and what is alive at the peak of any order at least; None
-    # where that was not asked.
+    # where that is not known.
     order: str = "declared"
     any_order_bytes: int | None = None
     # What backward makes again to fit into a budget; None of a plain order.
@@ -177,7 +177,7 @@ class Plan:
     @property
     def any_order_bytes(self) -> int | None:
         """No arena for these steps in another order can be smaller; None where that is not known:
-        of orders that a budget changed.
+        where a budget changed the steps, or tensors are joined or added to.
         """
         found = [phase.any_order_bytes for phase in self.phases.values()]
         known = [nbytes for nbytes in found if nbytes is not None]

@@ -37,7 +37,12 @@ def _repeated(graph: Graph) -> Graph:
     start = forward_count(graph.steps)
     if not start:
         return graph
-    copies = {step.writes[0]: step for step in graph.steps[:start] if _is_copy(graph, step)}
+    given = {v for v in graph.sources.values() if graph.values[v].memory_class is MemoryClass.IO}
+    copies = {
+        step.writes[0]: step
+        for step in graph.steps[:start]
+        if step.kind is StepKind.REORDER and given.issuperset(step.reads)
+    }
     builder = GraphBuilder(graph)
     builder.steps = list(graph.steps[:start])
     again: dict[ValueId, ValueId] = {}
@@ -48,12 +53,6 @@ def _repeated(graph: Graph) -> Graph:
         inputs = tuple(again.get(v, v) if v is not None else None for v in step.inputs)
         builder.step(replace(step, inputs=inputs))
     return builder.build()
-
-
-def _is_copy(graph: Graph, step: Step) -> bool:
-    kinds = {graph.values[value].memory_class for value in step.reads}
-    given = set(graph.sources.values()).issuperset(step.reads)
-    return step.kind is StepKind.REORDER and given and kinds == {MemoryClass.IO}
 
 
 def _copy(builder: GraphBuilder, step: Step) -> ValueId:
