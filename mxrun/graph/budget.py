@@ -49,14 +49,13 @@ class Budget:
     """Bytes that the whole arena may have, or the share of the reusable bytes of the plain plan.
 
     least: whether the plan that needs least is wanted, not the fastest that fits. place: where the
-    user says so, for the run of which name.
+    user says so.
     """
 
     nbytes: int | None = None
     share: float | None = None
     least: bool = False
     place: Place | None = None
-    run: str = "the run"
 
     def reusable_bytes(self, phases: Mapping[str, PhasePlan], base: int) -> int:
         """What is left for the reusable region of plain phases beside `base` bytes of others."""
@@ -143,11 +142,11 @@ def _infeasible(
     if not phase.graph.is_train:
         hint = f"evaluation keeps nothing that could be computed again: {hint}"
     return Diagnostic(
-        f"{budget.run} does not fit into memory.budget",
+        "the run does not fit into memory.budget",
         budget.place,
-        expected=f"at least {base + phase.reusable_bytes:,} bytes: in phase {phase.name!r} "
-        f"{step.title} needs {phase.reusable_bytes:,} beside the {base:,} of parameters, states "
-        "and inputs",
+        expected=f"at least {base + phase.reusable_bytes:,} bytes, of all plans that are tried: "
+        f"in phase {phase.name!r} {step.title} needs {phase.reusable_bytes:,} beside the {base:,} "
+        "of parameters, states and inputs",
         got=f"{base + limit:,} bytes, which leave {max(limit, 0):,} beside them",
         hint=hint,
     )

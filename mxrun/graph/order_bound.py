@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.ordering import Ordering, Unit
 
-Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.intp]
 
 
 def least_alive(graph: Graph, in_place: bool) -> int:
@@ -23,39 +23,55 @@ def least_alive(graph: Graph, in_place: bool) -> int:
     if not units:
         return 0
     before = _before(ordering)
-    alive = np.array([unit.scratch for unit in units], np.int64)
+    after = _after(ordering)
+    alive = np.array([unit.scratch - _saved(ordering, unit) for unit in units], np.int64)
     touching: dict[ValueId, list[int]] = {}
     for number, unit in enumerate(units):
         for root in unit.touched:
             touching.setdefault(root, []).append(number)
+    everything = (1 << len(units)) - 1
     for root, numbers in touching.items():
-        started, wanted = np.zeros(len(units), bool), np.zeros(len(units), bool)
+        started = wanted = there = 0
         for number in numbers:
-            # Of a unit's row, those before it; of its column, those after it.
-            started |= before[:, number]
+            started |= after[number]
             wanted |= before[number]
+            there |= 1 << number
         if root in ordering.lasting:
-            wanted[:] = True
-        there = started & wanted
-        there[numbers] = True
-        alive += ordering.size[root] * there
-    saved = [_saved(ordering, unit) for unit in units]
-    return int((alive - np.array(saved, np.int64)).max())
+            wanted = everything
+        alive[_numbers(there | started & wanted)] += ordering.size[root]
+    return int(alive.max())
 
 
-def _before(ordering: Ordering) -> Flags:
-    """[a, b]: whether b comes before a in every order."""
-    count = len(ordering.units)
-    before = np.zeros((count, count), bool)
+def _before(ordering: Ordering) -> list[int]:
+    """For each unit those that come before it in every order: bit b for unit b."""
+    forward = (1 << ordering.forward_units) - 1
+    before: list[int] = []
     # The units are in an order that is possible.
     for number, unit in enumerate(ordering.units):
-        row = before[number]
+        row = forward if number >= ordering.forward_units else 0
         for each in unit.waits_for:
-            row |= before[each]
-            row[each] = True
-        if number >= ordering.forward_units:
-            row[: ordering.forward_units] = True
+            row |= before[each] | 1 << each
+        before.append(row)
     return before
+
+
+def _after(ordering: Ordering) -> list[int]:
+    """For each unit those that come after it in every order."""
+    units = ordering.units
+    others = (1 << len(units)) - (1 << ordering.forward_units)
+    after = [0] * len(units)
+    for number in reversed(range(len(units))):
+        row = others if number < ordering.forward_units else 0
+        for each in units[number].followers:
+            row |= after[each] | 1 << each
+        after[number] = row
+    return after
+
+
+def _numbers(flags: int) -> Numbers:
+    """The numbers of the bits that are set."""
+    found = np.frombuffer(flags.to_bytes(-(-flags.bit_length() // 8), "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(found, bitorder="little"))
 
 
 def _saved(ordering: Ordering, unit: Unit) -> int:

@@ -25,7 +25,7 @@ def budgeted(built: Built, training: bool, threads: int) -> dict[str, Any]:
     if asked is None or (asked.nbytes is None and not training):
         return {}
     place = built.config.place("memory", "budget")
-    budget = Budget(asked.nbytes, asked.share, place=place, run=built.config.name)
+    budget = Budget(asked.nbytes, asked.share, place=place)
     # In how many parts batches are computed changes bits, and must not depend on what was measured.
     measured = training and not built.config.memory.micro_batches
     return {"budget": budget, "machine": known_machine(threads) if measured else None}
