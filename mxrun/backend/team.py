@@ -45,6 +45,12 @@ class OpenMP:
 
 
 @cache
+def _library() -> ctypes.CDLL:
+    """libgomp; opened once, for ctypes makes classes of functions anew each time."""
+    return ctypes.CDLL(_LIBRARY)
+
+
+@cache
 def openmp() -> OpenMP | None:
     """The process's libgomp, or None where there is none (everything then runs on one thread).
 
@@ -53,7 +59,7 @@ def openmp() -> OpenMP | None:
     if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
     try:
-        library = ctypes.CDLL(_LIBRARY)
+        library = _library()
     except OSError:
         return None
     # OMP_DYNAMIC would let the runtime choose smaller teams than the kernels were prepared for.
@@ -73,7 +79,7 @@ def set_threads(threads: int) -> None:
     whenever it is executed.
     """
     if openmp() is not None:
-        ctypes.CDLL(_LIBRARY).omp_set_num_threads(ctypes.c_int(threads))
+        _library().omp_set_num_threads(ctypes.c_int(threads))
 
 
 def set_threads_call(threads: int) -> NativeCall:
@@ -100,7 +106,7 @@ def team(threads: int) -> Iterator[None]:
     if openmp() is None:
         yield
         return
-    before = ctypes.CDLL(_LIBRARY).omp_get_max_threads()
+    before = _library().omp_get_max_threads()
     set_threads(threads)
     try:
         yield
@@ -117,7 +123,7 @@ def largest_team() -> int:
     """The most threads that the runtime gives a team (OMP_THREAD_LIMIT); 1 without a runtime."""
     if openmp() is None:
         return 1
-    return int(ctypes.CDLL(_LIBRARY).omp_get_thread_limit())
+    return int(_library().omp_get_thread_limit())
 
 
 def _address(function: object) -> int:

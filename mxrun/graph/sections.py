@@ -60,7 +60,8 @@ class Problem:
 
 def sectioned(size: Integers, first: Integers, last: Integers) -> Problem:
     """The problem of blocks alive during [first, last), none of them empty."""
-    moments = np.unique(np.concatenate((first, last)))
+    # Without the counts NumPy would import its masked arrays to look for one, which takes 20 ms.
+    moments, _ = np.unique(np.concatenate((first, last)), return_counts=True)
     starts = np.isin(moments, first)
     ends = np.isin(moments, last)
     # Between two moments of which the earlier starts something and the later ends something, more
