@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_char_p, c_void_p
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 
 from mxrun.backend.call import NativeCall
 from mxrun.backend.onednn.descriptor import IDENTITY, View, describe, spec_of
@@ -103,15 +104,20 @@ class Primitive:
     """
 
     def __init__(self, source: _Source, found: _Found, threads: int) -> None:
-        library = require()
         self.implementation = found.implementation
         self.specs = found.specs
         self.threads = threads
         self.descriptor = found.descriptor
         self.scratchpad_bytes = found.scratchpad_bytes
-        handle = library.create("dnnl_primitive_create", found.descriptor.value)
-        self._primitive = Handle(library, "dnnl_primitive_destroy", handle)
         self._source = source
+
+    @cached_property
+    def _primitive(self) -> Handle:
+        """Made where it is bound: oneDNN generates its code then, which no plan needs."""
+        library = require()
+        with team(self.threads):
+            handle = library.create("dnnl_primitive_create", self.descriptor.value)
+        return Handle(library, "dnnl_primitive_destroy", handle)
 
     @property
     def is_reference(self) -> bool:
