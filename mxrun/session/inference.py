@@ -19,7 +19,6 @@ from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
 from mxrun.graph.passes.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable
-from mxrun.runtime.random import key_of
 from mxrun.session.budget import budgeted
 from mxrun.session.build import Say, check_fits, chooser_for, silent, team_size
 from mxrun.session.heads import (
@@ -35,6 +34,7 @@ from mxrun.session.heads import (
 from mxrun.session.largest import MAX, BatchSize, largest_batch
 from mxrun.session.records import FileSource, Records, Source, SplitSource
 from mxrun.session.trained import Trained
+from mxrun.session.values import clear
 
 Array = npt.NDArray[Any]
 Row = dict[str, Any]
@@ -202,11 +202,8 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     plan = compile_plan(*_asked(built, request, chosen, source, batch_size, say))
     check_fits(plan)
     executor = Executor(plan)
-    for block in plan.pinned:
-        executor.array(block.name)[...] = 0
+    clear(executor, built)
     trained.copy_into(executor)
-    if RANDOM_STATE in plan.specs:
-        executor.array(RANDOM_STATE)[0] = key_of(f"{built.config.seed}")
     executor.prepare()
     return Inference(trained, source, executor, outputs, batch_size)
 

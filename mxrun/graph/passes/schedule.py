@@ -75,14 +75,17 @@ def _peak(graph: Graph, in_place: bool) -> int:
 
 
 def _orders(ordering: Ordering) -> Iterator[tuple[str, Order]]:
-    found: dict[str, Order] = {
-        DECLARED: range(len(ordering.units)),
-        LIST: _list_order(ordering),
-        DEPTH_FIRST: _depth_first(ordering),
-    }
-    yield from found.items()
+    """One by one: whoever has what it wants asks for no more."""
+    found: dict[str, Order] = {}
+    for name, made in ((DECLARED, _given), (LIST, _list_order), (DEPTH_FIRST, _depth_first)):
+        found[name] = made(ordering)
+        yield name, found[name]
     best = min(found, key=lambda name: max(bytes_alive(ordering, found[name]), default=0))
     yield f"{best}, exact around its peak", _with_best_regions(ordering, found[best])
+
+
+def _given(ordering: Ordering) -> Order:
+    return range(len(ordering.units))
 
 
 def _list_order(ordering: Ordering) -> Order:
