@@ -101,7 +101,11 @@ def _report(trained: Trained, profile: bool, trace: Path | None, json: bool) -> 
     else:
         from mxrun.report.confusion import confusion_tables
         from mxrun.report.profile import run_tables
-        from mxrun.report.tables import train_table
+        from mxrun.report.tables import contention_lines, train_table
 
-        tables = [train_table(summary), *confusion_tables(summary["eval"])]
+        tables = [
+            train_table(summary),
+            *contention_lines(summary),
+            *confusion_tables(summary["eval"]),
+        ]
         write_tables([*tables, *run_tables(summary.get("profile", {}))])

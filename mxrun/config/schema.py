@@ -135,7 +135,9 @@ class Settings(Section):
     )
     context: Literal["cpu"] = Field(default="cpu", description="The device.")
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="The compute team; default: the cores."
+        default=None,
+        description="The compute team; default: as many of the cores as a step of the network is "
+        "worth by a fixed cost model, which measures nothing.",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32",

@@ -54,7 +54,8 @@ class EpochLines:
         self._write(
             f"{event.name}: {count_text(event.parameters)} parameters, "
             f"arena {bytes_text(event.planned_bytes)}, {event.epochs} epochs of "
-            f"{event.steps_per_epoch} steps, batch {event.batch_size}"
+            f"{event.steps_per_epoch} steps, batch {event.batch_size}, "
+            f"{event.threads} thread{'s' if event.threads > 1 else ''}"
         )
         if event.resumed_from is not None:
             self._write(f"going on after step {event.resumed_from}")

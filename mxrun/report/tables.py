@@ -12,6 +12,9 @@ from rich.text import Text
 from mxrun.report.figures import bytes_text, count_text, metric_text
 
 Report = Mapping[str, Any]
+# Less waiting for a core than this part of the time is no news, nor are steps of which nine in ten
+# take no longer than so many times the fastest.
+_CONTENDED, _VARIED = 0.05, 1.5
 
 
 def layer_table(report: Report) -> Table:
@@ -45,6 +48,7 @@ def train_table(summary: Report) -> Table:
     times, memory = summary["step_ms"], summary["memory"]
     table.add_row("step, median", f"{times['median']:.3f} ms")
     table.add_row("step, 99 % below", f"{times['p99']:.3f} ms")
+    table.add_row("threads", str(summary["threads"]))
     table.add_row("first step after", f"{summary['first_step_s']:.2f} s")
     table.add_row("arena", bytes_text(memory["planned_bytes"]))
     if summary["recompute"] is not None:
@@ -54,6 +58,21 @@ def train_table(summary: Report) -> Table:
     table.add_row("largest resident size", bytes_text(memory["rss_peak_bytes"]))
     table.add_row("run", Text(summary["run_dir"]))
     return table
+
+
+def contention_lines(summary: Report) -> list[Text]:
+    """`train`: a line where steps vary widely because other processes use the cores."""
+    share, times, threads = summary["core_wait_share"], summary["step_ms"], summary["threads"]
+    if share is None or share < _CONTENDED or not times["p90"] > _VARIED * times["min"]:
+        return []
+    line = (
+        f"Other processes use the cores: training waited for one {share:.0%} of its time, and "
+        f"steps took {times['min']:.3f} to {times['p99']:.3f} ms."
+    )
+    if threads > 1:
+        fewer = threads // 2
+        line += f" A smaller team waits less: try threads={fewer} (it is a run of its own)."
+    return [Text(line)]
 
 
 def titled_table(title: str) -> Table:

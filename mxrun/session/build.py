@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mxrun import library
-from mxrun.backend.onednn.library import reason as why_no_onednn
+from mxrun.backend.onednn import library as onednn
 from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.keywords import AUTO
@@ -17,6 +17,7 @@ from mxrun.config import parse
 from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN, CompileRequest, compile_plan
 from mxrun.graph.passes.choose import Chooser
 from mxrun.graph.plan import Plan
+from mxrun.graph.team_size import team_for
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
 from mxrun.runtime.storage import memory_limit
@@ -62,7 +63,7 @@ def request_for(
     built: Built, training: bool, threads: int | None = None, say: Say = silent
 ) -> CompileRequest:
     """What the plan of a training run or of inference is made for."""
-    settings = built.training
+    settings, team = built.training, team_size(built, training, threads)
     phases = [TRAIN] if training else []
     if training and settings.accumulate * built.micro_batches > 1:
         phases.append(ACCUMULATE)
@@ -80,14 +81,14 @@ def request_for(
             for name, spec in staged_specs(built).items()
         },
         phases=tuple(phases),
-        threads=team_size(built, threads),
+        threads=team,
         backward=built.config.backward,
         implementation=built.config.implementation,
-        chooser=chooser_for(built, team_size(built, threads), say),
+        chooser=chooser_for(built, team, say),
         precision=built.config.precision,
         fixed=not training,
         fuse=built.config.fuse,
-        **budgeted(built, training, team_size(built, threads)),
+        **budgeted(built, training, team),
     )
 
 
@@ -145,15 +146,24 @@ def check_fits(plan: Plan) -> None:
         )
 
 
-def team_size(built: Built, threads: int | None = None) -> int:
-    """The compute team of a run: `threads`, else the config's, else the cores.
+def team_size(built: Built, training: bool, threads: int | None = None) -> int:
+    """The compute team: `threads`, else the config's, else what a step of training or inference
+    is worth on this kind of processor with so many cores.
 
     Raises UserError for a larger team than the OpenMP runtime gives: kernels prepared for it would
     wait for threads that never come.
     """
     wanted = threads or built.config.threads
     if wanted is None:
-        return min(available_cores(), largest_team())
+        library = onednn.load()
+        return team_for(
+            built.model.symbol,
+            built.model.inference,
+            trained=frozenset(built.training.rules) if training else frozenset(),
+            instruction_set="" if library is None else library.instruction_set,
+            precision=built.config.precision,
+            largest=min(available_cores(), largest_team()),
+        )
     if wanted > largest_team():
         raise UserError(
             Diagnostic(
@@ -168,5 +178,5 @@ def team_size(built: Built, threads: int | None = None) -> int:
 
 def notes() -> tuple[str, ...]:
     """What whoever runs something should know of this machine; empty where nothing is missing."""
-    why = why_no_onednn()
+    why = onednn.reason()
     return (f"{why}; the layers run on NumPy, which is slower",) if why else ()

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.build import Built
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
 from mxrun.graph.passes.lower import RANDOM_STATE, UNTRAINED
@@ -199,7 +199,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
         raise UserError("there are no records to infer")
     batch_size = planned_batch(built, chosen, available)
     outputs = _outputs(trained, request, chosen, row_shapes(built, chosen, batch_size))
-    plan = compile_plan(*_asked(built, request, chosen, source, batch_size, say))
+    plan = compile_plan(*_asked(trained, request, chosen, source, batch_size, say))
     check_fits(plan)
     executor = Executor(plan)
     clear(executor, built)
@@ -215,7 +215,7 @@ def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
     source = _source(trained, request, chosen)
 
     def asked(size: int) -> tuple[Symbol, CompileRequest]:
-        return _asked(trained.built, request, chosen, source, size, silent)
+        return _asked(trained, request, chosen, source, size, silent)
 
     found = largest_batch(trained.built, asked, say)
     if source.total is None or source.total >= found:
@@ -225,7 +225,7 @@ def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
 
 
 def _asked(
-    built: Built,
+    trained: Trained,
     request: InferRequest,
     chosen: Sequence[Head],
     source: Source,
@@ -233,7 +233,8 @@ def _asked(
     say: Say,
 ) -> tuple[Symbol, CompileRequest]:
     """What is planned for batches of a size."""
-    threads = team_size(built, request.threads)
+    built = trained.built
+    threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
     return subgraph(chosen), CompileRequest(
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
@@ -247,6 +248,16 @@ def _asked(
         chooser=chooser_for(built, threads, say),
         **budgeted(built, False, threads),
     )
+
+
+def _team_of(trained: Trained) -> int | None:
+    """The team that the run had, as far as there are cores for it: its evaluations' last bits.
+
+    None where the config names a team.
+    """
+    if trained.built.config.threads is not None:
+        return None
+    return min(trained.checkpoint.manifest.plan.threads, available_cores(), largest_team())
 
 
 def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> Source:

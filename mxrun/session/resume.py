@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import RunConfig, load_config
-from mxrun.graph.compile import TRAIN
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import (
     Checkpoint,
@@ -142,18 +142,12 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     return found + _implementation_differences(saved.plan, now.plan)
 
 
-def kept_choices(name: str) -> dict[str, dict[str, str]]:
-    """By phase and step the implementations of the run of this name, as its newest checkpoint says.
-
-    Nothing where there is none that can be read.
-    """
+def saved_plan(name: str) -> PlanRecord | None:
+    """The plan of the run of this name, as its newest checkpoint that can be read says."""
     for step in reversed(saved_steps(run_path(name))):
-        try:
-            manifest = read_manifest(checkpoint_folder(run_path(name), step))
-        except UserError:
-            continue
-        return {TRAIN: manifest.plan.implementations, **manifest.plan.others}
-    return {}
+        with suppress(UserError):
+            return read_manifest(checkpoint_folder(run_path(name), step)).plan
+    return None
 
 
 def _implementation_differences(saved: PlanRecord, now: PlanRecord) -> list[str]:

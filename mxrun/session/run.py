@@ -21,7 +21,7 @@ from mxrun.io.dataset import Dataset
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator, Slots
 from mxrun.io.prefetch import Staging, open_iterator
-from mxrun.session.build import last_batch, staged_name, staged_specs, team_size
+from mxrun.session.build import last_batch, staged_name, staged_specs
 from mxrun.session.plugins import plugin_hashes
 from mxrun.session.start import StartingPoint
 from mxrun.session.values import clear, draw
@@ -82,7 +82,7 @@ class Run:
             shuffle=getattr(config.data, role).shuffle,
             seed=config.seed,
             last_batch=last_batch(self.built, role),
-            threads=team_size(self.built),
+            threads=self.plan.threads,
             workers=config.data.workers,
             staging=self._staging,
             parts=self.built.micro_batches if training else 1,

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built, check_labels
+from mxrun.graph.compile import TRAIN
 from mxrun.io.dataset import open_datasets
+from mxrun.runtime.contention import core_wait_s
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
-from mxrun.session.build import KeptChoices, Say, check_fits, is_timed, load, silent
+from mxrun.session.build import Say, check_fits, is_timed, load, silent
 from mxrun.session.largest import MAX, BatchSize, batch_of
 from mxrun.session.made_up import NO_PATH, made_up_sections, trains_on_made_up
 from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.profile import RunProfile
-from mxrun.session.resume import Beginning, kept_choices, resume
+from mxrun.session.resume import Beginning, resume, saved_plan
 from mxrun.session.run import Run
+from mxrun.train.checkpoint import PlanRecord
 from mxrun.train.interruption import Interruption
 from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
 from mxrun.train.loop import Diverged, LoopResult, TrainingLoop, percentiles
@@ -49,7 +53,11 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class TrainSummary:
-    """What a training run came to; times are of the steps taken by this process."""
+    """What a training run came to; times are of the steps taken by this process.
+
+    core_wait_share: of the time that training took, the part in which it was ready to run while
+        others had the cores; None where the system does not tell.
+    """
 
     steps: int
     eval: Mapping[str, float | Sequence[Sequence[float | None]] | None]
@@ -66,6 +74,8 @@ class TrainSummary:
     made_up_data: bool
     recompute: Mapping[str, Any] | None
     micro_batches: int
+    threads: int
+    core_wait_share: float | None
 
     def to_json(self) -> dict[str, Any]:
         """The summary for machines."""
@@ -111,8 +121,8 @@ def train(
         built, stands_in = _loaded(path, overrides)
         if stands_in:
             observer.note(NO_PATH)
-        kept = kept_choices(built.config.name) if _keeps(built, request) else {}
-        run = _opened(built, observer.note, kept)
+        saved = saved_plan(built.config.name) if request.existing == "resume" else None
+        run = _opened(built, observer.note, saved)
         try:
             return _Training(run, observer, request, interruption).run()
         finally:
@@ -151,18 +161,22 @@ def prepare(built: Built) -> Run:
     return run
 
 
-def _keeps(built: Built, request: TrainRequest) -> bool:
-    """Whether kernels are those of the run that goes on: times may have become others."""
-    return request.existing == "resume" and is_timed(built)
+def _opened(built: Built, say: Say = silent, saved: PlanRecord | None = None) -> Run:
+    """Open the data, plan, and allocate.
 
-
-def _opened(built: Built, say: Say = silent, kept: KeptChoices | None = None) -> Run:
-    """Open the data, plan, and allocate."""
+    saved: the plan of the run that goes on. Its team is taken again where the config names none,
+    and its kernels where they were timed: times may have become others.
+    """
     if built.missing:
         raise UserError(built.missing)
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
-    made = planned(built, training=True, say=say, kept=kept)
+    team, kept = None, None
+    if saved is not None and built.config.threads is None:
+        team = saved.threads
+    if saved is not None and is_timed(built):
+        kept = {TRAIN: saved.implementations, **saved.others}
+    made = planned(built, training=True, threads=team, say=say, kept=kept)
     check_fits(made.plan)
     for note in (*micro_batch_notes(made), *budget_notes(made.plan)):
         say(note)
@@ -212,10 +226,12 @@ class _Training:
         self._tell_start(loop, resumed_from)
         try:
             saver.after_step(loop.progress, self._interrupted())
+            waited, started = core_wait_s(), time.perf_counter()
             result = loop.run(saver, self._interrupted)
+            waiting = _share(waited, core_wait_s(), time.perf_counter() - started)
         except Diverged:
             raise self._explanation(directory, beginning) from None
-        summary = self._summary(result, directory, resumed_from)
+        summary = replace(self._summary(result, directory, resumed_from), core_wait_share=waiting)
         directory.write_summary(summary.to_json())
         return summary
 
@@ -231,6 +247,7 @@ class _Training:
                 batch_size=run.built.batch_size,
                 parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
                 planned_bytes=run.plan.planned_bytes,
+                threads=run.plan.threads,
                 resumed_from=resumed_from,
             )
         )
@@ -263,6 +280,8 @@ class _Training:
             made_up_data=trains_on_made_up(run.built),
             recompute=recompute,
             micro_batches=run.built.micro_batches,
+            threads=run.plan.threads,
+            core_wait_share=None,
         )
 
     def _interrupted(self) -> bool:
@@ -305,3 +324,10 @@ class _Training:
         except Located as located:
             return UserError(located.diagnostic)
         return UserError("training has diverged: a number was not finite, but not when repeated")
+
+
+def _share(before: float | None, after: float | None, seconds: float) -> float | None:
+    """The part of `seconds` between two readings of a clock; None where there is no clock."""
+    if before is None or after is None:
+        return None
+    return (after - before) / max(seconds, 1e-9)

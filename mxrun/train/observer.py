@@ -23,6 +23,7 @@ class RunStarted:
     batch_size: int
     parameters: int
     planned_bytes: int
+    threads: int = 1
     resumed_from: int | None = None
 
 

@@ -40,7 +40,10 @@ def test_one_line_per_epoch() -> None:
     observer.step_done(StepDone(1, 10, {"loss": 0.7}, 640, 0.1))
     for event in EVENTS:
         observer.epoch_done(event)
-    assert lines[0] == "lenet: 36.9 k parameters, arena 1.43 MiB, 2 epochs of 23 steps, batch 64"
+    assert (
+        lines[0]
+        == "lenet: 36.9 k parameters, arena 1.43 MiB, 2 epochs of 23 steps, batch 64, 1 thread"
+    )
     assert lines[1].startswith(
         "epoch 1/2  step 23  loss 0.5000  accuracy 0.7500  eval accuracy 0.8000  2.88 k samples/s"
     )

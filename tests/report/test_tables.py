@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 
 from mxrun.report.figures import bytes_text, count_text, duration_text
 from mxrun.report.memory import memory_tables
-from mxrun.report.tables import layer_table, train_table
+from mxrun.report.tables import contention_lines, layer_table, train_table
 
 
 def rendered(*parts: RenderableType) -> str:
@@ -209,6 +209,7 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
                     "rss_peak_bytes": 157_286_400,
                 },
                 "recompute": {"steps": 7, "measured_extra": 0.0625, "predicted_extra": 0.05},
+                "threads": 3,
                 "run_dir": "runs/[lenet]",
             }
         )
@@ -223,6 +224,28 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
         "6.2%",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("share", "p90", "threads", "said"),
+    [
+        (0.3, 2.0, 4, "try threads=2"),
+        (0.3, 2.0, 2, "try threads=1"),
+        (0.3, 2.0, 1, "waited for one 30%"),
+        (0.3, 1.2, 2, None),
+        (0.01, 2.0, 2, None),
+        (None, 2.0, 2, None),
+    ],
+)
+def test_other_work_on_the_cores_is_told_where_steps_vary(
+    share: float | None, p90: float, threads: int, said: str | None
+) -> None:
+    times = {"median": 1.0, "p90": p90, "p99": 9.0, "min": 1.0}
+    summary = {"core_wait_share": share, "step_ms": times, "threads": threads}
+    text = rendered(*contention_lines(summary))
+    assert (said or "") in text
+    assert (text == "") is (said is None)
+    assert ("try threads" in text) is (said is not None and threads > 1)
 
 
 @pytest.mark.parametrize(
