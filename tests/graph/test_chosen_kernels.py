@@ -111,3 +111,36 @@ def test_P17_equal_words_mean_equal_work() -> None:
     for question in auto.questions:
         assert "threads: 2" in question
         assert "requests: " in question
+
+
+STRIDED_AND_DILATED = {
+    "Convolution-1": ((4, 3, 21), {"kernel": (1,), "stride": (2,), "dilate": (2,)}),
+    "Convolution-2": (
+        (8, 2, 13, 29),
+        {"kernel": (4, 4), "stride": (3, 3), "dilate": (2, 3), "pad": (1, 0)},
+    ),
+    "Deconvolution-1": ((4, 3, 21), {"kernel": (1,), "stride": (2,), "dilate": (3,)}),
+    "Deconvolution-2": (
+        (4, 2, 13, 11),
+        {"kernel": (4, 4), "stride": (3, 3), "dilate": (2, 3), "pad": (1, 0)},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STRIDED_AND_DILATED)
+def test_every_candidate_under_stride_and_dilation_can_be_taken(case: str) -> None:
+    """Where a data gradient is computed for other sizes, its candidates are those of that code."""
+    shape, window = STRIDED_AND_DILATED[case]
+    batch, _, *spatial = shape
+    with fresh_names():
+        layers = (
+            ("Convolution", {"num_filter": 4, "kernel": (1,) * len(spatial)}, "first"),
+            (case.split("-", maxsplit=1)[0], {"num_filter": 4, **window}, "strided"),
+            ("FullyConnected", {"num_hidden": 3}, "fc"),
+        )
+        symbol = softmax(chain(variable("data"), *layers))
+    inputs = {"data": TensorSpec(shape), "label": TensorSpec((batch,), "int32")}
+    expected = gradients_of(symbol, inputs=inputs)
+    got = gradients_of(symbol, inputs=inputs, implementation="auto", chooser=LastIs(0.5))
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(got[name], gradient, rtol=1e-4, atol=1e-4)

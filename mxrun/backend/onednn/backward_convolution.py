@@ -222,9 +222,12 @@ def backward_data(
     threads: int,
     wish: Wish = ANY_CODE,
 ) -> Computation:
-    """`operations.convolution_backward_data` of a channels-last gradient, by the fastest way."""
+    """`operations.convolution_backward_data` of a channels-last gradient, by the fastest way.
 
-    def prepare(gradient: TensorSpec, window: Window) -> Primitive | SpreadConvolution:
+    Which way that is does not depend on the name that is wished: it is that of code of this way.
+    """
+
+    def prepare(gradient: TensorSpec, window: Window, wish: Wish) -> Primitive | SpreadConvolution:
         return _spread(
             lambda kernel, window, wish: operations.convolution_backward_data(
                 gradient, kernel, output_grad, window, threads, wish
@@ -232,12 +235,13 @@ def backward_data(
             *(weights, window, Argument.WEIGHTS, wish),
         )
 
-    found = prepare(source_grad, window)
-    if not found.is_reference or max(window.stride) == 1 or source_grad.dtype != FLOAT32:
-        return found
-    wide, fitting = _multiple(source_grad, weights, output_grad, window)
-    whole = prepare(wide, fitting)
-    return found if whole.is_reference else CutConvolution(whole, wide, source_grad)
+    unnamed = replace(wish, name=None)
+    found = prepare(source_grad, window, unnamed)
+    if found.is_reference and max(window.stride) > 1 and source_grad.dtype == FLOAT32:
+        wide, fitting = _multiple(source_grad, weights, output_grad, window)
+        if not prepare(wide, fitting, unnamed).is_reference:
+            return CutConvolution(prepare(wide, fitting, wish), wide, source_grad)
+    return prepare(source_grad, window, wish)
 
 
 @cache
