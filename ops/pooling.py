@@ -73,7 +73,9 @@ class PoolingParameters(Parameters):
         default=(), description="Distance between windows along each axis; 1 when left out."
     )
     pad: tuple[NonNegative, ...] = Field(
-        default=(), description="Positions added at both ends of each axis; none when left out."
+        default=(),
+        description="Positions added at both ends of each axis; none when left out. For max and "
+        "avg fewer than the kernel has.",
     )
     p_value: Annotated[int, Field(ge=1, le=3)] | None = Field(
         default=None, description="The power of lp pooling, which needs it."
@@ -98,9 +100,12 @@ class PoolingParameters(Parameters):
             given = len(getattr(self, name))
             if given not in (0, rank):
                 raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
-        for pad, size in zip(self.pad, self.kernel, strict=False):
-            if pad >= size:
-                raise ValueError(f"pad {pad} must be smaller than its kernel {size}")
+        # As in MXNet: a window of padding alone has neither a maximum nor an average.
+        if self.pool_type in ("max", "avg"):
+            for pad, size in zip(self.pad, self.kernel, strict=False):
+                if pad >= size:
+                    rule = f"for pool_type {self.pool_type} (sum and lp take any)"
+                    raise ValueError(f"pad {pad} must be smaller than its kernel {size} {rule}")
         if self.pooling_convention == "same" and (rank != 1 or any(self.pad)):
             raise ValueError("pooling_convention same is for one axis without pad")
         if self.layout not in (None, LAYOUTS[rank]):
@@ -194,6 +199,9 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
         if count is not None and window.stride[axis] == 1:
             gain = 0 if convention == "same" else window.kernel[axis] - 1 - 2 * window.pad[axis]
             size = count + gain
+            if size < 1:
+                rule = f"kernel {list(window.kernel)} and pad {list(window.pad)}"
+                raise ShapeContradiction("output", show(output), f"at least {1 - gain}", rule)
         return size, count
 
     @property

@@ -93,6 +93,12 @@ VIOLATIONS: list[tuple[str, dict[str, object], str, str]] = [
     ("Pooling", {"kernel": (2,), "pool_type": "lp"}, "needs p_value", ""),
     ("Pooling", {"kernel": (2,), "pool_type": "lp", "p_value": 4}, "'p_value'", "<= 3"),
     ("Pooling", {"kernel": (2,), "pad": (2,)}, "pad 2 must be smaller than its kernel 2", ""),
+    (
+        "Pooling",
+        {"kernel": (2,), "pad": (3,), "pool_type": "avg"},
+        "pad 3 must be smaller than its kernel 2 for pool_type avg",
+        "",
+    ),
     ("Pooling", {"kernel": (2, 2), "pooling_convention": "same"}, "one axis without pad", ""),
     ("SoftmaxOutput", {"smooth_alpha": 1.5}, "'smooth_alpha' cannot be 1.5", "<= 1"),
     ("SoftmaxOutput", {"normalization": "all"}, "'normalization'", "one of null, batch, valid"),

@@ -31,7 +31,7 @@ def pooling(p: Any, inputs: list[Array]) -> list[Array]:
         for i, size, k, s, margin in zip(index, sizes, kernel, stride, pad, strict=True):
             start, stop = i * s - margin, i * s - margin + k
             inside = range(max(start, 0), min(stop, size))
-            cut.append(slice(inside.start, inside.stop))
+            cut.append(slice(inside.start, max(inside.start, inside.stop)))
             padded = len(range(start, min(stop, size + margin)))
             area *= len(inside) if p.count_include_pad is False else padded
         window = data[(slice(None), slice(None), *cut)].reshape(*data.shape[:2], -1)
@@ -136,6 +136,20 @@ ROWS: list[Row] = [
                 "pooling_convention": "full",
             },
             (2, 2, 6),
+        ),
+        # Windows of padding alone.
+        ({"kernel": (2,), "stride": (2,), "pad": (3,), "pool_type": "sum"}, (2, 2, 5)),
+        ({"kernel": (2, 1), "stride": (1, 2), "pad": (2, 1), "pool_type": "sum"}, (2, 2, 3, 4)),
+        (
+            {
+                "kernel": (1, 2),
+                "stride": (2, 2),
+                "pad": (1, 3),
+                "pool_type": "lp",
+                "p_value": 2,
+                "pooling_convention": "full",
+            },
+            (2, 2, 3, 4),
         ),
     ),
     # PyTorch takes no root of a negative sum.
