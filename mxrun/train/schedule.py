@@ -1,6 +1,7 @@
 """Schedules: the learning rate of every step, as a pure function of the step's number.
 
-All numbers of a schedule are factors of the optimizer's lr, here `base`. Steps are counted from 1,
+All numbers of a schedule are factors of the optimizer's lr, here `base`, but for the limits that
+MXNet and PyTorch give as rates (`stop_factor_lr`, `eps`). Steps are counted from 1,
 as MXNet counts updates: `rate(step, ...)` is what MXNet 1.9.1's scheduler of the same kind gives
 for `num_update=step`. Every schedule can begin with a warm-up.
 
@@ -72,7 +73,7 @@ class Schedule(Parameters):
         """The learning rate of step `step`, counted from 1, of `total_steps`."""
         if step >= self.warmup_steps:
             moment = Moment(step, total_steps, steps_per_epoch, self.warmup_steps)
-            return base * self.relative(moment)
+            return self.rate_at(moment, base)
         begin = base * self.warmup_begin
         if self.warmup_mode == "constant":
             return begin
@@ -81,6 +82,10 @@ class Schedule(Parameters):
     def full(self) -> float:
         """The factor that the warm-up leads to."""
         return 1.0
+
+    def rate_at(self, moment: Moment, base: float) -> float:
+        """The learning rate, once the warm-up is over."""
+        return base * self.relative(moment)
 
     @abstractmethod
     def relative(self, moment: Moment) -> float:
@@ -98,22 +103,33 @@ class Constant(Schedule):
 class StepDecay(Schedule):
     """A reduction after every so many steps or epochs: factor^floor((step - 1) / interval).
 
-    MXNet's FactorScheduler and PyTorch's StepLR.
+    MXNet's FactorScheduler, and with a stop_factor_lr of 0 PyTorch's StepLR.
     """
 
     steps: Interval | None = Field(None, description="Steps between two reductions.")
     epochs: Interval | None = Field(None, description="Or epochs between two reductions.")
     factor: Reduction = Field(0.1, description="Factor of every reduction.")
+    stop_factor_lr: NotNegative = Field(
+        1e-8, description="The learning rate below which no reduction leads."
+    )
 
     @model_validator(mode="after")
     def _one_unit(self) -> StepDecay:
         _require_one_unit(self.steps, self.epochs)
         return self
 
+    def rate_at(self, moment: Moment, base: float) -> float:
+        """At least stop_factor_lr once there was a reduction, as in MXNet."""
+        rate = base * self.relative(moment)
+        return max(rate, self.stop_factor_lr) if self._reductions(moment) else rate
+
     def relative(self, moment: Moment) -> float:
         """One reduction for every interval that is over."""
+        return self.factor ** self._reductions(moment)
+
+    def _reductions(self, moment: Moment) -> int:
         interval = self.steps or (self.epochs or 1) * moment.steps_per_epoch
-        return self.factor ** ((moment.step - 1) // interval)
+        return (moment.step - 1) // interval
 
 
 class MultiStep(Schedule):
@@ -220,8 +236,11 @@ class OneCycle(Schedule):
         return self.peak / self.start_divisor
 
     def relative(self, moment: Moment) -> float:
-        """The rise ends one step before `rise` of them are over, as PyTorch counts."""
-        top = max(self.rise * (moment.remaining + 1) - 1, 0)
+        """The rise ends one step before `rise` of them are over, as PyTorch counts.
+
+        Where that is before the first step, the fall is on its way already in the first step.
+        """
+        top = self.rise * (moment.remaining + 1) - 1
         if moment.elapsed <= top:
             return self._from_to(self.full(), self.peak, _between(moment.elapsed, 0, top))
         final = self.full() / self.final_divisor
@@ -253,10 +272,23 @@ class Plateau(Schedule):
         0, description="Observations after a reduction that do not count as without improvement."
     )
     min: Part = Field(0.0, description="The least rate, as a factor of lr.")
+    eps: NotNegative = Field(
+        1e-8, description="A reduction that would lower the learning rate by no more is left out."
+    )
 
     def relative(self, moment: Moment) -> float:
         """1."""
         return 1.0
+
+    def reduced(self, reductions: int, base: float) -> float:
+        """The factor after so many reductions of a rate that began as `base`."""
+        reached = 1.0
+        for count in range(1, reductions + 1):
+            factor = max(self.factor**count, self.min)
+            if base * (reached - factor) <= self.eps:
+                break
+            reached = factor
+        return reached
 
     def directed(self, higher: Collection[str]) -> Plateau:
         """The same with a mode; `higher` are the metrics of which more is better."""
@@ -303,7 +335,7 @@ class PlateauState:
 
     def rate(self, step: int, total_steps: int, steps_per_epoch: int, base: float) -> float:
         """The schedule's rate after the reductions so far."""
-        reduced = max(self.schedule.factor**self.reductions, self.schedule.min)
+        reduced = self.schedule.reduced(self.reductions, base)
         return self.schedule.rate(step, total_steps, steps_per_epoch, base) * reduced
 
     def observe(self, value: float) -> PlateauState:

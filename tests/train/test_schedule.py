@@ -55,6 +55,13 @@ def rates(name: str, parameters: dict[str, Any]) -> list[float]:
 
 AGAINST_MXNET: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("step", {"steps": 9, "factor": 0.5}, "FactorScheduler", {"step": 9, "factor": 0.5}),
+    ("step", {"steps": 5, "factor": 0.1}, "FactorScheduler", {"step": 5, "factor": 0.1}),
+    (
+        "step",
+        {"steps": 4, "factor": 0.5, "stop_factor_lr": 0.02},
+        "FactorScheduler",
+        {"step": 4, "factor": 0.5, "stop_factor_lr": 0.02},
+    ),
     (
         "multistep",
         {"steps": (15, 16, 40), "factor": 0.2},
@@ -105,6 +112,13 @@ def test_rates_equal_those_of_mxnets_schedulers(case: int, warm: int) -> None:
 AGAINST_TORCH: list[tuple[str, dict[str, Any], str, dict[str, Any], slice]] = [
     ("constant", {}, "ConstantLR", {"factor": 1.0}, slice(TOTAL)),
     ("step", {"steps": 9}, "StepLR", {"step_size": 9}, slice(TOTAL)),
+    (
+        "step",
+        {"steps": 5, "stop_factor_lr": 0.0},
+        "StepLR",
+        {"step_size": 5},
+        slice(TOTAL),
+    ),
     (
         "multistep",
         {"epochs": (2, 5), "factor": 0.3},
@@ -162,6 +176,23 @@ AGAINST_TORCH: list[tuple[str, dict[str, Any], str, dict[str, Any], slice]] = [
         slice(None),
     ),
 ]
+# A rise of less than one step, and of none.
+AGAINST_TORCH += [
+    (
+        "one_cycle",
+        {"rise": rise, "anneal": anneal},
+        "OneCycleLR",
+        {
+            "max_lr": BASE,
+            "total_steps": TOTAL + 1,
+            "pct_start": rise,
+            "anneal_strategy": {"cosine": "cos"}.get(anneal, anneal),
+            "cycle_momentum": False,
+        },
+        slice(None),
+    )
+    for rise, anneal in [(0.0, "cosine"), (0.01, "cosine"), (0.01, "linear")]
+]
 BETTER_AND_WORSE = [
     *[3.0, 2.9, 2.95, 2.95, 2.9, 2.89999, 2.5, 2.6, 2.6, 2.6, 2.6, 2.6, 2.6, 2.6, 2.4, 9.0],
     float("nan"),
@@ -175,6 +206,13 @@ PLATEAUS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"patience": 1, "threshold": 0.1, "mode": "max", "min": 0.005},
         {"patience": 1, "threshold": 0.1, "mode": "max", "min_lr": 0.002},
     ),
+    # Reductions that would change less than eps, whichever it is.
+    ({"patience": 0, "factor": 0.01}, {"patience": 0, "factor": 0.01}),
+    (
+        {"patience": 0, "factor": 0.9, "eps": 0.02, "min": 0.3, "cooldown": 1},
+        {"patience": 0, "factor": 0.9, "eps": 0.02, "min_lr": 0.12, "cooldown": 1},
+    ),
+    ({"patience": 0, "eps": 0.0}, {"patience": 0, "eps": 0.0}),
 ]
 
 
@@ -184,8 +222,7 @@ def pytorchs_rates() -> list[list[float]]:
     asked = [(name, keywords, [[]] * TOTAL) for _, _, name, keywords, _ in AGAINST_TORCH]
     asked.append(("ExponentialLR", {"gamma": 0.7}, [[]] * (TOTAL // PER_EPOCH)))
     observed = [[value] for value in BETTER_AND_WORSE]
-    # By eps PyTorch leaves small changes out.
-    asked += [("ReduceLROnPlateau", {**k, "eps": 0.0}, observed) for _, k in PLATEAUS]
+    asked += [("ReduceLROnPlateau", k, observed) for _, k in PLATEAUS]
     fields = ("name", "keywords", "arguments")
     requests = [{"base": BASE, **dict(zip(fields, each, strict=True))} for each in asked]
     return run_in(PyTorch, TORCH, requests)
@@ -223,7 +260,7 @@ def test_plateaus_equal_pytorchs(case: int) -> None:
 # Every kind, with parameters of its own.
 EVERY: dict[str, dict[str, Any]] = {
     "constant": {},
-    "step": {"epochs": 2},
+    "step": {"epochs": 2, "stop_factor_lr": 0.0},
     "multistep": {"epochs": (1, 3)},
     "cosine": {"final": 0.01},
     "linear": {},
