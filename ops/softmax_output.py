@@ -99,8 +99,10 @@ class SoftmaxOutputParameters(Parameters):
 class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     """output = exp(data - max) / sum exp(data - max); loss = sum of -log(output[label]).
 
-    data and output [N, ...]; label [N] for rows, one per position with preserve_shape or
-    multi_output, or of data's shape: then it holds probabilities. loss [1], hidden.
+    data and output [N, ...]. label: data's shape without its last axis, so [N] for rows alone (of
+    more axes MXNet reads the first N labels: Flatten data first); with multi_output without axis 1;
+    or data's shape, as probabilities. loss [1], hidden; of C classes with smooth_alpha a: the sum
+    of -(1 - a) * log(output[label]) and, for each other k, of -a / (C - 1) * log(output[k]).
     Backward: data's gradient is (output - onehot(label)) * grad_scale, unnormalised unless asked;
     a label outside the classes is no class at all, as in MXNet. It reads label and output, with
     out_grad also the output's gradient, with use_sample_weight also the weights [N].
