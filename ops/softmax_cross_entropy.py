@@ -60,14 +60,15 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
     data [N, C], label [N], output [1], sample_weight [N] with use_sample_weight, else 1.
     data's gradient: grad * weight * (p - onehot(label)), which knows nothing of the 1e-8; a label
     outside the classes is no class at all and counts as probability 0. The output is the loss of a
-    network that ends here: its gradient is 1 where nothing gives another. Backward reads the
-    output's gradient, data, label and the weights.
+    network that ends here: its gradient is 1 where nothing gives another; inference gives the
+    softmax of data in its place. Backward reads the output's gradient, data, label and the weights.
     """
 
     type_string = "softmax_cross_entropy"
     is_floating = True
     parameter_type = SoftmaxCrossEntropyParameters
     label_arguments = ("label", "sample_weight")
+    prediction = "softmax"
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, label and, with use_sample_weight, sample_weight."""

@@ -104,6 +104,8 @@ class OperatorProperty(ABC, Generic[P]):
     is_view: ClassVar[bool] = False
     # Only passes make it: no network names it, and no list of operators shows it.
     is_internal: ClassVar[bool] = False
+    # The operator that makes predictions of `data`, for a loss that gives nothing but itself.
+    prediction: ClassVar[str] = ""
     # Why the contract's checker can make up no cases for it: a sentence.
     unchecked: ClassVar[str] = ""
 

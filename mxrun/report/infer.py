@@ -101,7 +101,7 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
     for row in rows:
         cells = [row["input"]]
         cells += [str(row["record"])] if numbered else []
-        cells += [str(row["label"])] if labelled else []
+        cells += [_label(row["label"])] if labelled else []
         for output in _outputs(row).values():
             if "top" in output:
                 figure = _figure(output)
@@ -206,7 +206,7 @@ def _cells(row: Row) -> Iterator[tuple[str, Any]]:
     """A record as named cells, every number in one of its own."""
     for key in ("input", "record", "label"):
         if key in row:
-            yield key, row[key]
+            yield from _numbered(key, row[key])
     for name, output in _outputs(row).items():
         prefix = f"{name}_" if name else ""
         if "top" in output:
@@ -214,10 +214,22 @@ def _cells(row: Row) -> Iterator[tuple[str, Any]]:
                 suffix = "" if len(output["top"]) == 1 else f"_{rank}"
                 yield from ((f"{prefix}{key}{suffix}", value) for key, value in each.items())
         else:
-            numbers = np.ravel(output["output"]).tolist()
-            base = name or "output"
-            names = [base] if len(numbers) == 1 else [f"{base}_{i}" for i in range(len(numbers))]
-            yield from zip(names, numbers, strict=True)
+            yield from _numbered(name or "output", output["output"])
+
+
+def _numbered(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A cell, or for the numbers of an array one each."""
+    if not isinstance(value, list):
+        yield name, value
+        return
+    numbers = np.ravel(value).tolist()
+    names = [name] if len(numbers) == 1 else [f"{name}_{i}" for i in range(len(numbers))]
+    yield from zip(names, numbers, strict=True)
+
+
+def _label(label: Any) -> str:
+    """A class's number, or a regression's numbers."""
+    return str(label) if isinstance(label, int) else _numbers(label)
 
 
 def _numbers(values: Any) -> str:

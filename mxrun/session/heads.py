@@ -10,7 +10,7 @@ from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.build import Built
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
-from mxrun.graph.symbol import Symbol
+from mxrun.graph.symbol import Symbol, apply
 from mxrun.io.batch import is_label
 
 
@@ -29,6 +29,7 @@ class Head:
 def heads(built: Built, names: Sequence[str]) -> tuple[Head, ...]:
     """The network's outputs, or those of the layers and outputs called `names`.
 
+    In the place of a loss that gives nothing but itself stand the predictions that it is of.
     Raises UserError for names that the network does not have.
     """
     symbol = built.model.symbol
@@ -38,7 +39,13 @@ def heads(built: Built, names: Sequence[str]) -> tuple[Head, ...]:
         if loss.classification is not None and loss.classification.positions == 1
     }
     if not names:
-        return tuple(Head(e.name, e, e.name in over_classes) for e in symbol.heads)
+        ends = [(entry, _prediction(entry)) for entry in symbol.heads]
+        return tuple(
+            Head(entry.name, entry, entry.name in over_classes)
+            if predicted is None
+            else Head(predicted.name, predicted, classes=True)
+            for entry, predicted in ends
+        )
     internals = symbol.get_internals().heads
     known = {entry.node.name: entry for entry in internals if entry.index == 0}
     known |= {entry.name: entry for entry in internals}
@@ -56,12 +63,22 @@ def heads(built: Built, names: Sequence[str]) -> tuple[Head, ...]:
     return tuple(Head(name, entry, entry.name in over_classes) for name, entry in chosen.items())
 
 
+def _prediction(entry: NodeEntry) -> NodeEntry | None:
+    """What a loss that gives nothing but itself predicts: a step of its own, [batch, classes]."""
+    node = entry.node
+    if node.prop is None or not node.prop.prediction:
+        return None
+    data = node.inputs[node.prop.list_arguments().index("data")]
+    operator = node.prop.prediction
+    return apply(operator, {"data": Symbol([data])}, {}, f"{node.name}_{operator}").heads[0]
+
+
 def needed_inputs(built: Built, chosen: Sequence[Head]) -> tuple[list[str], list[str]]:
     """The network's inputs that the heads' values depend on: data, and labels.
 
     Raises UserError for a head that depends on no input at all.
     """
-    labels = _labels(built)
+    labels = label_inputs(built)
     needed: dict[str, None] = {}
     for head in chosen:
         inputs = [name for name in _read(head.entry) if name in built.model.records]
@@ -72,7 +89,7 @@ def needed_inputs(built: Built, chosen: Sequence[Head]) -> tuple[list[str], list
     return [n for n in needed if n not in labels], [n for n in needed if n in labels]
 
 
-def _labels(built: Built) -> set[str]:
+def label_inputs(built: Built) -> set[str]:
     """The inputs that losses compare with, and do not read as data as well (autoencoders do)."""
     nodes = {node.name: node for node in built.model.symbol.nodes}
     labels = {loss.label for loss in built.model.losses}
@@ -173,6 +190,6 @@ def _row(shape: Shape, batch_size: int, grown: Shape | None) -> Shape | None:
     return shape[1:] if parts == 1 else (parts, *shape[1:])
 
 
-def subgraph(chosen: Sequence[Head]) -> Symbol:
-    """What the heads are computed by."""
-    return Symbol(dict.fromkeys(head.entry for head in chosen))
+def subgraph(chosen: Sequence[Head], further: Sequence[NodeEntry] = ()) -> Symbol:
+    """What the heads are computed by, and what `further` is."""
+    return Symbol(dict.fromkeys([*(head.entry for head in chosen), *further]))

@@ -60,6 +60,11 @@ class InferRequest:
     threads: int | None = None
     precision: str | None = None
 
+    @property
+    def measured(self) -> bool:
+        """Whether the loss and the config's metrics are followed on the way."""
+        return self.split is not None and not self.outputs
+
 
 @dataclass(frozen=True, eq=False)
 class Output:
@@ -153,7 +158,7 @@ class Inference:
             for index, (name, number) in enumerate(batch.records.names):
                 row: Row = {"input": name, "record": number}
                 if batch.records.labels is not None:
-                    row["label"] = batch.records.labels[index].item()
+                    row["label"] = batch.records.labels[index].tolist()
                 told = {
                     each.name: each.told(batch.arrays[each.name][index]) for each in self.outputs
                 }
@@ -235,7 +240,8 @@ def _asked(
     """What is planned for batches of a size."""
     built = trained.built
     threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
-    return subgraph(chosen), CompileRequest(
+    measured = built.model.symbol.heads if request.measured else ()
+    return subgraph(chosen, measured), CompileRequest(
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
@@ -265,7 +271,7 @@ def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> 
     built = trained.built
     data, labels = needed_inputs(built, chosen)
     if request.split is not None:
-        return SplitSource(built, request.split, measured=not request.outputs)
+        return SplitSource(built, request.split, measured=request.measured)
     names = " and ".join(map(repr, (*data, *labels)))
     if labels:
         raise UserError(

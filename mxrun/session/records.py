@@ -32,8 +32,9 @@ from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.split import Split
 from mxrun.io.table import PLAIN, TableForm
 from mxrun.session.build import staged_name
+from mxrun.session.heads import label_inputs
 from mxrun.train.loop import slots
-from mxrun.train.measure import Measure, Phase
+from mxrun.train.measure import LossTensors, Measure, Phase
 
 STANDARD_INPUT = "-"
 _FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv")
@@ -43,8 +44,8 @@ _FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv")
 class Records:
     """The records of one batch that lies in its slots: which they are, one name for each row.
 
-    names: (file or data set, number of the record in it, from 0). labels: numbers of classes,
-    where they are known.
+    names: (file or data set, number of the record in it, from 0). labels: where they are known,
+    numbers of classes [count], or what a regression is to give [count] or [count, numbers].
     """
 
     names: Sequence[tuple[str, int]]
@@ -192,6 +193,7 @@ class SplitSource(Source):
         """Open the data set; raises UserError for what cannot be read."""
         role, request = _section(built, split)
         self._model, self._data = built.model, built.config.data
+        self._label_inputs = label_inputs(built)
         self._wanted = built.training.metrics if measured else None
         self._dataset = open_datasets({role: request}, built.model.records)[role]
         check_labels(built, {role: self._dataset})
@@ -246,16 +248,25 @@ class SplitSource(Source):
         )
 
     def _labels(self) -> npt.NDArray[Any] | None:
-        """The class of each record, for a network with one loss that tells classes apart."""
-        labels = {
-            loss.label
-            for loss in self._model.losses
-            if loss.classification is not None and loss.classification.labelled
-        }
-        if len(labels) != 1:
+        """Those of each record where the network has one input of labels; else None.
+
+        A class, or a regression's numbers, unless they are data as well, as an autoencoder's are.
+        """
+        axes = {loss.label: _label_axes(loss) for loss in self._model.losses if _label_axes(loss)}
+        if len(axes) != 1:
             return None
-        column = self._dataset.fields.get(labels.pop())
-        return None if column is None or column.records.ndim != 1 else column.records
+        label, most = axes.popitem()
+        column = self._dataset.fields.get(label)
+        if column is None or column.records.ndim > most or label not in self._label_inputs:
+            return None
+        return column.records
+
+
+def _label_axes(loss: LossTensors) -> int:
+    """The most axes of all labels for them to be written beside records; 0 for no labels."""
+    if loss.regression is not None:
+        return 2
+    return int(bool(loss.label) and (loss.classification is None or loss.classification.labelled))
 
 
 def _section(built: Built, split: str) -> tuple[str, DatasetRequest]:

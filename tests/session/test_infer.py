@@ -16,6 +16,7 @@ from mxrun import library, session
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import open_datasets, request_dataset
+from mxrun.report.infer import write_csv
 
 NORMALIZED = """\
 name: normalized
@@ -275,6 +276,29 @@ def test_tables_are_read_as_the_config_has_its_own(tmp_path, monkeypatch):
     assert named.tobytes() == bare.tobytes()
 
 
+def test_the_labels_of_a_regression_are_written_beside_what_it_gives(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("net.yaml").write_text(TABLE)
+    Path("data.csv").write_text("a;b;c;label\n1;2;3;4\n5;6;7;8.5\n")
+    result("train", "net.yaml", cwd=tmp_path)
+    rows = list(inferred(Path("runs/table"), split="train").rows())
+    assert [row["label"] for row in rows] == [4.0, 8.5]
+    # Several numbers for each record: a list, in CSV a column each.
+    wide = TABLE.replace("label: []", "label: [2]").replace("num_hidden: 1", "num_hidden: 2")
+    reads = "{dataset: npz, path: data.npz}"
+    wide = wide.replace('{dataset: csv, path: data.csv, header: true, delimiter: ";"}', reads)
+    Path("wide.yaml").write_text(wide.replace("name: table", "name: wide"))
+    targets = np.array([[1, 2.5], [3, 4]], np.float32)
+    np.savez("data.npz", data=np.ones((2, 3), np.float32), label=targets)
+    result("train", "wide.yaml", cwd=tmp_path)
+    rows = list(inferred(Path("runs/wide"), split="train").rows())
+    assert [row["label"] for row in rows] == targets.tolist()
+    write_csv(rows, Path("rows.csv"))
+    header, first, _ = Path("rows.csv").read_text().splitlines()
+    assert header == "input,record,label_0,label_1,output_0,output_1"
+    assert first.startswith("npz all,0,1.0,2.5,")
+
+
 def test_records_that_do_not_fit_are_told_with_what_to_do(lenet, tmp_path):
     np.save(tmp_path / "large.npy", np.zeros((2, 9, 9), np.float32))
     np.save(tmp_path / "colour.npy", np.zeros((3, 8, 8, 3), np.float32))
@@ -353,9 +377,21 @@ def test_a_network_that_ends_in_its_loss(tmp_path, digits, tied):
     run = tmp_path / "runs" / "losses"
     np.save(tmp_path / "some.npy", digits[:5])
     with pytest.raises(UserError, match=r"(?s)depends on labels.*--outputs"):
-        inferred(run, tmp_path / "some.npy")
-    with pytest.raises(UserError, match="'loss_output' has no row for each sample"):
-        inferred(run, split="train")
+        inferred(run, tmp_path / "some.npy", outputs=("loss",))
+    with pytest.raises(UserError, match="'loss' has no row for each sample"):
+        inferred(run, split="train", outputs=("loss",))
+    # In the place of the loss stands the softmax of its data.
+    scores = arrays(inferred(run, tmp_path / "some.npy", outputs=("fc1",)))["fc1"]
+    powers = np.exp(scores.astype(np.float64))
+    of_files = arrays(inferred(run, tmp_path / "some.npy"))["loss_softmax_output"]
+    np.testing.assert_allclose(of_files, powers / powers.sum(1, keepdims=True), rtol=1e-4)
+    from_split = inferred(run, split="train", top=10)
+    chances = [
+        next(each["probability"] for each in row["top"] if each["class"] == row["label"])
+        for row in from_split.rows()
+    ]
+    loss = from_split.summary()["metrics"]["loss"]
+    assert loss == pytest.approx(-np.mean(np.log(chances)), rel=1e-4)
     inference = inferred(run, tmp_path / "some.npy", outputs=("fc1",), top=3)
     assert inference.batch_size == (5 if tied == "-1" else 16)
     (row, *_) = rows = list(inference.rows())
