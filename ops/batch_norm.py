@@ -112,6 +112,10 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
             StateUpdate("moving_var", "var", momentum),
         )
 
+    def with_frozen_states(self) -> BatchNormProperty:
+        """The same under use_global_stats."""
+        return type(self)(self.parameters.model_copy(update={"use_global_stats": True}))
+
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """data and output have one shape; everything else is [C]."""
         data = unify("data", inputs[DATA], outputs[OUTPUT], "output")

@@ -11,6 +11,7 @@ from functools import cached_property
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import LARGEST_INT32
 from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.build.frozen import with_frozen_states
 from mxrun.config import Network, Parsed, Variable
 from mxrun.graph.infer import Inference, infer
 from mxrun.graph.node import Node, NodeEntry
@@ -112,6 +113,7 @@ def build_model(
     """Infer every shape for `batch_size`; None when something is wrong, which joins `problems`."""
     before = len(problems)
     settings = _variables(parsed, network, symbol, problems)
+    symbol = with_frozen_states(symbol, settings, problems)
     shapes = _given(network, batch_size)
     shapes |= {name: v.shape for name, v in settings.items() if v.shape is not None}
     inference = infer(symbol.heads, shapes)

@@ -26,7 +26,11 @@ class Variable(Section):
         default=None,
         description="Factor of the weight decay; default: 1, of biases 0.",
     )
-    frozen: bool = Field(default=False, description="Whether training leaves the variable alone.")
+    frozen: bool | None = Field(
+        default=None,
+        description="Whether training leaves the variable alone; default: no, but moving "
+        "statistics (of BatchNorm) are frozen with their layer's parameters.",
+    )
 
 
 class Network(Section):

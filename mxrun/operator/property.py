@@ -169,6 +169,12 @@ class OperatorProperty(ABC, Generic[P]):
         """How the auxiliary states change in training; no operator writes them itself."""
         return ()
 
+    def with_frozen_states(self) -> OperatorProperty[P] | None:
+        """The same operator reading its auxiliary states in training as in inference, and updating
+        none; None where it has no such form.
+        """
+        return None if self.list_state_updates() else self
+
     @property
     def couples_samples(self) -> bool:
         """Whether in training one sample's results or gradients depend on the batch's others, in

@@ -317,7 +317,7 @@ def test_variables(good: Path) -> None:
     assert variable.shape == (2, 3)
     assert variable.init is not None
     assert variable.init.parameters["value"].value == 1
-    assert (variable.lr_mult, variable.wd_mult, variable.frozen) == (1, 0, False)
+    assert (variable.lr_mult, variable.wd_mult, variable.frozen) == (1, 0, None)
 
 
 def schemas_without_description(schema: Any, path: str) -> list[str]:

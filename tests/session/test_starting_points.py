@@ -111,12 +111,14 @@ NEW_HEAD = "train.start_from={run: runs/first, load: ['conv1_*', 'bn1_*', 'fc1_*
 
 @pytest.mark.usefixtures("_first")
 def test_L3_frozen_weights_stay_byte_for_byte() -> None:
-    """With weight decay and momentum on; batch normalisation's statistics do change."""
+    """With weight decay and momentum on; so do batch normalisation's statistics."""
     frozen = "network.variables={'conv1_*': {frozen: true}, 'bn1_*': {frozen: true}}"
     run("new.yaml", NEW_HEAD, frozen)
     before, after = newest("first"), newest("second")
     for name in ("conv1_weight", "conv1_bias", "bn1_gamma", "bn1_beta"):
         assert after.parameters[name].tobytes() == before.parameters[name].tobytes()
+    for name in ("bn1_moving_mean", "bn1_moving_var"):
+        assert after.auxiliary[name].tobytes() == before.auxiliary[name].tobytes()
     for name in ("fc1_weight", "fc1_bias"):
         assert after.parameters[name].tobytes() != before.parameters[name].tobytes()
     momenta = {f"{name}:mom" for name in ("fc1_weight", "fc1_bias", "head_weight", "head_bias")}

@@ -1,0 +1,96 @@
+"""Layers whose moving statistics are frozen: they read them in training as in inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mxrun.base.errors import Diagnostic
+from mxrun.config import Variable
+from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.symbol import Symbol
+from mxrun.operator.property import GradientKind
+from mxrun.operator.register import AnyProperty
+
+
+def with_frozen_states(
+    symbol: Symbol, settings: Mapping[str, Variable], problems: list[Diagnostic]
+) -> Symbol:
+    """Replace each operator whose auxiliary states are frozen by its form that updates none.
+
+    `settings` are those of every parameter and state by name. States are frozen where their own
+    setting says so; where it says nothing, when every parameter of the layer is frozen. Returns
+    `symbol` itself where nothing is frozen. What cannot be frozen joins `problems`.
+    """
+    frozen: dict[Node, AnyProperty] = {}
+    for node in symbol.nodes:
+        if node.prop is None or not node.prop.list_state_updates():
+            continue
+        prop = _frozen(node, node.prop, settings, problems)
+        if prop is not None:
+            frozen[node] = prop
+    return _replaced(symbol, frozen) if frozen else symbol
+
+
+def _frozen(
+    node: Node,
+    prop: AnyProperty,
+    settings: Mapping[str, Variable],
+    problems: list[Diagnostic],
+) -> AnyProperty | None:
+    """The operator with frozen states; None where they are not frozen."""
+    states = [entry.name for entry in node.inputs[len(node.argument_entries()) :]]
+    own = {name: settings[name].frozen for name in states if name in settings}
+    said = {name: frozen for name, frozen in own.items() if frozen is not None}
+    if len(set(said.values())) > 1:
+        problems.append(
+            Diagnostic(
+                f"{node.operator} {node.name!r}: some of its moving statistics are frozen, others "
+                "not",
+                place=node.place,
+                expected="all of them frozen, or none",
+                got=", ".join(f"{name}: {str(told).lower()}" for name, told in said.items()),
+                hint="give network.variables one pattern for all of them",
+            )
+        )
+        return None
+    if not (any(said.values()) if said else _is_left_alone(node, prop, settings)):
+        return None
+    form = prop.with_frozen_states()
+    if form is None and said:
+        problems.append(
+            Diagnostic(
+                f"{node.operator} {node.name!r} cannot be frozen: it updates its states in "
+                "training",
+                place=node.place,
+                got=", ".join(said),
+                hint=f"network.variables: {{{states[0]}: {{frozen: false}}}}",
+            )
+        )
+    return form
+
+
+def _is_left_alone(node: Node, prop: AnyProperty, settings: Mapping[str, Variable]) -> bool:
+    """Whether the layer has parameters that training could change, and all of them are frozen."""
+    kinds = prop.list_gradients()
+    names = [
+        entry.name
+        for entry, kind in zip(node.argument_entries(), kinds, strict=True)
+        if kind is not GradientKind.ZERO and entry.name in settings
+    ]
+    return bool(names) and all(settings[name].frozen for name in names)
+
+
+def _replaced(symbol: Symbol, properties: Mapping[Node, AnyProperty]) -> Symbol:
+    """The same network, where some nodes have other properties."""
+    made: dict[Node, Node] = {}
+
+    def entry(old: NodeEntry) -> NodeEntry:
+        return NodeEntry(made[old.node], old.index)
+
+    for node in symbol.nodes:
+        inputs = tuple(map(entry, node.inputs))
+        changed = node in properties or inputs != node.inputs
+        prop = properties.get(node, node.prop)
+        made[node] = replace(node, prop=prop, inputs=inputs) if changed else node
+    return Symbol(map(entry, symbol.heads))
