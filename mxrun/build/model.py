@@ -93,6 +93,18 @@ class Model:
             found |= {entry.name for entry, kind in entries if kind is not GradientKind.ZERO}
         return frozenset(found & self.parameters.keys())
 
+    @cached_property
+    def moving_states(self) -> frozenset[str]:
+        """The auxiliary states that training updates."""
+        found = set()
+        for node in self.symbol.nodes:
+            if node.prop is not None:
+                updated = {update.state for update in node.prop.list_state_updates()}
+                states = node.inputs[len(node.argument_entries()) :]
+                named = zip(node.prop.list_auxiliary_states(), states, strict=True)
+                found |= {entry.name for state, entry in named if state in updated}
+        return frozenset(found)
+
     @property
     def shapes(self) -> dict[str, Shape]:
         """The shapes that the config declares for parameters."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mxrun.report.figures import bytes_text, count_text, duration_text, metric_text
 from mxrun.report.streams import dispensable
+from mxrun.report.warm_start import warm_start_lines
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, RunStarted, StepDone
 
@@ -51,14 +52,19 @@ class EpochLines:
     def run_started(self, event: RunStarted) -> None:
         """Say what runs."""
         self._run, self._started = event, time.monotonic()
+        frozen = event.trainable is not None
+        trainable = f" ({count_text(event.trainable or 0)} trainable)" if frozen else ""
         self._write(
-            f"{event.name}: {count_text(event.parameters)} parameters, "
+            f"{event.name}: {count_text(event.parameters)} parameters{trainable}, "
             f"arena {bytes_text(event.planned_bytes)}, {event.epochs} epochs of "
             f"{event.steps_per_epoch} steps, batch {event.batch_size}, "
             f"{event.threads} thread{'s' if event.threads > 1 else ''}"
         )
         if event.resumed_from is not None:
             self._write(f"going on after step {event.resumed_from}")
+        elif event.warm_start is not None:
+            for line in warm_start_lines(event.warm_start):
+                self._write(line)
 
     def note(self, text: str) -> None:
         """Say it."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.patterns import patterns
 from mxrun.build import Built
 from mxrun.config import StartFrom
 from mxrun.session.trained import averages, choose
@@ -74,7 +75,11 @@ class StartingPoint:
         }
         unexpected = tuple(name for name in held if name not in asked)
         if section.strict and (missing or misshapen):
-            lists = {"missing": missing, "misshapen": misshapen, "unexpected": unexpected}
+            lists = {
+                "missing": patterns(missing),
+                "misshapen": misshapen,
+                "unexpected": patterns(unexpected),
+            }
             told = [f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them]
             problems.append(
                 Diagnostic(

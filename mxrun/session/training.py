@@ -24,6 +24,12 @@ from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import Beginning, resume, saved_plan
 from mxrun.session.run import Run
+from mxrun.session.variables import (
+    groups_json,
+    trainable_elements,
+    variable_groups,
+    warm_start,
+)
 from mxrun.train.checkpoint import PlanRecord
 from mxrun.train.interruption import Interruption
 from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
@@ -76,6 +82,7 @@ class TrainSummary:
     micro_batches: int
     threads: int
     core_wait_share: float | None
+    variables: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         """The summary for machines."""
@@ -249,6 +256,8 @@ class _Training:
                 planned_bytes=run.plan.planned_bytes,
                 threads=run.plan.threads,
                 resumed_from=resumed_from,
+                trainable=trainable_elements(run.built),
+                warm_start=warm_start(run.built, run.started_from),
             )
         )
 
@@ -276,6 +285,7 @@ class _Training:
             resumed_from=resumed_from,
             best=None if progress.best is None else progress.best.model_dump(),
             started_from=run.started_from,
+            variables=groups_json(variable_groups(run.built, run.started_from)),
             data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
             made_up_data=trains_on_made_up(run.built),
             recompute=recompute,

@@ -4,15 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from mxrun.base.patterns import patterns
 from mxrun.train.metric_kind import Figure
+
+
+@dataclass(frozen=True)
+class VariableGroup:
+    """Variables that share their fate, such as `loaded` or `frozen`: their names, elements and
+    bytes; None where their sizes are not known.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    elements: int | None = None
+    nbytes: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts, and the names merged into patterns."""
+        sizes = {"elements": self.elements, "bytes": self.nbytes}
+        known = {key: size for key, size in sizes.items() if size is not None}
+        return {"tensors": len(self.names), **known, "names": list(patterns(self.names))}
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a run takes from another: its checkpoint, the groups that all variables are in, and the
+    tensors whose shape is another there, each with both shapes.
+    """
+
+    source: str
+    groups: tuple[VariableGroup, ...]
+    misshapen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class RunStarted:
     """The run is about to take its first step, in `epoch`; `resumed_from` is the one it goes on
-    after.
+    after. trainable: of the `parameters`, where the config freezes some. warm_start: where the run
+    starts from another's parameters.
     """
 
     name: str
@@ -25,6 +56,8 @@ class RunStarted:
     planned_bytes: int
     threads: int = 1
     resumed_from: int | None = None
+    trainable: int | None = None
+    warm_start: WarmStart | None = None
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,7 @@ def test_training_gives_the_promised_fields(trained: tuple[Path, dict[str, Any]]
         "micro_batches",
         "recompute",
         "run_dir",
+        "variables",
     }
     assert summary["steps"] == 23
     assert 0 <= summary["eval"]["accuracy"] <= 1

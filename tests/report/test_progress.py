@@ -8,11 +8,12 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from mxrun.report.progress import EpochLines, metrics_text
-from mxrun.train.observer import EpochDone, RunStarted, StepDone
+from mxrun.train.observer import EpochDone, RunStarted, StepDone, VariableGroup, WarmStart
 
 STARTED = RunStarted("lenet", 1, 2, 46, 23, 64, 36_938, 1_500_000)
 EVENTS = (
@@ -49,6 +50,36 @@ def test_one_line_per_epoch() -> None:
     )
     assert lines[1].endswith(" left")
     assert lines[2] == "epoch 2/2  step 46  loss 1.00e-05  accuracy 1.0000  5.75 k samples/s"
+
+
+def test_what_a_run_starts_from_is_said_once() -> None:
+    """Names that differ in numbers alone are one pattern, and of many only the first are shown."""
+    layers = [f"stage{stage}/unit{unit}/conv_weight" for stage in (1, 2) for unit in range(3)]
+    many = [f"layer_{letter}" for letter in "abcdefgh"]
+    start = WarmStart(
+        "runs/base/checkpoint-44",
+        (
+            VariableGroup("loaded", (*layers, "conv1_bias"), 512, 2048),
+            VariableGroup("left_out", ("fc2_weight",)),
+            VariableGroup("trainable", tuple(many), 10, 40),
+        ),
+        ("fc1_bias [12] there, [16] here",),
+    )
+    started = replace(STARTED, trainable=10, warm_start=start)
+    lines: list[str] = []
+    EpochLines(lines.append).run_started(started)
+    assert lines[0].startswith("lenet: 36.9 k parameters (10 trainable), arena")
+    assert lines[1:] == [
+        "starts from runs/base/checkpoint-44",
+        "  loaded     7 tensors  2.00 KiB  stage*/unit*/conv_weight, conv1_bias",
+        "  left out   1 tensor             fc2_weight",
+        "  trainable  8 tensors      40 B  layer_a, layer_b, layer_c, layer_d, layer_e, layer_f "
+        "and 2 more",
+        "  not loaded, of another shape: fc1_bias [12] there, [16] here",
+    ]
+    lines.clear()
+    EpochLines(lines.append).run_started(replace(started, resumed_from=7))
+    assert lines[1:] == ["going on after step 7"]
 
 
 def test_into_a_file_go_plain_lines_and_no_rich() -> None:

@@ -189,6 +189,9 @@ def test_finetune_digits_learns_a_new_head_alone(tmp_path: Path) -> None:
     assert sorted(started["loaded"]) == convolutions
     assert started["missing"] == started["misshapen"] == []
     assert sorted(started["unexpected"]) == ["fc1_bias", "fc1_weight", "fc2_bias", "fc2_weight"]
+    names = {kind: group["names"] for kind, group in summary["variables"].items()}
+    assert names["loaded"] == names["frozen"] == ["conv*_weight", "conv*_bias"]
+    assert names["initialised"] == names["trainable"] == ["head_weight", "head_bias"]
     before, after = (load_file(path / "parameters.safetensors") for path in (source, checkpoint))
     for name in convolutions:
         assert after[name].tobytes() == before[name].tobytes()

@@ -162,6 +162,39 @@ def test_L16_parameters_are_loaded_by_pattern() -> None:
 
 
 @pytest.mark.usefixtures("_first")
+def test_the_summary_says_what_is_loaded_and_what_is_trained() -> None:
+    """Each variable is loaded or initialised, and it is frozen, trained or a moving statistic."""
+    whole = run("net.yaml", "name=whole")["variables"]
+    assert whole.keys() == {"trainable", "statistics"}
+    assert whole["trainable"] == {
+        "tensors": 8,
+        "elements": 40 + 8 + 1728 + 12 + 130,
+        "bytes": 4 * 1918,
+        "names": ["conv1_weight", "conv1_bias", "bn1_gamma", "bn1_beta", "fc*_weight", "fc*_bias"],
+    }
+    assert whole["statistics"]["names"] == ["bn1_moving_mean", "bn1_moving_var"]
+    groups = run(
+        "new.yaml",
+        "train.start_from={run: runs/first, load: ['conv1_*', 'bn1_*', 'fc1_weight']}",
+        "network.variables={'*': {frozen: true}, 'head_*': {}}",
+    )["variables"]
+    assert {kind: group["tensors"] for kind, group in groups.items()} == {
+        "loaded": 7,
+        "initialised": 3,
+        "left_out": 3,
+        "frozen": 8,
+        "frozen_unloaded": 1,
+        "trainable": 2,
+    }
+    assert groups["frozen_unloaded"]["names"] == ["fc1_bias"]
+    assert groups["left_out"]["names"] == ["fc*_bias", "fc2_weight"]
+    assert groups["trainable"]["elements"] == 130
+    assert groups["trainable"]["names"] == ["head_weight", "head_bias"]
+    total = sum(groups[kind]["bytes"] for kind in ("frozen", "trainable"))
+    assert total == sum(groups[kind]["bytes"] for kind in ("loaded", "initialised"))
+
+
+@pytest.mark.usefixtures("_first")
 def test_L16_what_is_missing_misshapen_and_unexpected_is_told_at_once() -> None:
     error = refusal(
         "train.start_from={run: runs/first}",

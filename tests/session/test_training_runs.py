@@ -56,6 +56,7 @@ def test_summary_and_metrics_hold_what_programs_rely_on(
         "micro_batches",
         "recompute",
         "run_dir",
+        "variables",
     }
     assert set(summary["eval"]) == {"loss", "accuracy", "cross_entropy"}
     assert set(summary["step_ms"]) == {"median", "p90", "p99", "min"}

@@ -1,0 +1,67 @@
+"""What becomes of a run's variables: which are loaded, which are frozen, which training changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mxrun.build import Built
+from mxrun.train.observer import VariableGroup, WarmStart
+
+
+def variable_groups(
+    built: Built, started_from: Mapping[str, Any] | None
+) -> tuple[VariableGroup, ...]:
+    """The parameters and auxiliary states in groups, those that are empty left out.
+
+    trainable: changed by gradients. statistics: states that training moves. frozen: everything
+    else. With `started_from` (`StartingPoint.to_json`) also loaded and initialised, which together
+    are all variables; frozen_unloaded, those that stay at an initial value although they are frozen
+    or statistics; and left_out, tensors of the other run that are not taken, of unknown size.
+    """
+    model = built.model
+    moving = model.moving_states
+    trainable = [name for name in model.learned if name in built.training.rules]
+    frozen = [n for n in model.learned if n not in built.training.rules and n not in moving]
+    groups: dict[str, Sequence[str]] = {}
+    if started_from is not None:
+        loaded = {*started_from["loaded"]}
+        initialised = [name for name in model.learned if name not in loaded]
+        groups["loaded"] = [name for name in model.learned if name in loaded]
+        groups["initialised"] = initialised
+        groups["frozen_unloaded"] = [
+            name
+            for name in initialised
+            if name in frozen and (model.variables[name].frozen or name not in model.parameters)
+        ]
+        groups["left_out"] = started_from["unexpected"]
+    groups |= {"frozen": frozen, "trainable": trainable, "statistics": sorted(moving)}
+    return tuple(_group(built, kind, names) for kind, names in groups.items() if names)
+
+
+def trainable_elements(built: Built) -> int | None:
+    """How many numbers gradients change; None where the config freezes no variable."""
+    if not any(variable.frozen for variable in built.model.variables.values()):
+        return None
+    return sum(built.model.learned[name].elements for name in built.training.rules)
+
+
+def warm_start(built: Built, started_from: Mapping[str, Any] | None) -> WarmStart | None:
+    """What to tell of a run that starts from another's parameters (`StartingPoint.to_json`)."""
+    if started_from is None:
+        return None
+    groups = variable_groups(built, started_from)
+    return WarmStart(started_from["run"], groups, tuple(started_from["misshapen"]))
+
+
+def groups_json(groups: Sequence[VariableGroup]) -> dict[str, Any]:
+    """The groups for machines, by kind."""
+    return {group.kind: group.to_json() for group in groups}
+
+
+def _group(built: Built, kind: str, names: Sequence[str]) -> VariableGroup:
+    if kind == "left_out":
+        return VariableGroup(kind, tuple(names))
+    specs = [built.model.learned[name] for name in names]
+    elements = sum(spec.elements for spec in specs)
+    return VariableGroup(kind, tuple(names), elements, sum(spec.nbytes for spec in specs))
