@@ -62,6 +62,11 @@ class Trained:
         notes.append(_described(checkpoint, bool(means)))
         return cls(built, checkpoint, arrays, bool(means), tuple(notes))
 
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the classes by number, as training had them; None where its labels had none."""
+        return self.checkpoint.manifest.classes or None
+
     def copy_into(self, executor: Executor) -> None:
         """Give a plan's parameters and auxiliary states their values.
 
