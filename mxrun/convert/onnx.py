@@ -84,9 +84,12 @@ class _Conversion:
             )
             self.writer.nodes.append(named)
             outputs.append(self._value(head, head.name))
-        read = {value for node in self.writer.nodes for value in node.inputs}
+        nodes = _live(self.writer.nodes, {value.name for value in outputs})
+        read = {value for node in nodes for value in node.inputs}
         constants = {n: array for n, array in self.writer.constants.items() if n in read}
-        return OnnxModel(name, self.writer.nodes, constants, inputs, outputs)
+        # A weight of the samples, which losses take, changes no output.
+        used = [value for value in inputs if value.name in read]
+        return OnnxModel(name, nodes, constants, used, outputs)
 
     def _write(self, node: Node) -> None:
         """Write one operator; raises NotInOnnx."""
@@ -149,6 +152,16 @@ def _needed(heads: Sequence[NodeEntry]) -> list[Node]:
         if not node.is_variable:
             open_nodes += (entry.node for entry in _read(node))
     return [node for node in topological(heads) if node in needed]
+
+
+def _live(nodes: Sequence[OnnxNode], outputs: set[str]) -> list[OnnxNode]:
+    """The nodes that some output depends on, in their order."""
+    needed, live = set(outputs), []
+    for node in reversed(nodes):
+        if needed.intersection(node.outputs):
+            needed.update(node.inputs)
+            live.append(node)
+    return live[::-1]
 
 
 def _unwritable(node: Node, reason: str) -> Diagnostic:

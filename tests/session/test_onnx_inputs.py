@@ -1,0 +1,66 @@
+"""ONNX files of networks with losses: every input is read by a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mxrun import session
+from mxrun.build import Built
+from mxrun.config.bundled import find_config
+from mxrun.convert.onnx_model import OnnxModel
+from mxrun.session.conversion import onnx_model
+
+NET = """\
+name: net
+network:
+  inputs: {data: [6], label: LABEL}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 4}
+    - LOSS
+data: {batch_size: 8, train: {dataset: synthetic, split: train, records: 16, classes: 4}}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+LOSSES = {
+    "SoftmaxOutput: {label: label}": "[]",
+    "LinearRegressionOutput: {label: label}": "[4]",
+    "LogisticRegressionOutput: {label: label}": "[4]",
+    "MAERegressionOutput: {label: label}": "[4]",
+    "MakeLoss: {}": "[4]",
+    "MakeLoss: {normalization: valid}": "[4]",
+    # A loss behind a distance, whose label the network itself reads.
+    "elemwise_sub: {rhs: label}\n    - square: {}\n    - MakeLoss: {}": "[4]",
+}
+CONFIGS = sorted(path.stem for path in find_config("digits_lenet").parent.glob("*.yaml"))
+
+
+def converted(built: Built) -> OnnxModel:
+    """With zeros for parameters, of which nothing here depends."""
+    arrays = {n: np.zeros(s.shape, np.float32) for n, s in built.model.learned.items()}
+    return onnx_model(built, arrays, any_batch=True)
+
+
+def assert_all_is_read(model: OnnxModel) -> None:
+    read = {name for node in model.nodes for name in node.inputs}
+    assert {value.name for value in model.inputs} <= read
+    assert model.constants.keys() <= read
+    results = {value.name for value in model.outputs}
+    assert {name for node in model.nodes for name in node.outputs} <= read | results
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_loss_leaves_an_input_that_no_node_reads(loss: str, tmp_path: Path) -> None:
+    (tmp_path / "net.yaml").write_text(NET.replace("LABEL", LOSSES[loss]).replace("LOSS", loss))
+    model = converted(session.load(tmp_path / "net.yaml"))
+    assert_all_is_read(model)
+    wanted = ["data", "label"] if "rhs: label" in loss else ["data"]
+    assert sorted(value.name for value in model.inputs) == wanted
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_bundled_configs_have_no_input_that_no_node_reads(config: str) -> None:
+    model = converted(session.load(find_config(config)))
+    assert_all_is_read(model)
+    assert [value.name for value in model.inputs] == ["data"]
