@@ -8,7 +8,7 @@ would be a large dependency for a few hundred bytes of structure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -74,13 +74,15 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class OnnxModel:
-    """A graph with its constants."""
+    """A graph with its constants; metadata are the texts that runtimes hand to their users."""
 
     name: str
     nodes: Sequence[OnnxNode]
     constants: Mapping[str, Array]
     inputs: Sequence[Value]
     outputs: Sequence[Value]
+    producer_version: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
         """A ModelProto."""
@@ -89,8 +91,12 @@ class OnnxModel:
         parts += (message(5, _tensor(name, array)) for name, array in self.constants.items())
         parts += (message(11, value.encoded()) for value in self.inputs)
         parts += (message(12, value.encoded()) for value in self.outputs)
-        header = integer(1, _IR_VERSION) + text(2, "mxrun")
-        return b"".join((header, message(7, b"".join(parts)), message(8, integer(2, OPSET))))
+        header = integer(1, _IR_VERSION) + text(2, "mxrun") + text(3, self.producer_version)
+        graph, opset = message(7, b"".join(parts)), message(8, integer(2, OPSET))
+        properties = (
+            message(14, text(1, key) + text(2, value)) for key, value in self.metadata.items()
+        )
+        return b"".join((header, graph, opset, *properties))
 
 
 def _tensor(name: str, array: Array) -> bytes:

@@ -43,6 +43,11 @@ class Sample:
     table: TableForm = PLAIN
 
 
+def image_scale(scale: Scale | None) -> float:
+    """The factor of an image's bytes for an input whose training data had this scale."""
+    return _UNIT if scale is None else scale.images
+
+
 def read_samples(path: Path, sample: Sample) -> Iterator[NDArray[Any]]:
     """The rows of `sample.spec` that a file holds; see `samples`."""
     return samples(bytes(read_whole(path)), path, sample)
@@ -96,8 +101,7 @@ def _records(
         if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
             problem = f"{name}: the network takes no images"
             raise UserError(Diagnostic(problem, None, str(list(spec.shape)), "an image"))
-        scale = _UNIT if sample.scale is None else sample.scale.images
-        yield decode_image(io.BytesIO(content), name, spec.shape[0]), scale
+        yield decode_image(io.BytesIO(content), name, spec.shape[0]), image_scale(sample.scale)
     else:
         _refuse_others(content, name)
         table = parse_table(content, name, sample.table, "only numbers are read: take names away")

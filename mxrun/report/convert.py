@@ -20,4 +20,5 @@ def convert_tables(report: Report) -> list[Table | Text]:
             table.add_row(Text(name), direction, tensor["dtype"], shape)
     size = bytes_text(report["bytes"])
     parameters = count_text(report["parameters"])
-    return [table, Text(f"{report['operators']} operators, {parameters} parameters, {size}")]
+    figures = Text(f"{report['operators']} operators, {parameters} parameters, {size}")
+    return [table, figures, Text(f"metadata: {', '.join(report['metadata'])}")]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mxrun import __version__
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx import to_onnx
 from mxrun.convert.onnx_model import OPSET, Array, OnnxModel
 from mxrun.session.build import load
+from mxrun.session.onnx_metadata import onnx_metadata
 from mxrun.session.trained import Trained
 from mxrun.train.initializer import initial_value
 
@@ -37,7 +39,9 @@ class ConvertRequest:
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written: tensors as (type, sizes); notes say where parameters are from."""
+    """What was written: tensors as (type, sizes); metadata as the file has it; notes say where
+    parameters are from.
+    """
 
     file: Path
     bytes: int
@@ -45,6 +49,7 @@ class Converted:
     operators: int
     inputs: Mapping[str, tuple[str, Sequence[int | str]]]
     outputs: Mapping[str, tuple[str, Sequence[int | str]]]
+    metadata: Mapping[str, str]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -64,6 +69,7 @@ class Converted:
                 }
                 for kind, of in tensors.items()
             },
+            "metadata": dict(self.metadata),
         }
 
 
@@ -72,8 +78,11 @@ def convert(request: ConvertRequest) -> Converted:
 
     Raises UserError for operators that have no form there and a file that cannot be written.
     """
-    built, arrays, notes = _source(request)
+    source = _source(request)
+    built, arrays = source.built, source.arrays
     model = onnx_model(built, arrays, any_batch=request.batch is None)
+    metadata = onnx_metadata(built, source.trained, [value.name for value in model.inputs])
+    model = replace(model, producer_version=__version__, metadata=metadata)
     content = model.encoded()
     if len(content) > _LARGEST:
         raise UserError(
@@ -94,7 +103,8 @@ def convert(request: ConvertRequest) -> Converted:
         operators=len(model.nodes),
         inputs={value.name: (value.dtype, value.shape) for value in model.inputs},
         outputs={value.name: (value.dtype, value.shape) for value in model.outputs},
-        notes=notes,
+        metadata=metadata,
+        notes=source.notes,
     )
 
 
@@ -112,15 +122,26 @@ def initial_arrays(built: Built) -> dict[str, Array]:
     }
 
 
-def _source(request: ConvertRequest) -> tuple[Built, Mapping[str, Array], tuple[str, ...]]:
-    """The network, its arrays, and where those are from."""
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """A network and its arrays; `trained` where they are a run's. notes: where they are from."""
+
+    built: Built
+    arrays: Mapping[str, Array]
+    notes: tuple[str, ...]
+    trained: Trained | None = None
+
+
+def _source(request: ConvertRequest) -> _Source:
+    """What is converted."""
     path = Path(request.source)
     if path.is_dir():
         if request.overrides:
             raise UserError("a run's config is as it was trained: KEY=VALUE goes with configs")
         trained = Trained.open(path, request.checkpoint, request.batch)
-        return trained.built, trained.arrays, trained.notes
+        return _Source(trained.built, trained.arrays, trained.notes, trained)
     if request.checkpoint is not None:
         raise UserError("--checkpoint goes with a run's folder")
     built = load(find_config(request.source), request.overrides, request.batch)
-    return built, initial_arrays(built), ("the parameters are initial ones: nothing is trained",)
+    notes = ("the parameters are initial ones: nothing is trained",)
+    return _Source(built, initial_arrays(built), notes)

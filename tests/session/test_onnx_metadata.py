@@ -1,0 +1,153 @@
+"""What an ONNX file tells of a run beside its graph, as a runtime hands it out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_environment import onnx_python
+from PIL import Image
+
+from mxrun import __version__, session
+from mxrun.train.replay import Silent
+
+NET = """\
+name: shapes
+network:
+  inputs: {data: [3, 6, 6], label: []}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 2}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 4
+  train:
+    dataset: image_folder
+    path: images
+    split: train
+    transforms:
+      - random_resized_crop: {size: 6}
+      - flip: {}
+      - normalize: {mean: [0.5, 0.4, 0.3], std: 0.25}
+  eval:
+    dataset: image_folder
+    path: images
+    split: train
+    transforms:
+      - resize: {size: 8}
+      - center_crop: {size: [6, 6]}
+      - normalize: {mean: [0.5, 0.4, 0.3], std: 0.25}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+CLASSES = ["a \u00e9clair", "round"]
+_READ = """
+import json, onnx, onnxruntime, sys
+meta = onnxruntime.InferenceSession(sys.argv[1]).get_modelmeta()
+onnx.checker.check_model(onnx.load(sys.argv[1]), full_check=True)
+version = onnx.load(sys.argv[1]).producer_version
+print(json.dumps([meta.producer_name, version, meta.graph_name, meta.custom_metadata_map]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def metadata(source: str, *overrides: str) -> dict[str, Any]:
+    """The metadata of a converted config or run, JSON texts read; the run's name stays a text."""
+    request = session.ConvertRequest(source, Path("net.onnx"), overrides)
+    found = session.convert(request).to_json()["metadata"]
+    name = found.pop("mxrun.run")
+    return {"mxrun.run": name} | {key: json.loads(text) for key, text in found.items()}
+
+
+def trained(text: str) -> None:
+    Path("net.yaml").write_text(text)
+    session.train("net.yaml", (), Silent(), session.TrainRequest())
+
+
+def test_a_runtime_hands_out_classes_and_preprocessing() -> None:
+    random = np.random.default_rng(1)
+    for name in CLASSES:
+        folder = Path("images/train") / name
+        folder.mkdir(parents=True)
+        for number in range(2):
+            pixels = random.integers(0, 256, (9, 10, 3), np.uint8)
+            Image.fromarray(pixels).save(folder / f"{number}.png")
+    trained(NET)
+    expected = metadata("runs/shapes")
+    done = subprocess.run(
+        [onnx_python(), "-c", _READ, "net.onnx"], capture_output=True, text=True, check=True
+    )
+    producer, version, graph, found = json.loads(done.stdout)
+    assert (producer, version, graph) == ("mxrun", __version__, "shapes")
+    assert found.keys() == {"mxrun.run", "mxrun.classes", "mxrun.preprocessing"}
+    assert found["mxrun.run"] == "shapes"
+    assert json.loads(found["mxrun.classes"]) == CLASSES
+    preprocessing = json.loads(found["mxrun.preprocessing"])
+    assert preprocessing == expected["mxrun.preprocessing"]
+    assert preprocessing == {
+        "data": {
+            "shape": [3, 6, 6],
+            "layout": "CHW",
+            "color": "RGB",
+            "scale": {"images": 1 / 255, "arrays": 1 / 255},
+            "transforms": [
+                {"resize": {"size": 8}},
+                {"center_crop": {"size": [6, 6]}},
+                {"normalize": {"mean": [0.5, 0.4, 0.3], "std": 0.25}},
+            ],
+        }
+    }
+
+
+def test_the_preprocessing_is_what_inference_does() -> None:
+    """Bytes times their scale: followed by hand it gives the outputs that `infer` gives."""
+    trained(
+        NET.replace("[3, 6, 6]", "[1, 8, 8]")
+        .replace("dataset: image_folder\n    path: images", "dataset: digits")
+        .replace("random_resized_crop: {size: 6}", "random_crop: {size: 8}")
+        .replace("resize: {size: 8}", "resize: {size: 10}")
+        .replace("size: [6, 6]", "size: 8")
+        .replace("[0.5, 0.4, 0.3]", "0.5")
+        .replace("num_hidden: 2", "num_hidden: 10")
+    )
+    told = metadata("runs/shapes")
+    assert told["mxrun.classes"] == [str(digit) for digit in range(10)]
+    assert told["mxrun.preprocessing"]["data"] == {
+        "shape": [1, 8, 8],
+        "layout": "CHW",
+        "color": "gray",
+        "scale": {"images": 1 / 255, "arrays": 1 / 16},
+        "transforms": [
+            {"resize": {"size": 10}},
+            {"center_crop": {"size": 8}},
+            {"normalize": {"mean": 0.5, "std": 0.25}},
+        ],
+    }
+    image = np.random.default_rng(2).integers(0, 256, (10, 12), np.uint8)
+    Image.fromarray(image).save("image.png")
+    request = session.InferRequest(inputs=("image.png",))
+    (batch,) = session.infer("runs/shapes", request).batches()
+    values = (image[None, None, 1:9, 2:10] * np.float32(1 / 255) - 0.5) / 0.25
+    np.save("values.npy", values.astype(np.float32))
+    script = (
+        "import numpy, onnxruntime\n"
+        "model = onnxruntime.InferenceSession('net.onnx')\n"
+        "(output,) = model.run(None, {'data': numpy.load('values.npy')})\n"
+        "numpy.save('output.npy', output)\n"
+    )
+    subprocess.run([onnx_python(), "-c", script], check=True)
+    np.testing.assert_allclose(np.load("output.npy"), batch.arrays["softmax_output"], rtol=1e-4)
+
+
+def test_a_config_has_no_classes_and_a_table_no_colours() -> None:
+    told = metadata("mlp_regression", "name=plain")
+    assert told == {
+        "mxrun.run": "plain",
+        "mxrun.preprocessing": {"data": {"shape": [8], "transforms": []}},
+    }
