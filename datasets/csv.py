@@ -14,7 +14,7 @@ from pydantic import StringConstraints
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import Parameters
-from mxrun.io.convert import numbered, unfit, wanted
+from mxrun.io.convert import unfit, wanted
 from mxrun.io.dataset import Dataset, Field, Inputs, register
 from mxrun.io.files import user_path
 from mxrun.io.table import Table, TableForm, read_table
@@ -64,13 +64,11 @@ def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
     if math.prod(shape) == len(columns):
         data = data.reshape(-1, *shape)
     fields = {"data": Field(data)}
-    classes: tuple[str, ...] = ()
     if label is not None:
         dtype = inputs["label"].dtype if "label" in inputs else "float32"
         labels = _converted(table, [label], dtype, path)[:, 0]
         fields["label"] = Field(labels)
-        classes = numbered(labels)
-    return Dataset("csv", fields, classes, split)
+    return Dataset("csv", fields, (), split)
 
 
 def _column(table: Table, column: int | str, path: Path) -> int:

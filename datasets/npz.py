@@ -12,7 +12,7 @@ from pydantic import StringConstraints
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, Positive
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.convert import numbered, unfit, wanted
+from mxrun.io.convert import unfit, wanted
 from mxrun.io.dataset import Dataset, Field, Inputs, register
 from mxrun.io.files import user_path
 from mxrun.io.npy import read_npz
@@ -47,8 +47,7 @@ def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
         for name, spec in inputs.items()
         for held in (names[name],)
     }
-    classes = numbered(fields["label"].records) if "label" in fields else ()
-    return Dataset("npz", fields, classes, split)
+    return Dataset("npz", fields, (), split)
 
 
 def _field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float) -> Field:

@@ -43,7 +43,7 @@ def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
             fields[name] = Field(chosen)
         else:
             fields[name] = Field(draw_integers(seed, stream, (count, *spec.shape), classes))
-    return Dataset("synthetic", fields, tuple(map(str, range(classes))), split)
+    return Dataset("synthetic", fields, (), split)
 
 
 def _check(options: SyntheticOptions, inputs: Inputs) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, Place, UserError
 from mxrun.build.data import data_requests, missing_data
+from mxrun.build.labels import label_problems
 from mxrun.build.micro_batches import uncuttable
 from mxrun.build.model import Model, build_model, contradictions
 from mxrun.build.network import wire
@@ -83,30 +84,9 @@ def build(parsed: Parsed, batch_size: int | None = None) -> Built:
 
 
 def check_labels(built: Built, datasets: Mapping[str, Dataset]) -> None:
-    """Raise UserError where a data set has labels that the network has no class for."""
-    problems = []
-    for loss in built.model.losses:
-        seen = loss.classification
-        if seen is None or not seen.labelled:
-            continue
-        classes = seen.classes
-        for role, dataset in datasets.items():
-            labels = dataset.fields[loss.label].records
-            if seen.ignored is not None:
-                labels = labels[labels != seen.ignored]
-                if labels.size == 0:
-                    continue
-            lowest, highest = int(labels.min()), int(labels.max())
-            if lowest < 0 or highest >= classes:
-                problems.append(
-                    Diagnostic(
-                        f"data set {dataset.name!r} has labels that the network has no class for",
-                        place=built.config.place("data", role, "dataset"),
-                        expected=f"labels 0 to {classes - 1}, the classes of {loss.output!r}",
-                        got=f"labels {lowest} to {highest}",
-                        hint="give the layer before the loss one output per class",
-                    )
-                )
+    """Raise UserError where the classes of data sets are not those that the network has."""
+    places = {role: built.config.place("data", role, "dataset") for role in datasets}
+    problems = label_problems(built.model, datasets, places)
     if problems:
         raise UserError(problems)
 

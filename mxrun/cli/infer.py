@@ -157,7 +157,11 @@ def _give(inference: session.Inference, form: Form, to: Path | None, json: bool)
     if json:
         write_json({**inference.summary(), "results": rows})
     elif collected:
-        write_tables([inference_table(inference.trained.built.config.name, rows)])
+        from mxrun.report.confusion import confusion_tables
+
+        measured = inference.summary()["metrics"] or {}
+        table = inference_table(inference.trained.built.config.name, rows)
+        write_tables([table, *confusion_tables(measured, inference.classes)])
 
 
 def _write(

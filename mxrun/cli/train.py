@@ -106,6 +106,6 @@ def _report(trained: Trained, profile: bool, trace: Path | None, json: bool) -> 
         tables = [
             train_table(summary),
             *contention_lines(summary),
-            *confusion_tables(summary["eval"]),
+            *confusion_tables(summary["eval"], summary["classes"]),
         ]
         write_tables([*tables, *run_tables(summary.get("profile", {}))])

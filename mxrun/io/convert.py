@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from mxrun.base.params import LARGEST_INT32
 
-_MOST_CLASSES = 100_000
-
 
 def unfit(numbers: NDArray[Any], dtype: str) -> int | None:
     """The flat position of the first number that `dtype` (float32 or int32) cannot stand for.
@@ -32,10 +30,3 @@ def unfit(numbers: NDArray[Any], dtype: str) -> int | None:
 def wanted(dtype: str) -> str:
     """What `unfit` asks for, in words."""
     return "a whole number within int32" if dtype == "int32" else "a finite number within float32"
-
-
-def numbered(labels: NDArray[Any]) -> tuple[str, ...]:
-    """Names for classes that have none: their numbers, where labels are numbers of classes."""
-    if labels.dtype != np.int32 or labels.min() < 0 or labels.max() >= _MOST_CLASSES:
-        return ()
-    return tuple(map(str, range(int(labels.max()) + 1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, InternalError, Place, UserError, nearest
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.io.batch import is_label
+from mxrun.io.classes import renumbered
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.record import RecordShape, Scale
 from mxrun.io.split import Places, Split, parse_split, place_of
@@ -71,6 +73,7 @@ class LazyField:
 class Dataset:
     """Records in a fixed order: fields of equal length by name, and the names of the classes.
 
+    `classes` are empty where labels are numbers alone: of such, other records may have more.
     `fields` are in memory, `lazy` ones are read when they are needed. `pipeline` makes rows out of
     records, `inputs` are the rows that the network wants: both are what `open_datasets` was given.
 
@@ -97,6 +100,28 @@ class Dataset:
         for column in self.lazy.values():
             return column.count
         return len(next(iter(self.fields.values())).records)
+
+    @property
+    def class_field(self) -> str | None:
+        """The field whose records are numbers of classes, int32 []; None where there is none."""
+        for name, column in self.fields.items():
+            if is_label(name) and column.spec == TensorSpec((), "int32"):
+                return name
+        return None
+
+    def with_classes(self, known: Sequence[str], role: str = "eval") -> Dataset:
+        """The same records, their labels numbering `known`, training's classes, by name.
+
+        Raises UserError for classes that are not known.
+        """
+        label = self.class_field
+        if not known or label is None or self.classes == tuple(known):
+            return self
+        where = (f"data.{role} ({self.name} {self.split})", self.place)
+        column = self.fields[label]
+        labels = renumbered(column.records, self.classes, known, where)
+        fields = {**self.fields, label: replace(column, records=labels)}
+        return replace(self, fields=fields, classes=tuple(known))
 
     @property
     def scales(self) -> dict[str, Scale]:
@@ -251,11 +276,15 @@ def request_dataset(
     return DatasetRequest(format, model, part, places)
 
 
-def open_datasets(requests: Mapping[str, DatasetRequest], inputs: Inputs) -> dict[str, Dataset]:
+def open_datasets(
+    requests: Mapping[str, DatasetRequest], inputs: Inputs, classes: Sequence[str] | None = None
+) -> dict[str, Dataset]:
     """Read what the requests ask for; a split that two of them share is read once.
 
-    Raises UserError with what is wrong in any of them: files, ranges, and fields that do not fit
-    the network's `inputs`.
+    classes: those that training had; by default those of the request `train`. All others are
+    numbered like these, by name.
+    Raises UserError with what is wrong in any of them: files, ranges, fields that do not fit the
+    network's `inputs`, and classes that training does not know.
     """
     whole: dict[Hashable, Dataset] = {}
     opened: dict[str, Dataset] = {}
@@ -281,6 +310,13 @@ def open_datasets(requests: Mapping[str, DatasetRequest], inputs: Inputs) -> dic
             place = place_of(request.places, "dataset")
             part = whole[key].part(request.split)
             opened[role] = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
+    if classes is None and "train" in opened:
+        classes = opened["train"].classes
+    for role, dataset in opened.items():
+        try:
+            opened[role] = dataset.with_classes(classes or (), role)
+        except UserError as error:
+            found += error.diagnostics
     if found:
         # What is written once for both is told once.
         raise UserError(dict.fromkeys(found))

@@ -14,33 +14,40 @@ _MOST_COLUMNS = 16
 _MOST_MISTAKES = 12
 
 
-def confusion_tables(evaluation: Mapping[str, Any]) -> list[Table]:
-    """One for each confusion matrix among the figures of an evaluation."""
+def confusion_tables(evaluation: Mapping[str, Any], classes: Sequence[str] = ()) -> list[Table]:
+    """One for each confusion matrix among the figures of an evaluation; `classes` are the names of
+    its rows and columns, without which these are numbers.
+    """
     return [
-        confusion_table(name, value)
+        confusion_table(name, value, classes)
         for name, value in evaluation.items()
         if isinstance(value, Sequence)
     ]
 
 
-def confusion_table(name: str, counts: Sequence[Sequence[float | None]]) -> Table:
+def confusion_table(
+    name: str, counts: Sequence[Sequence[float | None]], classes: Sequence[str] = ()
+) -> Table:
     """How often each class was predicted as which; null stands for what was no number."""
+    # A network with several losses may have another one that tells other classes apart.
+    named = len(classes) == len(counts)
+    names = [Text(each) for each in (classes if named else map(str, range(len(counts))))]
     if len(counts) > _MOST_COLUMNS:
-        return _mistakes(name, counts)
+        return _mistakes(name, counts, names)
     table = titled_table(name)
     table.add_column("label \\ predicted", justify="right")
-    for predicted in range(len(counts)):
-        table.add_column(str(predicted), justify="right")
+    for predicted_name in names:
+        table.add_column(predicted_name, justify="right")
     for label, row in enumerate(counts):
         cells = [
             Text(_count(count), "bold" if predicted == label else "" if count else "dim")
             for predicted, count in enumerate(row)
         ]
-        table.add_row(str(label), *cells)
+        table.add_row(names[label], *cells)
     return table
 
 
-def _mistakes(name: str, counts: Sequence[Sequence[float | None]]) -> Table:
+def _mistakes(name: str, counts: Sequence[Sequence[float | None]], names: Sequence[Text]) -> Table:
     """The commonest mistakes, of equally common ones those of the first classes."""
     mistakes = sorted(
         (-count, label, predicted)
@@ -52,7 +59,7 @@ def _mistakes(name: str, counts: Sequence[Sequence[float | None]]) -> Table:
     for heading in ("label", "predicted as", "count"):
         table.add_column(heading, justify="right")
     for count, label, predicted in mistakes[:_MOST_MISTAKES]:
-        table.add_row(str(label), str(predicted), _count(-count))
+        table.add_row(names[label], names[predicted], _count(-count))
     if len(mistakes) > _MOST_MISTAKES:
         rest = -sum(count for count, _, _ in mistakes[_MOST_MISTAKES:])
         table.add_row("others", "", _count(rest))

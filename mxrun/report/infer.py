@@ -101,7 +101,7 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
     for row in rows:
         cells = [row["input"]]
         cells += [str(row["record"])] if numbered else []
-        cells += [_label(row["label"])] if labelled else []
+        cells += [row.get("label_name", _label(row["label"]))] if labelled else []
         for output in _outputs(row).values():
             if "top" in output:
                 figure = _figure(output)
@@ -204,7 +204,7 @@ def _figure(output: Row) -> str:
 
 def _cells(row: Row) -> Iterator[tuple[str, Any]]:
     """A record as named cells, every number in one of its own."""
-    for key in ("input", "record", "label"):
+    for key in ("input", "record", "label", "label_name"):
         if key in row:
             yield from _numbered(key, row[key])
     for name, output in _outputs(row).items():

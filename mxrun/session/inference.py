@@ -109,7 +109,8 @@ class Inferred:
 class Inference:
     """A trained network, ready to run on its records; they are gone through once.
 
-    `trained` says which weights these are, `outputs` what every record gets.
+    `trained` says which weights these are, `outputs` what every record gets, `classes` the names
+    of the labels' classes, where they have any.
     """
 
     def __init__(
@@ -118,9 +119,11 @@ class Inference:
         source: Source,
         executor: Executor,
         outputs: Sequence[Output],
+        classes: tuple[str, ...],
         batch_size: int,
     ) -> None:
         self.trained, self.outputs = trained, tuple(outputs)
+        self.classes = classes
         self.total, self.batch_size = source.total, batch_size
         self._source, self._executor = source, executor
         self._records, self._seconds = 0, 0.0
@@ -158,7 +161,7 @@ class Inference:
             for index, (name, number) in enumerate(batch.records.names):
                 row: Row = {"input": name, "record": number}
                 if batch.records.labels is not None:
-                    row["label"] = batch.records.labels[index].tolist()
+                    row |= self._label(batch.records.labels[index].tolist())
                 told = {
                     each.name: each.told(batch.arrays[each.name][index]) for each in self.outputs
                 }
@@ -166,6 +169,11 @@ class Inference:
                     yield row | told.popitem()[1]
                 else:
                     yield row | {"outputs": told}
+
+    def _label(self, label: Any) -> Row:
+        """A record's class by number and, where classes have names, by name; or its numbers."""
+        named = isinstance(label, int) and 0 <= label < len(self.classes)
+        return {"label": label} | ({"label_name": self.classes[label]} if named else {})
 
     def summary(self) -> Row:
         """What was run, how fast, and what was measured; complete once the records are through."""
@@ -183,6 +191,7 @@ class Inference:
             "records": self._records,
             "seconds": self._seconds,
             "records_per_s": self._records / max(self._seconds, 1e-9),
+            "classes": list(self.classes),
             "metrics": self._source.metrics,
         }
 
@@ -210,7 +219,8 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     clear(executor, built)
     trained.copy_into(executor)
     executor.prepare()
-    return Inference(trained, source, executor, outputs, batch_size)
+    classes = _names_of_labels(trained, request, outputs)
+    return Inference(trained, source, executor, outputs, classes, batch_size)
 
 
 def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
@@ -271,7 +281,7 @@ def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> 
     built = trained.built
     data, labels = needed_inputs(built, chosen)
     if request.split is not None:
-        return SplitSource(built, request.split, measured=request.measured)
+        return SplitSource(built, request.split, request.measured, trained.classes)
     names = " and ".join(map(repr, (*data, *labels)))
     if labels:
         raise UserError(
@@ -314,10 +324,18 @@ def _outputs(
     return outputs
 
 
+def _names_of_labels(
+    trained: Trained, request: InferRequest, outputs: Sequence[Output]
+) -> tuple[str, ...]:
+    """Those that a file gives, else those that training had; empty where there are none."""
+    given = [output.classes for output in outputs if output.top and request.classes is not None]
+    return given[0] if given else trained.classes or ()
+
+
 def _class_names(trained: Trained, path: Path | None, count: int) -> tuple[str, ...]:
     """The names of `count` classes: a file's lines, or those learned; else their numbers."""
     if path is None:
-        learned = trained.checkpoint.manifest.classes[:count]
+        learned = (trained.classes or ())[:count]
         return (*learned, *map(str, range(len(learned), count)))
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -189,13 +189,19 @@ class SplitSource(Source):
     and the config's metrics are followed on the way, and lie in `metrics` in the end.
     """
 
-    def __init__(self, built: Built, split: str, measured: bool) -> None:
-        """Open the data set; raises UserError for what cannot be read."""
+    def __init__(
+        self, built: Built, split: str, measured: bool, classes: tuple[str, ...] | None
+    ) -> None:
+        """Open the data set, whose classes are numbered as training's `classes` were.
+
+        Raises UserError for what cannot be read and for a class that training did not know.
+        """
         role, request = _section(built, split)
         self._model, self._data = built.model, built.config.data
         self._label_inputs = label_inputs(built)
         self._wanted = built.training.metrics if measured else None
-        self._dataset = open_datasets({role: request}, built.model.records)[role]
+        records = built.model.records
+        self._dataset = open_datasets({role: request}, records, classes or ())[role]
         check_labels(built, {role: self._dataset})
         self.total = len(self._dataset)
 

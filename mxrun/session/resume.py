@@ -10,6 +10,7 @@ from functools import partial
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import RunConfig, load_config
+from mxrun.io.classes import listed
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import (
     Checkpoint,
@@ -136,6 +137,9 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     for role in sorted({*saved.data, *now.data}):
         if saved.data.get(role) != now.data.get(role):
             found.append(f"data.{role}: its records are not the same")
+    if saved.classes and now.classes and saved.classes != now.classes:
+        then, classes = (listed(state.classes) for state in (saved, now))
+        found.append(f"classes: {then} then, {classes} now")
     for name in sorted({*saved.plugins, *now.plugins}):
         if saved.plugins.get(name) != now.plugins.get(name):
             found.append(f"plugins: the code of {name} is not the same")

@@ -63,6 +63,8 @@ class TrainSummary:
 
     core_wait_share: of the time that training took, the part in which it was ready to run while
         others had the cores; None where the system does not tell.
+    classes: their names by number, as in the rows and columns of a confusion matrix; empty where
+    labels are numbers alone.
     """
 
     steps: int
@@ -83,6 +85,7 @@ class TrainSummary:
     threads: int
     core_wait_share: float | None
     variables: Mapping[str, Any]
+    classes: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
         """The summary for machines."""
@@ -292,6 +295,7 @@ class _Training:
             micro_batches=run.built.micro_batches,
             threads=run.plan.threads,
             core_wait_share=None,
+            classes=run.datasets["train"].classes,
         )
 
     def _interrupted(self) -> bool:

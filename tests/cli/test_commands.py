@@ -198,6 +198,7 @@ def test_training_gives_the_promised_fields(trained: tuple[Path, dict[str, Any]]
         "step_ms",
         "first_step_s",
         "data_wait_share",
+        "classes",
         "made_up_data",
         "memory",
         "micro_batches",

@@ -40,7 +40,8 @@ def test_the_last_column_is_the_label_by_default(path):
     assert data.tolist() == np.array([[1.5, 2], [3, -0.4], [5, 6]], np.float32).tolist()
     assert dataset.fields["label"].records.tolist() == [0, 2, 1]
     assert dataset.fields["label"].records.dtype == np.int32
-    assert dataset.classes == ("0", "1", "2")
+    # Numbers alone have no names: other records may have more of them.
+    assert dataset.classes == ()
     part = open_csv(path, split={"of": "all", "range": [1, 3]}, header=True)
     assert part.fields["label"].records.tolist() == [2, 1]
 

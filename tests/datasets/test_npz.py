@@ -46,7 +46,7 @@ def test_arrays_become_fields(tmp_path, save):
     assert np.array_equal(dataset.fields["data"].records[:, 0], IMAGES)
     assert dataset.fields["data"].scale == 1 / 255
     assert dataset.fields["label"].records.tolist() == LABELS.tolist()
-    assert dataset.classes == ("0", "1", "2")
+    assert dataset.classes == ()
     assert open_npz(path, arrays={"label": "y"}, scale=0.5).fields["data"].scale == 0.5
 
 

@@ -51,6 +51,7 @@ def test_summary_and_metrics_hold_what_programs_rely_on(
         "step_ms",
         "first_step_s",
         "data_wait_share",
+        "classes",
         "made_up_data",
         "memory",
         "micro_batches",

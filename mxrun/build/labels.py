@@ -1,0 +1,113 @@
+"""Labels of data sets against the losses that read them, once records are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mxrun.base.classification import Classification
+from mxrun.base.errors import Diagnostic, Place
+from mxrun.build.model import Model
+from mxrun.graph.node import Node
+from mxrun.io.classes import listed
+from mxrun.io.dataset import Dataset
+from mxrun.train.measure import LossTensors
+
+# The parameters that say how many outputs a layer has.
+_WIDTHS = ("num_hidden", "num_filter")
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The layer that gives a loss one output for each class."""
+
+    node: Node
+    classes: int
+
+    def __str__(self) -> str:
+        return f"{self.node.operator} {self.node.name!r}"
+
+    def hint(self, classes: int) -> str:
+        """What to write for another number of classes."""
+        parameters = None if self.node.prop is None else self.node.prop.parameters
+        for width in _WIDTHS:
+            if getattr(parameters, width, None) == self.classes:
+                return f"write {width}: {classes}"
+        return "give the layer before the loss one output per class"
+
+
+def label_problems(
+    model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, Place]
+) -> tuple[Diagnostic, ...]:
+    """Where a data set's classes are not those of the network.
+
+    Named classes must be as many as the head has outputs; of labels that are numbers alone, each
+    must have one. `places`: where the config names each data set, by role.
+    """
+    problems = []
+    for loss in model.losses:
+        seen = loss.classification
+        if seen is None or not seen.labelled:
+            continue
+        head = _head(model, loss, seen.classes)
+        for role, dataset in datasets.items():
+            if dataset.classes and loss.label == dataset.class_field:
+                found = _another_number(head, dataset, places[role])
+            else:
+                found = _beyond(head, dataset, loss.label, seen, places[role])
+            problems += [] if found is None else [found]
+    # A head that fits neither part is told once.
+    told: dict[object, Diagnostic] = {}
+    for problem in problems:
+        told.setdefault((problem.place, problem.expected), problem)
+    return tuple(told.values())
+
+
+def _another_number(head: _Head, dataset: Dataset, place: Place) -> Diagnostic | None:
+    """What is wrong where classes have names: there must be as many outputs."""
+    count = len(dataset.classes)
+    if head.classes == count:
+        return None
+    return Diagnostic(
+        f"{head} has {head.classes} outputs, but data set {dataset.name!r} ({place}) has "
+        f"{count} classes",
+        head.node.place,
+        f"{count} outputs, one for each class: {listed(dataset.classes)}",
+        str(head.classes),
+        head.hint(count),
+    )
+
+
+def _beyond(
+    head: _Head, dataset: Dataset, label: str, seen: Classification, place: Place
+) -> Diagnostic | None:
+    """What is wrong where labels are numbers alone: the head must reach the highest."""
+    labels = dataset.fields[label].records
+    if seen.ignored is not None:
+        labels = labels[labels != seen.ignored]
+        if labels.size == 0:
+            return None
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest >= 0 and highest < seen.classes:
+        return None
+    return Diagnostic(
+        f"data set {dataset.name!r} has labels that the network has no class for: {head} has "
+        f"{seen.classes} outputs",
+        place if lowest < 0 else head.node.place,
+        f"labels 0 to {seen.classes - 1}" if lowest < 0 else f"{highest + 1} outputs or more",
+        f"labels {lowest} to {highest} ({place})",
+        "labels number classes from 0" if lowest < 0 else head.hint(highest + 1),
+    )
+
+
+def _head(model: Model, loss: LossTensors, classes: int) -> _Head:
+    """The nearest layer with parameters before the loss; without one, the loss itself."""
+    nodes = {node.name: node for node in model.symbol.nodes}
+    node = nodes[loss.name]
+    while not node.is_variable:
+        if any(entry.node.name in model.learned for entry in node.inputs):
+            return _Head(node, classes)
+        if not node.inputs:
+            break
+        node = node.inputs[0].node
+    return _Head(nodes[loss.name], classes)

@@ -1,0 +1,50 @@
+"""Classes of records by name: those of training are everybody's, whatever another part holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+
+_MAX_LISTED = 12
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names for a message; of many only the first."""
+    shown = ", ".join(names[:_MAX_LISTED])
+    rest = len(names) - _MAX_LISTED
+    return f"{shown}, and {rest} more" if rest > 0 else shown
+
+
+def renumbered(
+    labels: NDArray[np.int32],
+    names: Sequence[str],
+    known: Sequence[str],
+    where: tuple[str, Place | None],
+) -> NDArray[np.int32]:
+    """Labels int32 [records] that number `names` as numbers of the same names among `known`.
+
+    Without `names` a label's name is the number itself. A class that no record has need not be
+    known. Raises UserError, which lists both sets, for one that is not; `where` names the records.
+    """
+    numbers, inverse = np.unique(labels, return_inverse=True)
+    used = [names[number] if names else str(number) for number in numbers.tolist()]
+    at = {name: number for number, name in enumerate(known)}
+    unknown = [name for name in used if name not in at]
+    if unknown:
+        what, place = where
+        hint = nearest(unknown[0], known) or "the classes are those of the training part, by name"
+        raise UserError(
+            Diagnostic(
+                f"{what} has classes that training does not know: {listed(unknown)}",
+                place,
+                f"classes of training: {listed(known)}",
+                listed(used),
+                hint,
+            )
+        )
+    table = np.array([at[name] for name in used], np.int32)
+    return table[inverse].reshape(labels.shape)

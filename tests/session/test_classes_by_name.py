@@ -1,0 +1,183 @@
+"""Classes are those of the training part, by name, wherever labels are read afterwards."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import result
+from PIL import Image
+from rich.console import Console
+
+from mxrun import session
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.build import check_labels
+from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.report.confusion import confusion_tables
+from mxrun.report.infer import inference_table
+from mxrun.session.resume import state_differences
+from mxrun.session.trained import Trained
+
+CONFIG = """\
+name: net
+network:
+  inputs: {data: [1, 4, 4], label: []}
+  layers:
+    - FullyConnected: {name: head, num_hidden: 3}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 4
+  train: {dataset: image_folder, path: images, split: train, shuffle: true}
+  eval: {dataset: image_folder, split: test}
+train:
+  epochs: 10
+  optimizer: {sgd: {lr: 0.5}}
+  metrics: [accuracy, confusion_matrix]
+"""
+# What the classes' images hold, apart enough to be learned in a few steps.
+ROWS = {"ant": 0, "bee": 1, "cat": 2, "dog": 3}
+
+
+def images(folder: Path, *classes: str) -> None:
+    for name in classes:
+        (folder / name).mkdir(parents=True)
+        pixels = np.zeros((4, 4), np.uint8)
+        pixels[ROWS[name]] = 255
+        for number in range(4):
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+def written(folder: Path) -> Path:
+    images(folder / "images" / "train", "ant", "bee", "cat")
+    images(folder / "images" / "test", "bee", "cat")
+    path = folder / "net.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def opened(path: Path, *overrides: str) -> dict[str, Dataset]:
+    built = session.load(path, overrides)
+    datasets = open_datasets(built.data, built.model.records)
+    check_labels(built, datasets)
+    return datasets
+
+
+def problem(path: Path, *overrides: str) -> Diagnostic:
+    with pytest.raises(UserError) as caught:
+        opened(path, *overrides)
+    (found,) = caught.value.diagnostics
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("named")
+    result("train", str(written(folder)), cwd=folder)
+    return folder
+
+
+def test_a_part_without_some_classes_has_the_numbers_of_training(tmp_path: Path) -> None:
+    datasets = opened(written(tmp_path))
+    for dataset in datasets.values():
+        assert dataset.classes == ("ant", "bee", "cat")
+    assert datasets["eval"].fields["label"].records.tolist() == [1] * 4 + [2] * 4
+
+
+def test_an_unknown_class_is_refused_with_both_sets(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    images(tmp_path / "images" / "test", "dog")
+    found = problem(path)
+    assert found.place is not None
+    assert (found.place.line, found.place.column) == (10, 19)
+    assert "classes that training does not know: dog" in found.problem
+    assert found.expected == "classes of training: ant, bee, cat"
+    assert found.got == "bee, cat, dog"
+
+
+def test_a_class_without_records_need_not_be_known(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    (tmp_path / "images" / "test" / "dog").mkdir()
+    assert opened(path)["eval"].classes == ("ant", "bee", "cat")
+
+
+def test_numbers_stand_for_the_names_that_they_are(tmp_path: Path) -> None:
+    """Digits are named by their numerals; labels of an archive are numbers alone."""
+    path = tmp_path / "net.yaml"
+    text = CONFIG.replace("[1, 4, 4]", "[1, 8, 8]").replace("num_hidden: 3", "num_hidden: 10")
+    text = text.replace("dataset: image_folder, path: images, split: train", "dataset: digits")
+    path.write_text(text.replace("image_folder, split: test", "npz, path: some.npz"))
+    labels, data = np.array([7, 0, 9], np.int32), np.zeros((3, 1, 8, 8), np.float32)
+    np.savez(tmp_path / "some.npz", data=data, label=labels)
+    label = opened(path, "data.train.split=train")["eval"].fields["label"]
+    assert label.records.tolist() == [7, 0, 9]
+    np.savez(tmp_path / "some.npz", data=data, label=labels + 1)
+    assert "does not know: 10" in problem(path, "data.train.split=train").problem
+
+
+def test_a_head_of_another_size_than_the_named_classes_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    for size in (2, 4):
+        path.write_text(CONFIG.replace("num_hidden: 3", f"num_hidden: {size}"))
+        found = problem(path)
+        assert f"FullyConnected 'head' has {size} outputs" in found.problem
+        assert "net.yaml:9:20) has 3 classes" in found.problem
+        assert str(found.place) == f"{path}:5:7"
+        assert found.expected == "3 outputs, one for each class: ant, bee, cat"
+        assert (found.got, found.hint) == (str(size), "write num_hidden: 3")
+
+
+def test_a_head_may_have_more_outputs_than_numbers_show(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    made = "{dataset: synthetic, split: train, records: 16, classes: 4}"
+    found = problem(path, f"data.train={made}", "data.eval=null")
+    assert "labels that the network has no class for: FullyConnected 'head'" in found.problem
+    assert (found.expected, found.hint) == ("4 outputs or more", "write num_hidden: 4")
+    assert str(found.place) == f"{path}:5:7"
+    opened(path, f"data.train={made.replace('4', '2')}", "data.eval=null")
+
+
+def test_a_run_tells_the_names_of_its_classes(folder: Path) -> None:
+    summary = json.loads((folder / "runs" / "net" / "summary.json").read_text())
+    assert summary["classes"] == ["ant", "bee", "cat"]
+    assert summary["eval"]["accuracy"] == 1.0
+
+
+def test_inference_names_labels_as_training_did(folder: Path) -> None:
+    """The part lacks the first class, so that its own numbers would be others."""
+    run = folder / "runs" / "net"
+    assert Trained.open(run).classes == ("ant", "bee", "cat")
+    inference = session.infer(run, session.InferRequest(split="eval"))
+    rows = list(inference.rows())
+    assert [row["label_name"] for row in rows] == ["bee"] * 4 + ["cat"] * 4
+    assert [row["label"] for row in rows] == [1] * 4 + [2] * 4
+    assert [row["top"][0]["name"] for row in rows] == [row["label_name"] for row in rows]
+    summary = inference.summary()
+    assert summary["classes"] == ["ant", "bee", "cat"]
+    assert summary["metrics"]["confusion_matrix"] == [[0, 0, 0], [0, 4, 0], [0, 0, 4]]
+    shown = Console(file=io.StringIO(), width=100)
+    tables = confusion_tables(summary["metrics"], inference.classes)
+    shown.print(inference_table("net", rows), *tables)
+    assert isinstance(shown.file, io.StringIO)
+    cells = [line.split() for line in shown.file.getvalue().splitlines()]
+    assert ["label", "\\", "predicted", "ant", "bee", "cat"] in cells
+    assert ["cat", "0", "0", "4"] in cells
+    assert ["image_folder", "test", "0", "bee", "bee"] in [line[:5] for line in cells]
+
+
+def test_inference_refuses_a_class_that_training_did_not_know(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "it")
+    config = tmp_path / "it" / "runs" / "net" / "config.yaml"
+    config.write_text(config.read_text().replace(str(folder), str(tmp_path / "it")))
+    images(tmp_path / "it" / "images" / "test", "dog")
+    with pytest.raises(UserError, match="classes that training does not know: dog"):
+        session.infer(config.parent, session.InferRequest(split="eval"))
+
+
+def test_other_classes_are_another_run(folder: Path) -> None:
+    manifest = Trained.open(folder / "runs" / "net").checkpoint.manifest
+    now = manifest.model_copy(update={"classes": ("ant", "bee", "dog")})
+    assert state_differences(manifest, now) == ["classes: ant, bee, cat then, ant, bee, dog now"]
