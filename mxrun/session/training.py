@@ -295,7 +295,7 @@ class _Training:
             micro_batches=run.built.micro_batches,
             threads=run.plan.threads,
             core_wait_share=None,
-            classes=run.datasets["train"].classes,
+            classes=list(run.datasets["train"].classes),
         )
 
     def _interrupted(self) -> bool:
