@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import InternalError
 from mxrun.io.files import fail, unreadable
+from mxrun.io.jpeg import count_scans, is_jpeg
 
 # 8,192 x 8,192; an image is decoded whole, and its header may lie.
 MAXIMUM_PIXELS = 1 << 26
+# Of a JPEG image: each scan goes over all pixels, of which 64 million take up to 0.2 s. Images have
+# about ten scans, and fewer than a hundred after the most thorough optimisers.
+MAXIMUM_SCANS = 500
+MAXIMUM_SCANNED_PIXELS = 1 << 30
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 
 _FORMATS = ("PNG", "JPEG", "BMP", "PPM", "WEBP")
@@ -61,8 +66,11 @@ def decode_image(stream: BinaryIO, name: Path | str, channels: int) -> NDArray[n
     try:
         image = Image.open(stream, formats=_FORMATS)
         _check(image.width, image.height, image.mode, name)
+        _check_scans(stream, image.width * image.height, name)
         pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     except (*_DAMAGED, Image.DecompressionBombError) as error:
+        if not stream.closed and stream.seekable() and stream.seek(0, 2) == 0:
+            fail(name, 0, "the file is empty", "an image")
         fail(name, _position(stream), f"cannot be decoded as an image: {_reason(error, name)}")
     return _planes(pixels)
 
@@ -74,6 +82,18 @@ def _check(width: int, height: int, mode: str, name: Path | str) -> None:
         fail(name, 0, "the image is too large", most, got)
     if mode not in _EIGHT_BITS:
         fail(name, 0, "wrong kind of pixels", "8 bits per channel", f"Pillow's mode {mode}")
+
+
+def _check_scans(stream: BinaryIO, pixels: int, name: Path | str) -> None:
+    """Refuse a JPEG file whose scans ask for far more work than any image does."""
+    position = stream.tell()
+    stream.seek(0)
+    start = stream.read(2)
+    content = stream.read() if is_jpeg(start) else b""
+    stream.seek(position)
+    most = min(MAXIMUM_SCANS, MAXIMUM_SCANNED_PIXELS // max(pixels, 1))
+    if count_scans(start + content, most) > most:
+        fail(name, 0, "the image has too many scans", f"at most {most} over {pixels} pixels")
 
 
 def _planes(pixels: NDArray[Any]) -> NDArray[np.uint8]:

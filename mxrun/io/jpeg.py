@@ -1,0 +1,35 @@
+"""How much work a JPEG file asks for: its scans, counted without decoding anything.
+
+Source of the format: ITU-T T.81, annex B.
+"""
+
+from __future__ import annotations
+
+import re
+
+_START = b"\xff\xd8"
+# A marker is FF and another byte; FF 00 is data, and restart markers lie within it.
+_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
+_NO_LENGTH = (0x01, 0xD8)
+_END, _SCAN = 0xD9, 0xDA
+
+
+def is_jpeg(content: bytes) -> bool:
+    """Whether bytes begin as a JPEG file does."""
+    return content.startswith(_START)
+
+
+def count_scans(content: bytes, most: int) -> int:
+    """The scans of a JPEG file up to its end marker, each of which the decoder takes over the whole
+    image; the count stops behind `most`.
+    """
+    scans, position = 0, len(_START)
+    while scans <= most and (found := _MARKER.search(content, position)):
+        marker, position = found[1][0], found.end()
+        if marker == _END:
+            break
+        if marker not in _NO_LENGTH:
+            # At least its own two bytes, whatever it says.
+            position += max(2, int.from_bytes(content[position : position + 2], "big"))
+        scans += marker == _SCAN
+    return scans
