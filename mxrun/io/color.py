@@ -31,14 +31,25 @@ class Normalize(Transform):
         default=1.0, description="of all channels, or one per channel"
     )
 
+    @property
+    def missing(self) -> str:
+        """A mean or std, where all means are 0 and all stds 1."""
+        means, stds = np.unique(self.mean).tolist(), np.unique(self.std).tolist()
+        return "a mean other than 0 or a std other than 1" if (means, stds) == ([0], [1]) else ""
+
     def output(self, shape: RecordShape) -> RecordShape:
         """The same; raises UserError where the number of channels is another."""
         for name, given in (("mean", self.mean), ("std", self.std)):
             if isinstance(given, tuple) and (not shape or shape[0] not in (None, len(given))):
-                problem = f"{name} is not one number per channel"
-                channels = f"{shape[0]} numbers" if shape else "records with channels"
-                got = f"{len(given)} for records of shape {[*shape]}"
-                raise UserError(Diagnostic(problem, expected=channels, got=got))
+                count = len(given)
+                has = f"{shape[0]} (its first axis)" if shape else "none"
+                raise UserError(
+                    Diagnostic(
+                        f"{name} is for {count} channels, and the record has {has}",
+                        expected=f"records of {count} channels, or one {name} for all",
+                        got=f"a record of shape {[*shape]}",
+                    )
+                )
         return shape
 
     def apply(self, record: Record, draw: Draw) -> Record:
@@ -66,6 +77,12 @@ class ColorJitter(Transform):
     brightness: Strength = Field(default=0.0, description="strength of the change")
     contrast: Strength = Field(default=0.0, description="strength of the change")
     saturation: Strength = Field(default=0.0, description="strength of the change")
+
+    @property
+    def missing(self) -> str:
+        """A strength, where all are 0."""
+        idle = not (self.brightness or self.contrast or self.saturation)
+        return "brightness, contrast or saturation above 0" if idle else ""
 
     def evaluation(self) -> tuple[Transform, ...]:
         """Nothing."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.params import LARGEST_INT32
+# The first number above int32, a power of two: the last one within is this one as a float32.
+_ABOVE_INT32 = 2**31
 
 
 def unfit(numbers: NDArray[Any], dtype: str) -> int | None:
@@ -20,8 +21,8 @@ def unfit(numbers: NDArray[Any], dtype: str) -> int | None:
         return None
     with np.errstate(invalid="ignore", over="ignore"):
         if dtype == "int32":
-            fit = (numbers == np.floor(numbers)) & (numbers >= -LARGEST_INT32)
-            fit &= numbers <= LARGEST_INT32
+            fit = (numbers == np.floor(numbers)) & np.isfinite(numbers)
+            fit &= (numbers >= -_ABOVE_INT32) & (numbers < _ABOVE_INT32)
         else:
             fit = np.isfinite(numbers.astype(np.float32, copy=False))
     return None if fit.all() else int(np.argmin(fit))

@@ -79,7 +79,6 @@ class CenterCrop(_Crop):
 
     def apply(self, record: Record, draw: Draw) -> Record:
         """record[:, top:top+height, left:left+width]."""
-        self.output(record.shape)
         height, width = sides(self.size)
         top, left = (record.shape[1] - height) // 2, (record.shape[2] - width) // 2
         part: Record = record[:, top : top + height, left : left + width]
@@ -96,7 +95,6 @@ class RandomCrop(_Crop):
 
     def apply(self, record: Record, draw: Draw) -> Record:
         """record[:, top:top+height, left:left+width]."""
-        self.output(record.shape)
         return _random_part(record, *sides(self.size), draw((2,)))
 
 
@@ -172,6 +170,11 @@ class Flip(Transform):
     """Mirror left and right with a probability; in evaluation never."""
 
     probability: float = Field(default=0.5, ge=0, le=1, description="how often")
+
+    @property
+    def missing(self) -> str:
+        """A probability, where it is 0."""
+        return "" if self.probability else "a probability above 0"
 
     def evaluation(self) -> tuple[Transform, ...]:
         """Nothing."""

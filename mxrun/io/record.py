@@ -51,6 +51,11 @@ class Transform(Parameters):
         """The field whose records it takes."""
         return "data"
 
+    @property
+    def missing(self) -> str:
+        """What to give where the parameters leave every record as it is; else empty."""
+        return ""
+
     def evaluation(self) -> tuple[Transform, ...]:
         """What takes its place in evaluation, where nothing is random: itself if nothing is."""
         return (self,)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import unfit, wanted
-from mxrun.io.decode import decode_image
+from mxrun.io.decode import SUFFIXES, decode_image
 from mxrun.io.files import prefixed, read_whole
 from mxrun.io.npy import read_npy
 from mxrun.io.record import Record, Scale
@@ -113,7 +113,11 @@ def _records(
 def _refuse_others(content: bytes, name: Path | str) -> None:
     """Raise UserError for files that are plainly no tables."""
     found = hint = ""
-    if content.startswith(b"PK\x03\x04"):
+    if not content:
+        found = "an empty file"
+    elif str(name).lower().endswith(SUFFIXES):
+        found = f"no image, and a file called {Path(name).suffix} is one"
+    elif content.startswith(b"PK\x03\x04"):
         found, hint = "an archive", "save one of its arrays as .npy"
     elif content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         found, hint = "markup, as SVG and HTML are", "draw it as PNG"
@@ -135,7 +139,8 @@ def _split(array: NDArray[Any], sample: Sample) -> NDArray[Any]:
         return array.reshape(-1, *spec.shape)
     if rank == 3 and spec.shape[0] == 1 and array.ndim in (2, 3) and array.shape[0] != 1:
         return array.reshape(-1, 1, *array.shape[-2:])
-    return array[np.newaxis] if array.ndim == rank else array
+    # A single number has no axis of records: it is one, which may not be what the network reads.
+    return array[np.newaxis] if array.ndim in (0, rank) else array
 
 
 def _converted(array: NDArray[Any], name: Path | str, dtype: str) -> NDArray[Any]:

@@ -78,12 +78,14 @@ class Pipeline:
     def apply(self, field: str, record: Record, scale: float | None, draws: Draws) -> Record:
         """The transformed record: float32, or bytes still to be scaled.
 
-        Raises UserError with the transform's place.
+        Raises UserError with the transform's place, also for a record of a shape that a transform
+        cannot take: files may hold others than the data set's.
         """
         for step in self.of(field):
             if step.transform.works_on_values:
                 record = values(record, scale)
             try:
+                step.transform.output(record.shape)
                 record = step.transform.apply(record, draws.at(step.position))
             except UserError as error:
                 raise step.locate(error) from error
@@ -116,12 +118,22 @@ def values(record: NDArray[Any], scale: float | None) -> NDArray[Any]:
 
 
 def pipeline(transforms: Sequence[tuple[Transform, Place | None]]) -> Pipeline:
-    """The list as a config writes it; raises UserError for an order that makes no sense."""
+    """The list as a config writes it; raises UserError for transforms that change nothing, and for
+    an order that makes no sense.
+    """
     steps = tuple(Step(at, transform, place) for at, (transform, place) in enumerate(transforms))
+    problems: list[Diagnostic] = []
     moved = False
     for step in steps:
+        name, missing = step.transform.name, step.transform.missing
+        if missing:
+            problem = f"{name} changes nothing with these parameters"
+            hint = "give it, or leave the transform out"
+            problems.append(Diagnostic(problem, step.place, missing, hint=hint))
         if moved and step.transform.wants_unit_values:
-            problem = f"{step.transform.name} wants values in 0..1, not normalized ones"
-            raise UserError(Diagnostic(problem, step.place, hint="put normalize behind it"))
+            problem = f"{name} wants values in 0..1, not normalized ones"
+            problems.append(Diagnostic(problem, step.place, hint="put normalize behind it"))
         moved |= step.transform.moves_values
+    if problems:
+        raise UserError(problems)
     return Pipeline(steps)

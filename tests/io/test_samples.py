@@ -125,7 +125,10 @@ def test_rows_go_through_the_evaluations_transforms():
         (b"1,2\n", TensorSpec((3,)), ("record 0", "[3]", "[2]")),
         (b"1.5\n", TensorSpec((1,), "int32"), ("whole",)),
         (b"1_0,2\n", TensorSpec((2,)), (":1:1:", "no number", "take names away")),
-        (b"", SPEC, ("no rows",)),
+        (b"", SPEC, ("holds no records", "an empty file")),
+        (npy(np.float32(3)), SPEC, ("record 0", "[3, 6, 8]", "[]")),
+        (npy(np.float32([2**31])), TensorSpec((1,), "int32"), ("number 0", "within int32")),
+        (npy(np.float16([-np.inf])), TensorSpec((1,), "int32"), ("number 0", "within int32")),
         (b"<svg/>", SPEC, ("markup", "PNG")),
         (b"PK\x03\x04...", SPEC, ("an archive", ".npy")),
         (b"1,\x002\n", SPEC, ("no text",)),
@@ -142,3 +145,27 @@ def test_a_transform_that_cannot_take_a_record_names_file_and_record():
     crop = pipeline([(TRANSFORMS.get("center_crop").model_validate({"size": 7}), None)])
     with pytest.raises(UserError, match=r"x\.png: record 0: center_crop: .*smaller"):
         list(samples(png(PIXELS), "x.png", Sample(SPEC, crop)))
+
+
+@pytest.mark.parametrize(
+    ("content", "spec", "has"),
+    [
+        # One channel could be stretched to three, and nobody would see it.
+        (npy(np.zeros((1, 6, 8), "f4")), SPEC, "has 1 "),
+        (npy(np.zeros((2, 4), "f4")), TensorSpec((3,)), "has 4 "),
+        (b"1,2,3,4\n", TensorSpec((3,)), "has 4 "),
+        (npy(np.float32(3)), TensorSpec((3,)), "has none"),
+    ],
+)
+def test_numbers_per_channel_need_records_of_as_many_channels(content, spec, has):
+    normalize = TRANSFORMS.get("normalize").model_validate({"mean": (0.1, 0.2, 0.3)})
+    with pytest.raises(UserError) as caught:
+        list(samples(content, "some/file", Sample(spec, pipeline([(normalize, None)]))))
+    assert str(caught.value).startswith("some/file: record 0: normalize: mean is for 3 channels")
+    assert has in str(caught.value)
+
+
+@pytest.mark.parametrize(("content", "got"), [(b"", "an empty file"), (b"1,2\n", "no image")])
+def test_what_is_called_an_image_is_read_as_no_table(content, got):
+    with pytest.raises(UserError, match=got):
+        list(samples(content, "cat.JPG", Sample(TensorSpec((2,)))))

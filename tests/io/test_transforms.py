@@ -143,7 +143,7 @@ def test_pad_crop_is_a_part_of_the_bordered_image():
 def test_flips_happen_as_often_as_asked():
     record = image()
     flipped = np.ascontiguousarray(record[:, :, ::-1])
-    for probability, least, most in ((0.0, 0, 0), (0.25, 60, 140), (1.0, 400, 400)):
+    for probability, least, most in ((0.25, 60, 140), (1.0, 400, 400)):
         rows = [apply(make("flip", probability=probability), record, n) for n in range(400)]
         count = sum(np.array_equal(row, flipped) for row in rows)
         assert least <= count <= most
@@ -237,7 +237,7 @@ def test_color_jitter_is_its_formula():
     transform = make("color_jitter", brightness=0.5, contrast=0.3, saturation=0.8)
     made = apply(transform, image(), number=7)
     assert np.abs(made - expected).max() < 1e-5
-    assert np.array_equal(apply(make("color_jitter"), image()), record)
+    assert np.array_equal(make("color_jitter").apply(record, np.zeros), record)
     assert apply(make("color_jitter", brightness=1.0, contrast=1.0), image(1)).shape == (1, 12, 16)
 
 
@@ -261,10 +261,10 @@ def test_one_hot():
         ("random_crop", {"size": (4, 17)}, (3, None, 16), ("smaller", "resize")),
         ("flip", {}, (7,), ("no image", "[7]")),
         ("resize", {"size": 4}, (8, 8), ("no image", "[8, 8]")),
-        ("normalize", {"mean": (0.1, 0.2)}, (3, 4, 4), ("one number per channel", "2 for")),
-        ("normalize", {"std": (0.1, 0.2)}, (), ("one number per channel",)),
+        ("normalize", {"mean": (0.1, 0.2)}, (3, 4, 4), ("mean is for 2", "has 3", "[3, 4, 4]")),
+        ("normalize", {"std": (0.1, 0.2)}, (), ("std is for 2 channels", "none")),
         ("color_jitter", {"saturation": 0.1}, (1, 4, 4), ("[3, height, width]",)),
-        ("color_jitter", {}, (2, 4, 4), ("or [1, height, width]",)),
+        ("color_jitter", {"contrast": 1}, (2, 4, 4), ("or [1, height, width]",)),
         ("one_hot", {"classes": 3}, (2,), ("no class", "[2]")),
     ],
 )
@@ -277,9 +277,47 @@ def test_D5_a_shape_that_a_transform_cannot_take_is_told_with_its_place(
     (found,) = caught.value.diagnostics
     assert found.place == place
     assert all(word in str(found) for word in (name, *words))
+    # A record may differ from what its data set or the network's input promises.
+    steps, record = pipeline([(transform, place)]), np.zeros([size or 5 for size in shape], "f4")
+    with pytest.raises(UserError) as refused:
+        steps.apply(transform.field, record, None, Draws(0, 0, 0))
+    assert refused.value.diagnostics[0].place == place
+    assert all(word in str(refused.value) for word in (name, words[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "wanted"),
+    [
+        ("normalize", {}, "a mean other than 0 or a std other than 1"),
+        ("normalize", {"mean": (0, 0, 0), "std": (1, 1, 1)}, "a mean other than 0"),
+        ("flip", {"probability": 0}, "a probability above 0"),
+        ("color_jitter", {}, "brightness, contrast or saturation above 0"),
+    ],
+)
+def test_a_transform_that_changes_nothing_is_refused_with_its_place(name, parameters, wanted):
+    place = Place("c.yaml", 4, 2)
+    with pytest.raises(UserError, match=f"{name} changes nothing") as caught:
+        pipeline([(make("resize", size=4), None), (make(name, **parameters), place)])
+    (found,) = caught.value.diagnostics
+    assert found.place == place
+    assert wanted in found.expected
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("normalize", {"mean": (0, 0.1)}),
+        ("normalize", {"std": (1, 2)}),
+        ("color_jitter", {"saturation": 0.1}),
+        ("resize", {"size": 12}),
+    ],
+)
+def test_a_transform_that_may_change_something_is_taken(name, parameters):
+    assert pipeline([(make(name, **parameters), None)])
 
 
 def test_color_jitter_behind_normalize_is_refused():
     place = Place("c.yaml", 4, 2)
-    with pytest.raises(UserError, match="normalize"):
-        pipeline([(make("normalize"), None), (make("color_jitter"), place)])
+    moved, jitter = make("normalize", mean=0.5), make("color_jitter", contrast=0.1)
+    with pytest.raises(UserError, match="not normalized"):
+        pipeline([(moved, None), (jitter, place)])
