@@ -42,6 +42,9 @@ def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
         problem = f"{path}: the arrays do not hold the same records"
         got = ", ".join(f"{name}: {length}" for name, length in lengths.items())
         raise UserError(Diagnostic(problem, None, "as many in each, and at least one", got))
+    if empty := [f"{name} {list(array.shape)}" for name, array in arrays.items() if not array.size]:
+        problem = f"{path}: the records of an array hold no numbers"
+        raise UserError(Diagnostic(problem, None, "no axis of length 0", ", ".join(empty)))
     fields = {
         name: _field(arrays[held], spec, f"{path}: {held}.npy", options.scale)
         for name, spec in inputs.items()

@@ -130,7 +130,7 @@ def png(width: int, height: int, depth: int = 8) -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", ("byte 0", "no PNG")),
+        (b"", ("byte 0", "empty")),
         (b"GIF89a", ("no PNG",)),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n", ("no PNG",)),
         (png(9000, 9000), ("byte 0", "too large", "9000 x 9000")),
