@@ -32,12 +32,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend import object_cache
+from mxrun.backend import object_cache, vectors
 from mxrun.backend.call import HEADER_SLOTS, NativeCall
+from mxrun.backend.code_identity import Piece, identity_of
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 
 Block = Any
+# Where the names are declared that `vocabulary` gives a meaning.
+_VOCABULARY_MODULES = frozenset({__name__, vectors.__name__})
 
 
 def integer(block: Block, index: int) -> int:
@@ -191,13 +194,23 @@ class NativeFunction:
     @cached_property
     def address(self) -> int:
         """The compiled function's address: `void f(int64_t *block)`."""
-        code = self.body.__code__
-        key = object_cache.key_of(self.body.__qualname__, code.co_filename)
-        compiled = object_cache.find(key)
+        key = self.key
+        compiled = None if key is None else object_cache.find(key)
         if compiled is None:
             compiled = self._compile()
-            object_cache.store(key, compiled)
+            if key is not None:
+                object_cache.store(key, compiled)
         return object_cache.link(compiled)
+
+    @cached_property
+    def key(self) -> str | None:
+        """The name of the machine code among what is cached: all that it is made from decides it.
+
+        None where that cannot be told: then every process compiles it.
+        """
+        identity = identity_of(self.body, _VOCABULARY_MODULES)
+        name = f"{self.body.__module__}.{self.body.__qualname__}"
+        return None if identity is None else object_cache.key_of(f"{name}\n{identity}")
 
     def _compile(self) -> CompiledObject:
         import numba
@@ -211,17 +224,16 @@ class NativeFunction:
                 # interpreter's functions.
                 scope[name] = numba.njit(error_model="numpy", forceinline=True)(value.within(scope))
         body = types.FunctionType(self.body.__code__, scope, self.body.__name__)
+        # Two functions of one name must not share a symbol, whichever processes compiled them.
+        body.__qualname__ = f"{self.body.__qualname__}_{self.key or id(self)}"
         signature = numba.types.void(numba.types.CPointer(numba.types.int64))
         function = numba.cfunc(signature, error_model="numpy")(body)
         _, _, (code, _) = function._library.serialize_using_object_code()
         return CompiledObject(function._wrapper_name, code)
 
 
-@dataclass(frozen=True)
-class NativePiece:
-    """A body that native functions of the same file call, as part of their own code."""
-
-    body: Callable[..., Any]
+class NativePiece(Piece):
+    """A body that native functions call, as part of their own code and with their globals."""
 
     def within(self, scope: dict[str, Any]) -> Callable[..., Any]:
         """The body with the names of a native function."""

@@ -11,14 +11,15 @@ import ctypes
 import hashlib
 import os
 import platform
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from mxrun.base import flags
+import numpy as np
+
+from mxrun.base import cache_files
 from mxrun.base.errors import InternalError
 
 _DIGEST_BYTES = 32
@@ -40,28 +41,31 @@ class CompiledObject:
 
 
 def key_of(function: str, *source_files: str) -> str:
-    """The name under which a function's object is kept.
+    """The name under which a function's object is cached.
 
-    A digest of its name, or of all that it is, of the files that make code of it, this package's
-    translation, the versions of compiler and interpreter and the processor.
+    A digest of all that the function is made from, of the files that make code of it, this
+    package's translation, the versions of compiler and interpreter and the processor.
     """
     parts = (function, *map(_file_digest, source_files), _machine())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def find(key: str) -> CompiledObject | None:
-    """The object kept under `key`; None where there is none that links, as in a damaged file."""
-    folder = flags.cache_folder()
-    if folder is None:
-        return None
-    try:
-        content = (folder / _NATIVE / key).read_bytes()
-    except OSError:
+    """The object cached under `key`; None where there is none that links, as in a damaged file.
+
+    An object that was written under another key is none of this one's: run with the arguments of
+    another function it would overwrite memory.
+    """
+    content = cache_files.read(_NATIVE, key)
+    if content is None:
         return None
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
         return None
-    symbol, _, code = body.partition(b"\0")
+    written_for, _, rest = body.partition(b"\0")
+    symbol, _, code = rest.partition(b"\0")
+    if written_for != key.encode():
+        return None
     try:
         compiled = CompiledObject(symbol.decode(), code)
     except UnicodeDecodeError:
@@ -70,23 +74,9 @@ def find(key: str) -> CompiledObject | None:
 
 
 def store(key: str, compiled: CompiledObject) -> None:
-    """Keep an object; a folder that cannot be written costs only the next compilation."""
-    body = compiled.symbol.encode() + b"\0" + compiled.code
-    root = flags.cache_folder()
-    if root is None:
-        return
-    folder = root / _NATIVE
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(dir=folder)
-    except OSError:
-        return
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(hashlib.sha256(body).digest() + body)
-        Path(name).replace(folder / key)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
+    """Cache an object; a folder that cannot be written costs only the next compilation."""
+    body = b"\0".join((key.encode(), compiled.symbol.encode(), compiled.code))
+    cache_files.write(_NATIVE, key, hashlib.sha256(body).digest() + body)
 
 
 def link(compiled: CompiledObject) -> int:
@@ -148,5 +138,12 @@ def _machine() -> str:
     )
     here = Path(__file__)
     translation = "".join(_file_digest(str(here.with_name(f"{name}.py"))) for name in _TRANSLATION)
-    versions = (metadata.version("numba"), metadata.version("llvmlite"), platform.python_version())
-    return " ".join((translation, *versions, llvm.get_host_cpu_name(), features))
+    versions = (
+        *(metadata.version("numba"), metadata.version("llvmlite")),
+        *(np.__version__, platform.python_version()),
+    )
+    # numba's own settings may change what it makes of a function.
+    settings = (
+        f"{name}={value}" for name, value in sorted(os.environ.items()) if name[:6] == "NUMBA_"
+    )
+    return " ".join((translation, *versions, llvm.get_host_cpu_name(), features, *settings))

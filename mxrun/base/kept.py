@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mxrun.base import flags
+from mxrun.base import cache_files
 
 
 def find(kind: str, key: str) -> Any:
     """What is kept of a kind under a key; None where there is nothing, or nothing readable."""
-    path = _file(kind, key)
-    if path is None:
+    text = cache_files.read(kind, _name(key))
+    if text is None:
         return None
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content = json.loads(text)
+    except (ValueError, RecursionError):
         return None
     if not isinstance(content, dict) or content.get("of") != key.splitlines():
         return None
@@ -36,24 +34,10 @@ def keep(kind: str, key: str, figures: Any, most: int | None = None) -> None:
 
     most: how many findings of this kind are kept, of which the oldest go.
     """
-    path = _file(kind, key)
-    if path is None:
-        return
     text = json.dumps({"of": key.splitlines(), "figures": figures}, indent=1)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(dir=path.parent)
-    except OSError:
-        return
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except OSError:
-        with suppress(OSError):
-            Path(name).unlink()
-    if most is not None:
-        _drop_oldest(path.parent, most)
+    folder = cache_files.write(kind, _name(key), text.encode())
+    if folder is not None and most is not None:
+        _drop_oldest(folder, most)
 
 
 def _drop_oldest(folder: Path, most: int) -> None:
@@ -68,7 +52,5 @@ def _drop_oldest(folder: Path, most: int) -> None:
             path.unlink()
 
 
-def _file(kind: str, key: str) -> Path | None:
-    folder = flags.cache_folder()
-    name = hashlib.sha256(key.encode()).hexdigest()[:16]
-    return None if folder is None else folder / kind / f"{name}.json"
+def _name(key: str) -> str:
+    return f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from mxrun import __version__
+from mxrun.base.cache_files import distrusted
 from mxrun.base.errors import MxrunError
 from mxrun.cli.bench import bench
 from mxrun.cli.check import check
@@ -61,7 +62,17 @@ def run() -> int:
 
         print_error(error)
         return error.exit_code
+    finally:
+        _tell_distrusted()
     return 0
+
+
+def _tell_distrusted() -> None:
+    """Say which of the cache's files were not used, and why."""
+    if distrusted():
+        from mxrun.report.notes import write_notes
+
+        write_notes(distrusted())
 
 
 def _print_version(wanted: bool) -> None:

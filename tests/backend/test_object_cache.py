@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mxrun.backend import object_cache
+from mxrun.ops.batch_norm_loops import shift_bfloat16_loop, shift_loop
 
 SCRIPT = """\
 import json
@@ -83,12 +84,24 @@ def flipped(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
+def parts(content: bytes) -> list[bytes]:
+    """The key an object was written for, its symbol and its code."""
+    return content[DIGEST_BYTES:].split(b"\0", 2)
+
+
 def with_code(content: bytes, code: bytes) -> bytes:
-    return sealed(content[DIGEST_BYTES:].partition(b"\0")[0] + b"\0" + code)
+    key, symbol, _ = parts(content)
+    return sealed(b"\0".join((key, symbol, code)))
 
 
 def with_symbol(content: bytes, symbol: bytes) -> bytes:
-    return sealed(symbol + b"\0" + content[DIGEST_BYTES:].partition(b"\0")[2])
+    key, _, code = parts(content)
+    return sealed(b"\0".join((key, symbol, code)))
+
+
+def with_key(content: bytes, key: bytes) -> bytes:
+    _, symbol, code = parts(content)
+    return sealed(b"\0".join((key, symbol, code)))
 
 
 def test_a_function_is_compiled_once(tmp_path: Path) -> None:
@@ -108,6 +121,7 @@ def test_a_function_is_compiled_once(tmp_path: Path) -> None:
         pytest.param(lambda content: with_symbol(content, b"\xff\xfe"), id="symbol not UTF-8"),
         pytest.param(lambda content: with_symbol(content, b"another"), id="symbol not in object"),
         pytest.param(lambda content: with_symbol(content, b""), id="no symbol"),
+        pytest.param(lambda content: with_key(content, b"0" * 64), id="another function's"),
         pytest.param(lambda content: with_code(content, b"no object"), id="no object file"),
         pytest.param(lambda content: with_code(content, b""), id="empty object file"),
     ],
@@ -122,6 +136,36 @@ def test_a_damaged_file_is_compiled_again_and_replaced(
     assert compiles(started(tmp_path, cache))
     assert kept(cache) == path
     assert not compiles(started(tmp_path, cache))
+
+
+def test_objects_under_each_others_names_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "mxrun" / "native"
+    objects = [(shift_loop.key, shift_loop), (shift_bfloat16_loop.key, shift_bfloat16_loop)]
+    for key, function in objects:
+        assert key is not None
+        object_cache.store(key, function._compile())
+    one, other = (folder / str(key) for key, _ in objects)
+    assert all(object_cache.find(path.name) is not None for path in (one, other))
+    contents = one.read_bytes(), other.read_bytes()
+    one.write_bytes(contents[1])
+    other.write_bytes(contents[0])
+    assert all(object_cache.find(path.name) is None for path in (one, other))
+
+
+def test_an_object_that_others_may_write_is_compiled_again(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    compiles(started(tmp_path, cache))
+    kept(cache).chmod(0o666)
+    assert compiles(started(tmp_path, cache))
+    assert not compiles(started(tmp_path, cache))
+    kept(cache).parent.chmod(0o777)
+    before = kept(cache).stat().st_mtime_ns
+    assert compiles(started(tmp_path, cache))
+    assert compiles(started(tmp_path, cache))
+    assert kept(cache).stat().st_mtime_ns == before
 
 
 def test_a_folder_in_an_objects_place_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -163,6 +207,6 @@ def test_every_file_that_makes_code_is_part_of_the_key() -> None:
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    # These find compiled code, call it and choose its team.
-    others = {"object_cache", "team"}
+    # These name and find compiled code, call it and choose its team.
+    others = {"code_identity", "object_cache", "team"}
     assert set(done.stdout.split()) - others == set(object_cache._TRANSLATION)

@@ -1,0 +1,97 @@
+"""What a native function's machine code is made from: its bytecode and all that it reaches.
+
+The identity of a function is a text that is the same in every process in which the same machine
+code would come out: its own bytecode and constants, and for each global name that it mentions the
+number behind it, the piece whose code is inlined there (which is followed in turn), or the name of
+what compiler and libraries give, whose versions are part of every key. No file is read: what counts
+is what was imported.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Modules whose content follows from versions that are part of every key.
+_KNOWN_MODULES = frozenset({"builtins", "math", "numpy"})
+
+
+class _Unknown(Exception):
+    """A value whose part in the machine code cannot be told."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A body that native functions call, as part of their own code."""
+
+    body: Callable[..., Any]
+
+
+def identity_of(body: Callable[..., Any], vocabulary: frozenset[str]) -> str | None:
+    """The text that stands for all that a body's machine code is made from.
+
+    vocabulary: the modules whose functions have a meaning of their own in native code, which is
+    part of every key. None where a global is of a kind whose value cannot be told.
+    """
+    try:
+        return "\n".join(_Walk(body.__globals__, vocabulary).function(body.__code__))
+    except _Unknown:
+        return None
+
+
+class _Walk:
+    """One function and what it reaches, each piece once.
+
+    Pieces are compiled with the names of the function that they become part of.
+    """
+
+    def __init__(self, scope: Mapping[str, Any], vocabulary: frozenset[str]) -> None:
+        self._scope, self._vocabulary = scope, vocabulary
+        self._numbers: dict[types.CodeType, int] = {}
+        self._lines: list[str] = []
+
+    def function(self, code: types.CodeType) -> list[str]:
+        """The lines of a function's code and of every piece that it reaches."""
+        self._reach(code)
+        return self._lines
+
+    def _reach(self, code: types.CodeType) -> int:
+        """The number of a code object among those reached."""
+        if code not in self._numbers:
+            self._numbers[code] = number = len(self._numbers)
+            self._lines.append(f"code {number}: {self._code(code)}")
+            for name in code.co_names:
+                if name in self._scope:
+                    self._lines.append(f"{number} {name}: {self._value(self._scope[name])}")
+        return self._numbers[code]
+
+    def _code(self, code: types.CodeType) -> str:
+        constants = [self._value(constant) for constant in code.co_consts]
+        names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+        counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+        return f"{code.co_code.hex()} {code.co_exceptiontable.hex()} {counts} {names} {constants}"
+
+    def _value(self, value: object) -> str:
+        if isinstance(value, types.CodeType):
+            return f"code {self._reach(value)}"
+        if isinstance(value, (tuple, frozenset)):
+            parts = [self._value(each) for each in value]
+            # The order of a set's strings differs between processes.
+            ordered = sorted(parts) if isinstance(value, frozenset) else parts
+            return f"{type(value).__name__}({', '.join(ordered)})"
+        if isinstance(value, (bool, int, float, complex, str, bytes, types.NoneType, np.generic)):
+            return f"{type(value).__name__} {value!r}"
+        if isinstance(value, types.ModuleType) and value.__name__ in _KNOWN_MODULES:
+            return f"module {value.__name__}"
+        home = getattr(value, "__module__", None)
+        if isinstance(value, (type, types.BuiltinFunctionType)) and home in _KNOWN_MODULES:
+            return f"{home}.{value.__qualname__}"
+        if isinstance(value, types.FunctionType) and home in self._vocabulary:
+            return f"{home}.{value.__qualname__}"
+        if isinstance(value, Piece):
+            return f"piece {self._reach(value.body.__code__)}"
+        raise _Unknown(value)

@@ -1,0 +1,150 @@
+"""The key of cached machine code follows all that the code is made from, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mxrun import library
+from mxrun.backend.jit import NativeFunction
+from mxrun.ops import batch_norm_loops, batch_norm_walk
+
+WALK = Path(batch_norm_walk.__file__).read_text()
+LOOPS = Path(batch_norm_loops.__file__).read_text()
+
+
+def imported(name: str, text: str, folder: Path) -> ModuleType:
+    """A module of its own with this text."""
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    module = ModuleType(name)
+    sys.modules[name] = module
+    exec(compile(text, str(path), "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def batch_norm_keys(folder: Path, walk: str = WALK, loops: str = LOOPS) -> dict[str, str | None]:
+    """The keys of batch normalization's loops, with other texts of their two files."""
+    imported("copied_walk", walk, folder)
+    module = imported(
+        "copied_loops", loops.replace("mxrun.ops.batch_norm_walk", "copied_walk"), folder
+    )
+    return {
+        name: value.key for name, value in vars(module).items() if isinstance(value, NativeFunction)
+    }
+
+
+def changed(before: dict[str, str | None], after: dict[str, str | None]) -> set[str]:
+    assert before.keys() == after.keys()
+    return {name for name in before if before[name] != after[name]}
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> dict[str, str | None]:
+    return batch_norm_keys(tmp_path)
+
+
+def test_a_piece_of_another_file_belongs_to_the_key(
+    before: dict[str, str | None], tmp_path: Path
+) -> None:
+    walk = WALK.replace("cut * width\n    rows =", "cut * width + 0 * task\n    rows =")
+    assert walk != WALK
+    # All but the loop that takes a sample go through tasks.
+    assert "statistics_loop" in changed(before, batch_norm_keys(tmp_path, walk))
+    assert "shift_loop" not in changed(before, batch_norm_keys(tmp_path, walk))
+
+
+def test_a_number_from_outside_belongs_to_the_key(
+    before: dict[str, str | None], tmp_path: Path
+) -> None:
+    loops = LOOPS.replace("_SAMPLE_STEP = 2_654_435_761", "_SAMPLE_STEP = 2_654_435_769")
+    assert changed(before, batch_norm_keys(tmp_path, WALK, loops)) == {
+        *("shift_loop", "shift_bfloat16_loop"),
+    }
+
+
+def test_comments_and_what_is_not_reached_do_not_belong_to_the_key(
+    before: dict[str, str | None], tmp_path: Path
+) -> None:
+    loops = f"# Another comment.\n{LOOPS}\nUNUSED = 3\n"
+    assert not changed(before, batch_norm_keys(tmp_path, f"# Another.\n{WALK}", loops))
+
+
+def test_what_cannot_be_told_is_not_cached(tmp_path: Path) -> None:
+    text = """\
+from mxrun.backend.jit import integer, native
+FACTORS = [2.0, 3.0]
+@native
+def loop(block):
+    for i in range(integer(block, 0)):
+        FACTORS[i]
+"""
+    assert imported("untold", text, tmp_path).loop.key is None
+    assert imported("untold", text.replace("[2.0, 3.0]", "(2.0, 3.0)"), tmp_path).loop.key
+
+
+def test_every_native_function_has_a_key_of_its_own() -> None:
+    library.load()
+    found = {
+        id(value): value.key
+        for name, module in list(sys.modules.items())
+        if name.startswith("mxrun.")
+        for value in vars(module).values()
+        if isinstance(value, NativeFunction)
+    }
+    assert len(found) > 50
+    assert None not in found.values()
+    assert len(set(found.values())) == len(found)
+
+
+MAIN = """\
+import json
+
+import numpy as np
+
+from mxrun.backend.jit import HostLoop, float32s, integer, native
+from factors import scaled
+
+
+@native
+def scale_loop(block):
+    values = float32s(block, 1)
+    for i in range(integer(block, 0)):
+        values[i] = scaled(values[i])
+
+
+values = np.arange(3, dtype=np.float32)
+HostLoop(scale_loop, (3, values.ctypes.data))()
+print(json.dumps(values.tolist()))
+"""
+FACTORS = """\
+import numpy as np
+
+from mxrun.backend.jit import piece
+
+
+@piece
+def scaled(value):
+    return value * np.float32(3)
+"""
+
+
+def test_a_result_follows_a_changed_piece_of_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "main.py").write_text(MAIN)
+    results = []
+    for factor in (3, 5):
+        (tmp_path / "factors.py").write_text(FACTORS.replace("(3)", f"({factor})"))
+        done = subprocess.run(
+            [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        results.append(json.loads(done.stdout))
+    assert results == [[0.0, 3.0, 6.0], [0.0, 5.0, 10.0]]
