@@ -157,16 +157,20 @@ def _inspected(config: Path, name: str, asked: Sequence[Any]) -> dict[str, Any]:
 
 
 def _check_files(configs: Sequence[Path], asked: Mapping[str, Path | None]) -> None:
-    """Raise UserError for a file that would take the place of a config, or of another one's.
+    """Raise UserError for a file that would take the place of a config, or of another one's, and
+    for one that cannot be written.
 
     Before anything is planned, for that may take long.
     """
+    from mxrun.base.files import check_writable
+
     seen = {config.resolve(): "CONFIG" for config in configs}
     for option, path in asked.items():
         if path is not None:
             first = seen.setdefault(path.resolve(), option)
             if first != option:
                 raise UserError(f"{first} and {option} name one file, {path}: give each its own")
+    check_writable(*asked.values())
 
 
 def _write_files(

@@ -40,8 +40,10 @@ def plot(
       mxrun plot Convolution no_bias=true
     """
     from mxrun import session
+    from mxrun.base.files import check_writable
     from mxrun.report.result import write_json
 
+    check_writable(svg)
     report = session.plot(what, overrides or ())
     if svg is not None:
         from mxrun.base.files import write_text

@@ -7,13 +7,12 @@ first event, and metadata (`ph: M`) that names process and tracks.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import is_replaced, whole_file
+from mxrun.base.files import whole_file, why_unwritable
 from mxrun.profiler import Event
 
 _PROCESS = 1
@@ -21,15 +20,14 @@ _PROCESS = 1
 
 def check_trace(path: Path) -> None:
     """Raise UserError where `write_trace` could not write: known before the run, not after."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise _unwritable(path, "it is a folder")
-    if not is_replaced(path):
-        return
-    if not target.parent.is_dir():
-        raise _unwritable(path, f"there is no folder {target.parent}")
-    if not os.access(target.parent, os.W_OK):
-        raise _unwritable(path, f"nothing can be written in {target.parent}")
+    why = why_unwritable(path)
+    if why is not None:
+        raise UserError(
+            Diagnostic(
+                f"the trace cannot be written to {path}: {why}",
+                expected="a file in a folder that can be written",
+            )
+        )
 
 
 def write_trace(path: Path, events: Iterable[Event]) -> None:
@@ -70,12 +68,3 @@ def trace(events: Iterable[Event]) -> dict[str, Any]:
 
 def _metadata(name: str, track: int, arguments: dict[str, str | int]) -> dict[str, Any]:
     return {"name": name, "ph": "M", "pid": _PROCESS, "tid": track, "args": arguments}
-
-
-def _unwritable(path: Path, why: str) -> UserError:
-    return UserError(
-        Diagnostic(
-            f"the trace cannot be written to {path}: {why}",
-            expected="a file in a folder that can be written",
-        )
-    )

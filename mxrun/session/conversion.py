@@ -9,6 +9,7 @@ from typing import Any
 
 from mxrun import __version__
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.files import check_writable, write_bytes
 from mxrun.build import Built
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx import to_onnx
@@ -79,6 +80,7 @@ def convert(request: ConvertRequest) -> Converted:
     Raises UserError for operators that have no form there and a file that cannot be written.
     """
     source = _source(request)
+    check_writable(request.file)
     built, arrays = source.built, source.arrays
     model = onnx_model(built, arrays, any_batch=request.batch is None)
     metadata = onnx_metadata(built, source.trained, [value.name for value in model.inputs])
@@ -92,10 +94,7 @@ def convert(request: ConvertRequest) -> Converted:
                 got=f"{len(content):,}",
             )
         )
-    try:
-        request.file.write_bytes(content)
-    except OSError as error:
-        raise UserError(Diagnostic(f"{request.file} cannot be written", got=str(error))) from error
+    write_bytes(request.file, content)
     return Converted(
         file=request.file,
         bytes=len(content),

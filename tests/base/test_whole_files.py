@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mxrun.base.errors import UserError
-from mxrun.base.files import whole_file
+from mxrun.base.files import check_writable, whole_file
 
 
 def write(path: Path, content: bytes) -> None:
@@ -66,3 +66,44 @@ def test_what_cannot_be_written_is_named(tmp_path: Path, path: str, why: str) ->
         write(tmp_path / path, b"")
     assert f"cannot write {tmp_path / path}: " in str(caught.value)
     assert why in str(caught.value)
+
+
+def test_of_two_writers_at_once_the_last_one_wins_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with whole_file(path) as first:
+        first.write(b"first, ")
+        with whole_file(path) as second:
+            second.write(b"second, which is longer")
+        assert path.read_bytes() == b"second, which is longer"
+        first.write(b"to the end")
+    assert path.read_bytes() == b"first, to the end"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_what_lies_in_the_way_of_a_half_written_file_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / ".x.partial").symlink_to("mine")
+    write(tmp_path / "x", b"new")
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+    assert (tmp_path / ".x.partial").is_symlink()
+    assert (tmp_path / "x").read_bytes() == b"new"
+
+
+def test_a_link_that_is_not_followed_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to("mine")
+    with whole_file(tmp_path / "link", follow=False) as file:
+        file.write(b"new")
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "link").read_bytes() == b"new"
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
+def test_files_that_cannot_be_written_are_all_told_before(tmp_path: Path) -> None:
+    check_writable(None, tmp_path / "x", Path("/dev/null"))
+    with pytest.raises(UserError) as caught:
+        check_writable(tmp_path / "none" / "x.svg", tmp_path / "y", tmp_path)
+    assert len(caught.value.diagnostics) == 2
+    assert f"there is no folder {tmp_path / 'none'}" in str(caught.value)
+    assert f"cannot write {tmp_path}: it is a folder" in str(caught.value)
+    assert os.listdir(tmp_path) == []

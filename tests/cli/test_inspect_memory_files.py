@@ -344,3 +344,11 @@ def test_no_two_rectangles_overlap() -> None:
             across = min(one[2], other[2]) - max(one[0], other[0])
             down = min(one[3], other[3]) - max(one[1], other[1])
             assert across <= 2 * NEAR or down <= 2 * NEAR
+
+
+def test_no_file_is_written_unless_all_can_be(tmp_path: Path) -> None:
+    files = ("--svg", "plan.svg", "--html", "none/plan.html", "--csv", "none/plan.csv")
+    text = refused("inspect-memory", "mlp_mnist", *files, cwd=tmp_path)
+    assert "cannot write none/plan.html: there is no folder" in text
+    assert "cannot write none/plan.csv: there is no folder" in text
+    assert list(tmp_path.iterdir()) == []

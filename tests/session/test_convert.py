@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from commands import mxrun, refused, result
 from onnx_environment import checked, given, started
 
 from mxrun import session
+from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
 
 CONFIGS = ("lenet_mnist", "mlp_mnist", "resnet20_cifar10", "autoencoder_digits", "mlp_regression")
@@ -116,8 +119,25 @@ def test_operators_without_a_form_are_all_named_with_their_place(tmp_path: Path)
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     text = refused("convert", "mlp_mnist", "-o", "missing/net.onnx", cwd=tmp_path)
-    assert "missing/net.onnx cannot be written" in text
+    assert "cannot write missing/net.onnx: there is no folder" in text
     assert "Usage" in refused("convert", "mlp_mnist", cwd=tmp_path)
+
+
+def test_a_full_disk_leaves_the_file_before(tmp_path: Path) -> None:
+    file = tmp_path / "net.onnx"
+    file.write_bytes(b"the network of last week")
+    request = session.ConvertRequest(str(find_config("mlp_mnist")), file)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot write .*net\.onnx: file too large"):
+            session.convert(request)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert file.read_bytes() == b"the network of last week"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_the_same_network_gives_the_same_bytes(tmp_path: Path) -> None:
