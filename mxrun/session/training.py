@@ -36,7 +36,8 @@ from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
 from mxrun.train.loop import Diverged, LoopResult, TrainingLoop, percentiles
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
-from mxrun.train.run_directory import RunDirectory, only_writer, run_path
+from mxrun.train.run_directory import RunDirectory, run_path
+from mxrun.train.run_lock import RunLock, only_writer
 from mxrun.train.saver import RunSaver
 
 Existing = Literal["refuse", "overwrite", "resume"]
@@ -209,23 +210,23 @@ class _Training:
         if self._request.existing != "resume":
             # Read before the folder is touched: it may be wrong, or lie in that very folder.
             self._run.read_starting_point()
-        with only_writer(run_path(name)):
+        with only_writer(run_path(name)) as lock:
             beginning = self._beginning()
             for note in beginning.notes:
                 self._observer.note(note)
             held = RunDirectory(run_path(name)).summary() if beginning.finished else None
             summary = None if held is None else TrainSummary.from_json(held)
             if summary is None:
-                return Trained(self._train(beginning), self._profile)
+                return Trained(self._train(beginning, lock), self._profile)
             self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
             return Trained(summary, self._profile)
 
-    def _train(self, beginning: Beginning) -> TrainSummary:
+    def _train(self, beginning: Beginning, lock: RunLock) -> TrainSummary:
         run, checkpoint = self._run, beginning.checkpoint
         loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
         run.restore(checkpoint, loop)
-        directory = beginning.commit()
-        keeper = CheckpointKeeper(directory.path, run.built.training.policy)
+        directory = RunDirectory(beginning.commit().path, lock.check)
+        keeper = CheckpointKeeper(directory.path, run.built.training.policy, lock.check)
         held = None if checkpoint is None else loop.progress
         if checkpoint is not None and checkpoint.manifest.due:
             # What was killed after it had saved may not have come to this.

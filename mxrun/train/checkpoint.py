@@ -165,8 +165,7 @@ def _put(partial: Path, folder: Path) -> None:
     Killed in between, the one before is whole under its hidden name: see `recover_checkpoint`.
     """
     replaced = _replaced(folder)
-    with suppress(FileNotFoundError):
-        remove(replaced)
+    _clear(replaced, folder)
     with suppress(FileNotFoundError):
         folder.rename(replaced)
     try:
@@ -176,7 +175,7 @@ def _put(partial: Path, folder: Path) -> None:
             replaced.rename(folder)
         raise
     with suppress(OSError):
-        remove(replaced)
+        _clear(replaced, folder)
 
 
 def recover_checkpoint(run_folder: Path, step: int) -> None:
@@ -195,17 +194,48 @@ def _replaced(folder: Path) -> Path:
 
 
 def discard_checkpoint(run_folder: Path, step: int) -> None:
-    """Remove a checkpoint, if it is there; half removed it has another name."""
+    """Remove a checkpoint, if it is there; half removed it has another name.
+
+    Files in its folder that are none of a checkpoint's stay, and the folder with them.
+    """
     folder = checkpoint_folder(run_folder, step)
-    removed = folder.with_name(f".{folder.name}.removed")
+    # What it has replaced must not come back in its place.
+    clear_hidden(run_folder, step)
+    with writing(folder), suppress(FileNotFoundError):
+        folder.rename(_removed(folder))
+        _clear(_removed(folder), folder)
+
+
+def clear_hidden(run_folder: Path, step: int) -> None:
+    """Finish what a killed process had begun: removing a checkpoint, or one that was replaced."""
+    folder = checkpoint_folder(run_folder, step)
     with writing(folder):
-        # What it has replaced must not come back in its place.
-        for left in (removed, _replaced(folder)):
-            with suppress(FileNotFoundError):
-                remove(left)
-        with suppress(FileNotFoundError):
-            folder.rename(removed)
-            remove(removed)
+        for left in (_removed(folder), _replaced(folder)):
+            _clear(left, folder)
+
+
+def _removed(folder: Path) -> Path:
+    """What a checkpoint is called while it goes."""
+    return folder.with_name(f".{folder.name}.removed")
+
+
+def _clear(hidden: Path, folder: Path) -> None:
+    """Remove a checkpoint that has a hidden name, if it is there; what else lies in it goes back
+    to `folder`.
+    """
+    if not hidden.is_dir() or hidden.is_symlink():
+        hidden.unlink(missing_ok=True)
+        return
+    for name in FILES:
+        (hidden / name).unlink(missing_ok=True)
+    others = sorted(hidden.iterdir())
+    if others and not folder.exists():
+        hidden.rename(folder)
+        return
+    for entry in others:
+        if not (folder / entry.name).exists():
+            entry.rename(folder / entry.name)
+    hidden.rmdir()
 
 
 def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> None:
@@ -280,7 +310,9 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_FILE
     try:
         with path.open("rb") as file:
-            text = file.read(_LARGEST_MANIFEST + 1)
+            # A buffer of all that is asked for is made before anything is read.
+            size = min(os.fstat(file.fileno()).st_size, _LARGEST_MANIFEST)
+            text = file.read(size + 1)
         content = json.loads(text) if len(text) <= _LARGEST_MANIFEST else None
         whole = isinstance(content, dict) and text == _sealed(_without(content, "sha256"))
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,11 +46,16 @@ class CheckpointKeeper:
 
     Checkpoints that only an interruption asked for go once a due one is written, so that what is
     left in the end does not depend on where the run was interrupted.
+
+    check: called before a checkpoint is written; raises where the folder is another one by now.
     """
 
-    def __init__(self, folder: Path, policy: Policy) -> None:
+    def __init__(
+        self, folder: Path, policy: Policy, check: Callable[[], None] = lambda: None
+    ) -> None:
         self._folder = folder
         self._policy = policy
+        self._check = check
         self._saved_at = time.monotonic()
 
     def due_after_step(self, step: int) -> bool:
@@ -67,6 +72,7 @@ class CheckpointKeeper:
 
     def save(self, state: RunState, groups: dict[str, Arrays]) -> Path:
         """Write a checkpoint and remove what is not kept; raises UserError when it cannot."""
+        self._check()
         path = save_checkpoint(self._folder, state, groups)
         self._saved_at = time.monotonic()
         if state.due:

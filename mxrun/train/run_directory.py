@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import whole_file, writing
-from mxrun.train.checkpoint import FILES, recover_checkpoint
+from mxrun.base.files import PARTIAL, whole_file, writing
+from mxrun.train.checkpoint import FILES, clear_hidden, recover_checkpoint
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.observer import EpochDone
 
@@ -25,10 +24,10 @@ _TIMING = "timing.jsonl"
 _SUMMARY = "summary.json"
 _OWN_FILES = (_CONFIG, _METRICS, _TIMING, _SUMMARY)
 _NAMES = "|".join(map(re.escape, _OWN_FILES))
-_OWN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES})\.partial")
+_OWN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES}){PARTIAL}")
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|replaced|removed)")
+_HIDDEN = re.compile(r"\.checkpoint-([0-9]+)\.(?:removed|replaced)")
 _REPLACED = re.compile(r"\.checkpoint-([0-9]+)\.replaced")
-_LOCK = ".lock"
 
 
 def run_path(name: str) -> Path:
@@ -36,61 +35,18 @@ def run_path(name: str) -> Path:
     return ROOT / name
 
 
-@contextmanager
-def only_writer(path: Path) -> Iterator[None]:
-    """While it is entered no other process writes the run in `path`; the folder is made.
-
-    The lock is the system's (flock) on a file with this process's number, so that it ends with the
-    process, however that ends. Raises UserError naming the process that has it.
-    """
-    with writing(path):
-        path.mkdir(parents=True, exist_ok=True)
-        descriptor = _locked(path / _LOCK)
-    try:
-        with writing(path):
-            os.truncate(descriptor, 0)
-            os.write(descriptor, b"%d\n" % os.getpid())
-        yield
-    finally:
-        # While it is still locked: who opens it by then sees that it is not there any more.
-        with suppress(OSError):
-            (path / _LOCK).unlink()
-        os.close(descriptor)
-
-
-def _locked(path: Path) -> int:
-    """The descriptor of a locked file that still has its name."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        except BlockingIOError as error:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-            os.close(descriptor)
-            raise UserError(
-                Diagnostic(
-                    f"another process is writing the run in {path.parent}",
-                    got=f"process {holder or 'not known yet'}",
-                    hint="wait for it, stop it (SIGTERM saves first), or say name=OTHER",
-                )
-            ) from error
-        except OSError:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
 class RunDirectory:
     """`runs/<name>/`: config.yaml, metrics.jsonl (no times), timing.jsonl, summary.json.
 
     Make one with `create` or `reopen`. Every method raises UserError, naming the path, when it
-    cannot write.
+    cannot write. Links among the run's own files are never written through.
+
+    check: called before a result is written; raises where the folder is another one by now.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self._check = check
 
     @classmethod
     def create(
@@ -114,10 +70,16 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, name: str, root: Path = ROOT) -> RunDirectory | None:
-        """The folder of the run `name`, where there is anything of one."""
+        """The folder of the run `name`, where there is anything of one.
+
+        Raises UserError where a link stands in the place of a file or checkpoint of the run.
+        """
         path = root / name
         with writing(path):
-            return cls(path) if path.is_dir() and any(_of_a_run(path)) else None
+            if not path.is_dir() or not any(_of_a_run(path)):
+                return None
+        _check_no_links(path)
+        return cls(path)
 
     @property
     def config_path(self) -> Path:
@@ -126,7 +88,7 @@ class RunDirectory:
 
     def replace_config(self, text: str) -> None:
         """Make it the folder of a run with another config."""
-        with whole_file(self.config_path) as file:
+        with whole_file(self.config_path, follow=False) as file:
             file.write(text.encode("utf-8"))
 
     def clean_up(self) -> None:
@@ -137,7 +99,9 @@ class RunDirectory:
             for entry in list(_of_a_run(self.path)):
                 if match := _REPLACED.fullmatch(entry.name):
                     recover_checkpoint(self.path, int(match[1]))
-                if entry.name.startswith(".") and (entry.exists() or entry.is_symlink()):
+                if hidden := _HIDDEN.fullmatch(entry.name):
+                    clear_hidden(self.path, int(hidden[1]))
+                elif entry.name.startswith(".") and (entry.exists() or entry.is_symlink()):
                     remove(entry)
 
     def go_back(self, epoch: int) -> None:
@@ -148,7 +112,7 @@ class RunDirectory:
                 if path.exists():
                     lines = path.read_bytes().splitlines(keepends=True)
                     kept = b"".join(line for line in lines if _recorded_before(line, epoch))
-                    with whole_file(path) as file:
+                    with whole_file(path, follow=False) as file:
                         file.write(kept)
 
     def summary(self) -> Mapping[str, Any] | None:
@@ -166,6 +130,7 @@ class RunDirectory:
 
     def record(self, done: EpochDone) -> None:
         """Append an epoch to metrics.jsonl, and its time to timing.jsonl."""
+        self._check()
         position = {"epoch": done.epoch, "step": done.step}
         measured = {
             "learning_rate": done.learning_rate,
@@ -177,14 +142,15 @@ class RunDirectory:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json: all of it or, after a crash, the one before."""
-        with whole_file(self.path / _SUMMARY) as file:
+        self._check()
+        with whole_file(self.path / _SUMMARY, follow=False) as file:
             file.write(canonical_json(summary).encode("ascii"))
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
     """Add one line; a line that does not fit on the disk leaves no torn end."""
     line = canonical_json(record).encode("ascii")
-    with writing(path), path.open("ab", buffering=0) as file:
+    with writing(path), open(path, "ab", buffering=0, opener=_unfollowed) as file:
         before = file.tell()
         try:
             written = file.write(line)
@@ -193,8 +159,13 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
             # Durable before any checkpoint that counts on it.
             os.fsync(file.fileno())
         except OSError:
-            os.truncate(path, before)
+            os.truncate(file.fileno(), before)
             raise
+
+
+def _unfollowed(path: str, mode: int) -> int:
+    """Open what has this name and nothing that it links to."""
+    return os.open(path, mode | os.O_NOFOLLOW, 0o666)
 
 
 def _recorded_before(line: bytes, epoch: int) -> bool:
@@ -212,6 +183,20 @@ def _of_a_run(path: Path) -> Iterator[Path]:
     for entry in sorted(path.iterdir()):
         if _OWN_FILE.fullmatch(entry.name) or _CHECKPOINT.fullmatch(entry.name):
             yield entry
+
+
+def _check_no_links(path: Path) -> None:
+    """Raise UserError for links in the place of what a run writes: they may lead anywhere."""
+    links = [entry for entry in _of_a_run(path) if entry.is_symlink()]
+    if links:
+        raise UserError(
+            Diagnostic(
+                f"{link} is a link: what it leads to would be changed with the run",
+                got=f"a link to {link.readlink()}",
+                hint="put the file itself there, or start another run with name=OTHER",
+            )
+            for link in links
+        )
 
 
 def _remove_run(path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from mxrun.train.checkpoint import (
     PlanRecord,
     RunState,
     load_checkpoint,
+    read_manifest,
     save_checkpoint,
 )
 from mxrun.train.progress import Progress
@@ -248,3 +250,12 @@ def test_saving_needs_no_second_copy_in_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < large["w"].nbytes // 8
+
+
+def test_reading_a_manifest_takes_no_more_memory_than_it_has(saved: Path) -> None:
+    read_manifest(saved)
+    tracemalloc.start()
+    read_manifest(saved)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20

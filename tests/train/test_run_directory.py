@@ -20,11 +20,12 @@ from mxrun.train.checkpoint import (
     PARAMETERS_FILE,
     PlanRecord,
     RunState,
+    discard_checkpoint,
     save_checkpoint,
 )
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
-from mxrun.train.run_directory import RunDirectory, only_writer
+from mxrun.train.run_directory import RunDirectory
 
 EPOCH = EpochDone(
     1, 23, 0.1, {"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25}, 1438, 1.0, seconds=1.5
@@ -216,6 +217,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
         (run.path / name / "parameters.safetensors").touch()
     for name in ("config.yaml", "metrics.jsonl", "timing.jsonl", "summary.json"):
         (run.path / f".{name}.partial").touch()
+        (run.path / f".{name}.0123456789abcdef.partial").touch()
     (run.path / ".mine.partial").touch()
     run.clean_up()
     assert names(run.path) == before | {".mine.partial"}
@@ -275,14 +277,49 @@ def test_A3_what_was_replaced_goes_where_another_has_its_name(tmp_path: Path) ->
     assert names(run.path) == before
 
 
-def test_A4_a_folder_has_one_writer(tmp_path: Path) -> None:
-    with (
-        only_writer(tmp_path / "one"),
-        pytest.raises(UserError, match="another process is writing") as caught,
-        only_writer(tmp_path / "one"),
-    ):
-        pass
-    assert f"process {os.getpid()}" in str(caught.value)
-    with only_writer(tmp_path / "one"):
-        pass
-    assert names(tmp_path / "one") == set()
+@pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "summary.json", "checkpoint-7"])
+def test_a_run_with_links_in_the_place_of_its_files_does_not_go_on(
+    name: str, tmp_path: Path
+) -> None:
+    run = start(tmp_path)
+    finish(run)
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (run.path / name).unlink(missing_ok=True)
+    (run.path / name).symlink_to(mine)
+    with pytest.raises(UserError, match=rf"{name} is a link.*") as caught:
+        RunDirectory.reopen("one", tmp_path)
+    assert str(mine) in str(caught.value)
+    assert mine.read_text() == "mine"
+
+
+def test_a_run_writes_through_no_link(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for name in ("metrics.jsonl", "summary.json"):
+        (run.path / name).symlink_to(mine)
+    with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl"):
+        run.record(EPOCH)
+    run.write_summary({"steps": 1})
+    assert json.loads((run.path / "summary.json").read_text()) == {"steps": 1}
+    assert mine.read_text() == "mine"
+
+
+def test_files_of_others_in_a_checkpoint_survive_it(tmp_path: Path) -> None:
+    """Its removal, its replacement, and both when a killed process had begun them."""
+    run = start(tmp_path)
+    folder = run.path / "checkpoint-23"
+    for begin in ("nothing", "removed", "replaced"):
+        finish(run)
+        (folder / "mine.txt").write_text("mine")
+        finish(run)
+        assert (folder / "mine.txt").read_text() == "mine"
+        if begin != "nothing":
+            folder.rename(run.path / f".checkpoint-23.{begin}")
+            run.clean_up()
+        discard_checkpoint(run.path, 23)
+        assert names(folder) == {"mine.txt"}
+        assert not [name for name in names(run.path) if name.startswith(".")]
+        (folder / "mine.txt").unlink()
+        folder.rmdir()
