@@ -20,6 +20,8 @@ from mxrun.base.errors import nearest
 
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 LARGEST_INT32 = 2**31 - 1
+NULL = "null"
+"""MXNet's name of the choice "none of them"."""
 
 Float32 = Annotated[float, Field(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
 """A number that float32 can hold, for all that ends in a tensor or multiplies one."""
@@ -59,14 +61,22 @@ class Problem:
 
 
 def check(model: type[M], values: Mapping[str, object]) -> tuple[M | None, tuple[Problem, ...]]:
-    """Validate `values` against `model`: the instance, or None and every problem found."""
+    """Validate `values` against `model`: the instance, or None and every problem found.
+
+    None is the choice called "null" (MXNet's spelling, which YAML reads as None) where a field has
+    such a choice and does not take None itself.
+    """
+    named = {
+        name: NULL if value is None and _has_null_choice(model, name) else value
+        for name, value in values.items()
+    }
     try:
-        return model.model_validate(_with_tuples(values)), ()
+        return model.model_validate(_with_tuples(named)), ()
     except ValidationError as error:
         # A list is also called too short where its items are wrong: those say enough.
         parents = {detail["loc"][:-1] for detail in error.errors()}
         return None, tuple(
-            _explain(model, dict(detail))
+            _explain(model, values, dict(detail))
             for detail in error.errors()
             if detail["type"] != "too_short" or detail["loc"] not in parents
         )
@@ -94,14 +104,23 @@ def describe_field(field: FieldInfo) -> str:
             bound = getattr(rule, kind.lower())
             if abs(bound) != LARGEST_FLOAT32:
                 bounds.append(f"{words[kind]} {bound}")
-        elif kind == "MinLen":
-            text += f" of at least {rule.min_length}"
-        elif kind == "MaxLen":
-            text += f" of at most {rule.max_length}"
+    text += _describe_length(field)
     bounds.sort(reverse=True)
     if any(getattr(rule, "le", None) == LARGEST_FLOAT32 for rule in field.metadata):
         bounds.append("within float32")
     return f"{text} {' and '.join(bounds)}".rstrip()
+
+
+def _describe_length(field: FieldInfo) -> str:
+    """How many items a field takes, in words; empty where that is not limited."""
+    words = {"min_length": "at least", "max_length": "at most"}
+    limits = [
+        f"{text} {getattr(rule, key)}"
+        for rule in field.metadata
+        for key, text in words.items()
+        if hasattr(rule, key)
+    ]
+    return f" of {' and '.join(limits)}" if limits else ""
 
 
 def describe_type(annotation: Any) -> str:
@@ -123,7 +142,9 @@ def describe_type(annotation: Any) -> str:
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
-def _explain(model: type[BaseModel], detail: dict[str, Any]) -> Problem:
+def _explain(
+    model: type[BaseModel], values: Mapping[str, object], detail: dict[str, Any]
+) -> Problem:
     path = tuple(part for part in detail["loc"] if not _is_union_branch(part))
     name = str(path[0]) if path else ""
     field = model.model_fields.get(name)
@@ -140,11 +161,41 @@ def _explain(model: type[BaseModel], detail: dict[str, Any]) -> Problem:
         if field is None:
             return Problem(path, problem, "", "")
         return Problem(path, problem, expected, repr(detail["input"]))
-    got = repr(_with_lists(detail["input"]))
+    got = NULL if detail["input"] is None else repr(_with_lists(detail["input"]))
     hint = ""
     if detail["type"] == "literal_error" and field is not None:
         hint = nearest(str(detail["input"]), _literals(field.annotation))
+    elif detail["type"] == "tuple_type" and field is not None:
+        hint = _as_list_hint(detail["input"], _usual_length(model, values, field))
     return Problem(path, f"parameter {name!r} cannot be {got}", expected, got, hint)
+
+
+def _as_list_hint(value: object, count: int) -> str:
+    """How to write one number where a field takes a list of numbers; empty for other values."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ""
+    axes = ", one number for each axis" if count > 1 else ""
+    return f"write [{', '.join([str(value)] * count)}]{axes}"
+
+
+def _usual_length(model: type[BaseModel], values: Mapping[str, object], field: FieldInfo) -> int:
+    """How many items a list has: another given one's, or those of the examples; else 1.
+
+    The lists of one operator, such as kernel, stride and pad, mostly have an item for each axis.
+    """
+    others = (values[name] for name in model.model_fields if name in values)
+    examples = (next(iter(each.examples or ()), None) for each in model.model_fields.values())
+    own = next(iter(field.examples or ()), None)
+    lists = (each for each in (*others, own, *examples) if isinstance(each, (list, tuple)))
+    return next((len(each) for each in lists if each), 1)
+
+
+def _has_null_choice(model: type[BaseModel], name: str) -> bool:
+    """Whether the field has a choice called "null" and no None of its own."""
+    field = model.model_fields.get(name)
+    if field is None or _accepts(field.annotation, type(None)):
+        return False
+    return NULL in _literals(field.annotation)
 
 
 def _is_union_branch(part: str | int) -> bool:

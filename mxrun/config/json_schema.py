@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mxrun.base.params import NULL
 from mxrun.config.layers import IMPLEMENTATIONS
 from mxrun.config.names import NAME, REFERENCE
 from mxrun.config.schema import Dataset, Settings
@@ -58,7 +59,8 @@ def json_schema(
     """The schema of a config file.
 
     Every argument gives, by name, the schema of the parameters of one kind, without references: a
-    `description`, `properties`, each described, and the `required`.
+    `description`, `properties`, each described, and the `required`. Where Python strips
+    docstrings (`-OO`), those of kinds and sections are empty.
     """
     schema = Settings.model_json_schema()
     definitions = schema["$defs"]
@@ -85,7 +87,7 @@ def json_schema(
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "mxrun config",
-        "description": schema["description"],
+        "description": schema.get("description", ""),
         "type": "object",
         "properties": {key: _with_expressions(part) for key, part in properties.items()},
         "additionalProperties": False,
@@ -120,7 +122,7 @@ def _parameters(kind: Mapping[str, Any]) -> Schema:
     free = {key: _with_expressions(part) for key, part in kind["properties"].items()}
     parameters: Schema = {
         "type": "object" if kind.get("required") else ["object", "null"],
-        "description": kind["description"],
+        "description": kind.get("description", ""),
         "properties": free,
         "additionalProperties": False,
     }
@@ -141,12 +143,12 @@ def _dataset(schema: Schema, datasets: Kinds) -> Schema:
         kinds.append(
             {
                 "type": "object",
-                "description": options["description"],
+                "description": options.get("description", ""),
                 "properties": {**own, "dataset": named, **free},
                 "additionalProperties": False,
             }
         )
-    return {"description": schema["description"], "anyOf": kinds}
+    return {"description": schema.get("description", ""), "anyOf": kinds}
 
 
 def _layer_definitions(operators: Kinds) -> Schema:
@@ -237,5 +239,9 @@ def _with_expressions(schema: Mapping[str, Any]) -> Schema:
         choices = [choice for part in parts for choice in part.get("anyOf", [part])]
         unique = [choice for at, choice in enumerate(choices) if choice not in choices[:at]]
         return {**inner, "anyOf": unique, **outer}
+    if NULL in inner.get("enum", ()):
+        # Without quotes the choice is YAML's null.
+        inner["enum"] = [*inner["enum"], None]
+        inner.pop("type", None)
     is_value = "enum" in inner or inner.get("type") in ("integer", "number", "boolean", "array")
     return {"anyOf": [inner, _EXPRESSION], **outer} if is_value else {**inner, **outer}

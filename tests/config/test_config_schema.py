@@ -338,8 +338,13 @@ def schemas_without_description(schema: Any, path: str) -> list[str]:
 def test_P15_the_json_schema_describes_every_field() -> None:
     described = {"description": "A number."}
     integer = {"type": "integer", **described}
+    norm = {"enum": ["null", "batch"], "type": "string", "description": "What divides."}
     operators = {
-        "A": {"description": "An A.", "properties": {"x": integer}, "required": ["x"]},
+        "A": {
+            "description": "An A.",
+            "properties": {"x": integer, "norm": norm},
+            "required": ["x"],
+        },
         "B": {"description": "A B.", "properties": {}},
     }
     text = {"type": "string", "description": "A folder."}
@@ -365,6 +370,7 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     layer = schema["$defs"]["Layers"]["items"]["anyOf"][1]["properties"]
     assert layer["A"]["required"] == ["x"]
     assert layer["A"]["properties"]["x"]["anyOf"][0] == {"type": "integer"}
+    assert layer["A"]["properties"]["norm"]["anyOf"][0] == {"enum": ["null", "batch", None]}
     assert set(layer) == {"A", "B", "repeat"}
     assert layer["A"]["additionalProperties"]["type"] == "string"
     assert layer["B"]["type"] == ["object", "null"]

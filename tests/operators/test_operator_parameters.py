@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from mxrun import library
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.params import Parameters
 from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
@@ -18,6 +19,8 @@ from mxrun.operator.register import (
     implementations,
     register,
 )
+
+library.load()
 
 
 def test_P10_mxnets_own_texts_are_read() -> None:
@@ -125,6 +128,34 @@ def test_P13_all_problems_come_at_once_with_the_nearest_name() -> None:
     assert len(problems) == 2
     unknown = problems["Activation: unknown parameter 'act_typ'"]
     assert "'act_type'" in unknown.hint
+
+
+@pytest.mark.parametrize("operator", ["SoftmaxOutput", "MakeLoss"])
+def test_null_of_yaml_is_the_choice_of_that_name(operator: str) -> None:
+    assert create(operator, {"normalization": None}).parameters.normalization == "null"
+    with pytest.raises(UserError, match="parameter 'grad_scale' cannot be null"):
+        create(operator, {"grad_scale": None})
+    with pytest.raises(UserError, match="parameter 'act_type' cannot be null"):
+        create("LeakyReLU", {"act_type": None})
+
+
+@pytest.mark.parametrize(
+    ("operator", "parameters", "hint"),
+    [
+        ("Convolution", {"kernel": 3, "num_filter": 1}, "write [3, 3], one number for each axis"),
+        ("Convolution", {"kernel": (3,), "num_filter": 1, "stride": 2}, "write [2]"),
+        ("Pooling", {"kernel": (2, 2, 2), "pad": 1}, "write [1, 1, 1], one number for each axis"),
+        ("Convolution", {"kernel": "3", "num_filter": 1}, ""),
+        ("Convolution", {"kernel": True, "num_filter": 1}, ""),
+    ],
+)
+def test_one_number_in_place_of_a_list_is_answered_with_the_list(
+    operator: str, parameters: dict[str, object], hint: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        create(operator, parameters)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.hint == hint
 
 
 def test_P14_an_unknown_operator_gets_the_nearest_names() -> None:
