@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 
 def debug() -> bool:
     """MXRUN_DEBUG=1: the graph is verified after every pass."""
     return os.environ.get("MXRUN_DEBUG", "") not in ("", "0")
+
+
+def docstrings() -> bool:
+    """Whether this process keeps docstrings; `python -OO` and PYTHONOPTIMIZE=2 strip them."""
+    return sys.flags.optimize < 2
 
 
 def onednn_library() -> str | None:

@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, create_model
 
+from mxrun.base import flags
 from mxrun.base.errors import InternalError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.params import LARGEST_FLOAT32, Float32, Parameters
@@ -130,8 +131,8 @@ def simple_operator(
         if scalar is not None and not entry.takes("scalar"):
             hint = "name it behind the tensors: def f(x, scalar)"
             raise refused(function, f"no function of {name} takes its scalar", hint=hint)
-        document = description or function.__doc__
-        if not document:
+        document = description or function.__doc__ or ""
+        if not document and flags.docstrings():
             hint = "begin the function with a docstring: the formula, what backward reads"
             raise refused(function, f"{name} has no description", hint=hint)
         register_entry(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mxrun.base import flags
 from mxrun.base.params import from_strings
 from mxrun.operator.contract import call
 from mxrun.operator.contract.case import SINGLE, Bench
@@ -18,7 +19,7 @@ def documentation(benches: Sequence[Bench]) -> Iterator[Problem]:
     """The operator and each of its parameters say what they are."""
     prop = benches[0].prop
     kind = type(prop)
-    if not (kind.__doc__ or "").strip():
+    if flags.docstrings() and not (kind.__doc__ or "").strip():
         hint = "begin the class with a docstring: the formula, shapes, what backward reads"
         yield Problem(f"the property {kind.__name__} has no docstring", hint=hint)
     if prop.gradient_instead and not prop.gradient_instead.endswith("."):
