@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mxrun.backend.jit import Block, float32s, integer, native, real, share
 from mxrun.backend.team import team_for_elements
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
@@ -23,6 +24,7 @@ from mxrun.operator.property import (
     Inferred,
     OperatorProperty,
     PartialShapes,
+    PartialType,
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
@@ -131,6 +133,14 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
                 unify("sample_weight", shape, (data[0],), "data's rows") for shape in weights
             ]
         return Inferred([data, *weights], [data, loss], [])
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """Weights are float32, whatever data is."""
+        weights = inputs[1:]
+        completed, types = super().infer_type([inputs[0], *[None] * len(weights)], outputs)
+        return [completed[0], *(dtype or FLOAT32 for dtype in weights)], types
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """data's; weights have none."""

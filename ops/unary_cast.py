@@ -11,9 +11,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.backend.scalar_value import MAP_DTYPES
-from mxrun.base.dtype import numpy_dtype
+from mxrun.base.dtype import item_size, numpy_dtype
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import TensorSpec, unpacked
+from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
@@ -31,6 +31,9 @@ from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
+
+# Of an element: reorders, which are oneDNN's, know no larger type.
+_MOST_MOVABLE_BYTES = 4
 
 
 class CastParameters(Parameters):
@@ -119,20 +122,24 @@ def _converted(value: Array, dtype: str) -> Array:
 
 @implement("Cast", backend="jit")
 class CompiledCast(Implementation):
-    """One pass between the types that maps have, in whatever layout the tensors come."""
+    """One pass between the types that maps have.
+
+    In the layout that the tensors come in; but what no reorder moves, numbers of 8 bytes, stays
+    plain, as every other operator reads it.
+    """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """The output, in data's layout."""
         (data,), (output,) = request.inputs, request.outputs
         if not {data.dtype, output.dtype} <= set(MAP_DTYPES):
             return None
-        return self._kernel(unpacked(data), output.dtype, 0, request.requests, request.threads)
+        return self._kernel(data, output.dtype, 0, request.requests, request.threads)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """data's gradient, in out_grad's layout."""
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert gradient is not None
-        return self._kernel(unpacked(gradient), data.dtype, 2, request.requests, request.threads)
+        return self._kernel(gradient, data.dtype, 2, request.requests, request.threads)
 
     def _kernel(
         self,
@@ -143,6 +150,8 @@ class CompiledCast(Implementation):
         threads: int,
     ) -> Kernel:
         """The first input in another type; `unread` more inputs come after it."""
+        is_movable = max(item_size(given.dtype), item_size(dtype)) <= _MOST_MOVABLE_BYTES
+        given = unpacked(given) if is_movable else given.laid_out(PLAIN)
         kernel = scalar.compile(_same, dtype=given.dtype, result_dtype=dtype)
         part = kernel.part(
             target(0), [source(0)], given.elements, threads=threads, request=requests[0]
