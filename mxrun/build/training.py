@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mxrun.base.errors import Diagnostic, nearest
+from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import LARGEST_FLOAT32
 from mxrun.build.choice import chosen
 from mxrun.build.model import Model
 from mxrun.config import Choice, Parsed, Train
+from mxrun.graph.passes.lower import lower
 from mxrun.graph.passes.updates import Clipping, UpdateRule
+from mxrun.graph.trainability import untrainable
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.keeper import Interval, Policy
 from mxrun.train.metric import METRICS, default_metrics, fitting
@@ -66,10 +68,11 @@ def build_training(
         for name, variable in variables.items()
         if name in model.trainable and not variable.frozen
     }
-    untrainable = _untrainable(parsed, model, multipliers)
-    if untrainable is not None:
-        problems.append(untrainable)
+    impossible = _impossible(parsed, model, multipliers)
+    if impossible is not None:
+        problems.append(impossible)
         return None
+    problems += _without_gradient(model, multipliers)
     problems += _unfit(parsed, model, initializers)
     problems += _beyond_float32(parsed, optimizer, multipliers)
     watch = _watch(parsed, train, model, metrics, schedule, problems)
@@ -149,7 +152,16 @@ def _watch(
     return Watch(best=best, early=early, plateau=plateau, higher=higher)
 
 
-def _untrainable(
+def _without_gradient(model: Model, trained: Collection[str]) -> Sequence[Diagnostic]:
+    """What keeps the losses' gradients from variables that are to be trained."""
+    try:
+        graph = lower(model.symbol, model.inference, model.inputs.keys(), is_train=True)
+    except UserError as error:
+        return error.diagnostics
+    return untrainable(graph, trained)
+
+
+def _impossible(
     parsed: Parsed, model: Model, multipliers: Mapping[str, Multipliers]
 ) -> Diagnostic | None:
     """Why training could change nothing, if so."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import InternalError, UserError
 from mxrun.graph.graph import (
     Graph,
     GraphBuilder,
@@ -23,6 +23,13 @@ from mxrun.graph.graph import (
     StepKind,
     ValueId,
     writes,
+)
+from mxrun.graph.trainability import (
+    declared_reads,
+    depending_on,
+    has_backward,
+    needed_gradients,
+    untrainable,
 )
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import create
@@ -39,22 +46,23 @@ class Differentiated:
 def gradient(graph: Graph, wanted: Collection[str]) -> Differentiated:
     """Append the backward steps that give the gradients of the sources named in `wanted`.
 
-    Raises UserError when no loss depends on a wanted source, or when the way to it leads through an
-    operator that has no gradient.
+    Raises UserError where the graph cannot be differentiated, see `untrainable`.
     """
-    targets = {graph.sources[name] for name in wanted}
-    reaching = _depending_on(graph, targets)
+    require_trainable(graph, wanted)
+    reaching = depending_on(graph, {graph.sources[name] for name in wanted})
     builder = GraphBuilder(graph)
     contributions = Contributions(builder, graph)
     for step in reversed(graph.steps):
         _differentiate(builder, step, reaching, contributions)
-    gradients = {}
-    for name in wanted:
-        value = contributions.total(graph.sources[name])
-        if value is None:
-            raise UserError(no_gradient(graph, name))
-        gradients[name] = value
+    gradients = contributions.of(wanted)
     return Differentiated(builder.build(), gradients)
+
+
+def require_trainable(graph: Graph, wanted: Collection[str]) -> None:
+    """Raise UserError, with everything in the way, unless each wanted source has a gradient."""
+    problems = untrainable(graph, wanted)
+    if problems:
+        raise UserError(problems)
 
 
 class Contributions:
@@ -63,6 +71,7 @@ class Contributions:
     def __init__(self, builder: GraphBuilder, graph: Graph) -> None:
         self._builder = builder
         self._values = graph.values
+        self._sources = graph.sources
         self._parameters = {
             value
             for value in graph.sources.values()
@@ -105,6 +114,18 @@ class Contributions:
         self._totals[value] = total
         return total
 
+    def of(self, wanted: Collection[str]) -> dict[str, ValueId]:
+        """The gradient of each of these sources, whose parts are added by further steps.
+
+        Raises InternalError where one has none.
+        """
+        totals = {name: self.total(self._sources[name]) for name in wanted}
+        found = {name: value for name, value in totals.items() if value is not None}
+        if len(found) < len(totals):
+            lacking = ", ".join(totals.keys() - found.keys())
+            raise InternalError(f"trainable, and yet without a gradient: {lacking}")
+        return found
+
     def _add(self, value: ValueId, left: ValueId, right: ValueId) -> ValueId:
         source = self._values[value]
         result = self._builder.value(
@@ -139,34 +160,13 @@ def _reading(reader: Step, argument: int) -> tuple[int, int]:
 def backward_inputs(step: Step, out_grad: tuple[ValueId | None, ...]) -> tuple[ValueId | None, ...]:
     """out_grad + in_data + out_data, with None for what the operator does not declare."""
     assert step.prop is not None
-    declared = _declared(step)
+    declared = declared_reads(step)
     values = (out_grad, step.inputs[: len(step.prop.list_arguments())], step.outputs)
     return tuple(
         value if (group, i) in declared else None
         for group, tensors in enumerate(values)
         for i, value in enumerate(tensors)
     )
-
-
-def has_backward(step: Step, out_grad: tuple[ValueId | None, ...]) -> bool:
-    """Whether a loss or a gradient that the operator declares to read is there to pass on.
-
-    Of an operator that declares none, whether any is.
-    """
-    assert step.prop is not None
-    if step.prop.loss_output is not None:
-        return True
-    declared = _declared(step)
-    read = [value for i, value in enumerate(out_grad) if (0, i) in declared]
-    return any(value is not None for value in read or out_grad)
-
-
-def _declared(step: Step) -> set[tuple[int, int]]:
-    """What backward reads: (group, index) in out_grad, in_data and out_data."""
-    assert step.prop is not None
-    groups = (len(step.outputs), len(step.prop.list_arguments()), len(step.outputs))
-    marks = [[(group, i) for i in range(size)] for group, size in enumerate(groups)]
-    return set(step.prop.declare_backward_dependency(*marks))
 
 
 def backward_step(
@@ -186,70 +186,18 @@ def backward_step(
     )
 
 
-def no_gradient(graph: Graph, name: str) -> Diagnostic:
-    """Why `name` cannot be trained."""
-    losses = [step for step in graph.steps if step.prop and step.prop.loss_output is not None]
-    problem = f"no loss depends on {name!r}, so it cannot be trained"
-    if not losses:
-        problem = f"{name!r} cannot be trained: the network has no loss"
-    return Diagnostic(
-        problem, hint="end the network with a loss such as SoftmaxOutput, or freeze it"
-    )
-
-
-def _depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
-    """Every value that a target influences, but through inputs whose gradient is zero anyway."""
-    reaching = set(targets)
-    for step in graph.steps:
-        assert step.prop is not None
-        kinds = step.prop.list_gradients()
-        if any(
-            value in reaching and kind is not GradientKind.ZERO
-            for value, kind in zip(step.inputs, kinds, strict=False)
-        ):
-            reaching.update(step.writes)
-    return reaching
-
-
-def _way_to_loss(builder: GraphBuilder, step: Step) -> tuple[str, ...]:
-    """Names of the forward steps from this one to a loss that depends on it."""
-    ways: dict[ValueId, tuple[str, ...]] = dict.fromkeys(step.writes, (step.name,))
-    for later in builder.steps:
-        way = next((ways[value] for value in later.reads if value in ways), None)
-        if way is None or later.forward is not None:
-            continue
-        if later.prop is not None and later.prop.loss_output is not None:
-            return (*way, later.name)
-        ways.update(dict.fromkeys(later.writes, (*way, later.name)))
-    return (step.name,)
-
-
 def _differentiate(
     builder: GraphBuilder, step: Step, reaching: set[ValueId], contributions: Contributions
 ) -> None:
     assert step.prop is not None
     kinds = step.prop.list_gradients()
     arguments = step.inputs[: len(kinds)]
-    needed = [
-        index for index, value in enumerate(arguments) if value is not None and value in reaching
-    ]
+    needed = needed_gradients(step, reaching)
     out_grad = tuple(
         None if value is None else contributions.total(value) for value in step.outputs
     )
     if not needed or not has_backward(step, out_grad):
         return
-    blocked = [index for index in needed if kinds[index] is GradientKind.NONE]
-    if blocked:
-        argument = step.prop.list_arguments()[blocked[0]]
-        raise UserError(
-            Diagnostic(
-                f"{step.prop.type_string} {step.name!r} has no gradient for {argument!r}, "
-                "which lies between a trained parameter and the loss",
-                place=step.place,
-                chain=(f"the loss depends on it: {' -> '.join(_way_to_loss(builder, step))}",),
-                hint="freeze the parameters before it, or use another operator",
-            )
-        )
     passed = step.prop.list_passed_gradients()
     in_grad: list[ValueId | None] = [None] * len(kinds)
     for index in needed:

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mxrun.base.errors import UserError
 from mxrun.graph.gradient import (
     Contributions,
     Differentiated,
     backward_inputs,
     backward_step,
-    has_backward,
-    no_gradient,
+    require_trainable,
 )
 from mxrun.graph.graph import Graph, GraphBuilder
+from mxrun.graph.trainability import has_backward
 from mxrun.operator.property import GradientKind
 
 
 def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
     """Append a backward step for every forward step; raises UserError as `gradient` does."""
+    require_trainable(graph, wanted)
     builder = GraphBuilder(graph)
     contributions = Contributions(builder, graph)
     for step in reversed(graph.steps):
@@ -46,10 +46,5 @@ def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
         if all(value is None for value in in_grad):
             continue
         builder.step(backward_step(step, backward_inputs(step, out_grad), in_grad))
-    gradients = {}
-    for name in wanted:
-        value = contributions.total(graph.sources[name])
-        if value is None:
-            raise UserError(no_gradient(graph, name))
-        gradients[name] = value
+    gradients = contributions.of(wanted)
     return Differentiated(builder.build(), gradients)

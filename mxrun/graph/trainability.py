@@ -1,0 +1,149 @@
+"""Whether a forward graph has a gradient for every variable that is to be trained.
+
+Needs: a forward graph. Provides: a diagnostic for each layer that is in the way; none is made where
+the backward passes can differentiate the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from mxrun.base.errors import Diagnostic
+from mxrun.graph.graph import Graph, Step, ValueId
+from mxrun.operator.property import GradientKind
+
+# Layers of a way to the loss that a diagnostic names before it leaves out the rest.
+_MAX_NAMED = 6
+
+
+def untrainable(graph: Graph, wanted: Collection[str]) -> list[Diagnostic]:
+    """Why sources named in `wanted` have no gradient, in the order of the steps.
+
+    One diagnostic for each step without a gradient between a wanted source and a loss, and one for
+    each step whose wanted sources no loss depends on.
+    """
+    reaching = depending_on(graph, {graph.sources[name] for name in wanted})
+    given: set[ValueId] = set()
+    # For each value with a gradient, the step that gives it, nearest to the value's producer.
+    readers: dict[ValueId, Step] = {}
+    problems: list[Diagnostic] = []
+    for step in reversed(graph.steps):
+        assert step.prop is not None
+        kinds = step.prop.list_gradients()
+        out_grad = tuple(value if value in given else None for value in step.outputs)
+        needed = needed_gradients(step, reaching)
+        if not needed or not has_backward(step, out_grad):
+            continue
+        blocked = [index for index in needed if kinds[index] is GradientKind.NONE]
+        if blocked:
+            problems.append(_blocked(step, blocked[0], readers))
+        for index in needed:
+            value = step.inputs[index]
+            if value is not None and kinds[index] is not GradientKind.ZERO:
+                given.add(value)
+                readers[value] = step
+    missing = [name for name in wanted if graph.sources[name] not in given]
+    return [*reversed(problems), *_unreached(graph, missing)]
+
+
+def depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
+    """Every value that a target influences, but through inputs whose gradient is zero anyway."""
+    reaching = set(targets)
+    for step in graph.steps:
+        assert step.prop is not None
+        kinds = step.prop.list_gradients()
+        if any(
+            value in reaching and kind is not GradientKind.ZERO
+            for value, kind in zip(step.inputs, kinds, strict=False)
+        ):
+            reaching.update(step.writes)
+    return reaching
+
+
+def needed_gradients(step: Step, reaching: set[ValueId]) -> list[int]:
+    """The arguments of a step, by position, on which a gradient is wanted."""
+    assert step.prop is not None
+    arguments = step.inputs[: len(step.prop.list_arguments())]
+    return [index for index, value in enumerate(arguments) if value in reaching]
+
+
+def has_backward(step: Step, out_grad: tuple[ValueId | None, ...]) -> bool:
+    """Whether a loss or a gradient that the operator declares to read is there to pass on.
+
+    Of an operator that declares none, whether any is.
+    """
+    assert step.prop is not None
+    if step.prop.loss_output is not None:
+        return True
+    declared = declared_reads(step)
+    read = [value for i, value in enumerate(out_grad) if (0, i) in declared]
+    return any(value is not None for value in read or out_grad)
+
+
+def declared_reads(step: Step) -> set[tuple[int, int]]:
+    """What backward reads: (group, index) in out_grad, in_data and out_data."""
+    assert step.prop is not None
+    groups = (len(step.outputs), len(step.prop.list_arguments()), len(step.outputs))
+    marks = [[(group, i) for i in range(size)] for group, size in enumerate(groups)]
+    return set(step.prop.declare_backward_dependency(*marks))
+
+
+def _blocked(step: Step, index: int, readers: Mapping[ValueId, Step]) -> Diagnostic:
+    """A step without the gradient that is needed of it."""
+    assert step.prop is not None
+    way = " -> ".join(_way_to_loss(step, readers))
+    return Diagnostic(
+        f"{step.prop.type_string} {step.name!r} has no gradient for "
+        f"{step.prop.list_arguments()[index]!r}, which lies between a trained parameter and the "
+        "loss",
+        place=step.place,
+        chain=(f"the loss depends on it: {way}",),
+        hint="freeze the parameters before it, or use another operator",
+    )
+
+
+def _way_to_loss(step: Step, readers: Mapping[ValueId, Step]) -> list[str]:
+    """Names of the forward steps from this one to a loss that depends on it."""
+    names = [step.name]
+    following = _reader(step, readers)
+    while following is not None:
+        if len(names) == _MAX_NAMED:
+            return [*names, "..."]
+        names.append(following.name)
+        following = _reader(following, readers)
+    return names
+
+
+def _reader(step: Step, readers: Mapping[ValueId, Step]) -> Step | None:
+    """The step that gives one of this step's outputs a gradient."""
+    return next((readers[value] for value in step.writes if value in readers), None)
+
+
+def _unreached(graph: Graph, names: Sequence[str]) -> list[Diagnostic]:
+    """The steps that read sources without a gradient, each with those it is the first to read."""
+    by_value = {graph.sources[name]: name for name in names}
+    has_loss = any(step.prop and step.prop.loss_output is not None for step in graph.steps)
+    found = []
+    for step in graph.steps:
+        own = [by_value.pop(value) for value in step.reads if value in by_value]
+        if own:
+            found.append(_no_loss(step, own, has_loss))
+    return [*found, *(_no_loss(None, [name], has_loss) for name in by_value.values())]
+
+
+def _no_loss(step: Step | None, names: Sequence[str], has_loss: bool) -> Diagnostic:
+    """Why the sources that a step reads cannot be trained."""
+    listed = ", ".join(map(repr, names))
+    pronoun = "it" if len(names) == 1 else "they"
+    problem = f"no loss depends on {listed}, so {pronoun} cannot be trained"
+    if not has_loss:
+        problem = f"{listed} cannot be trained: the network has no loss"
+    if step is not None and step.prop is not None:
+        problem = f"{step.prop.type_string} {step.name!r}: {problem}"
+    frozen = ", ".join(f"{name}: {{frozen: true}}" for name in names)
+    return Diagnostic(
+        problem,
+        place=None if step is None else step.place,
+        hint="end the network with a loss such as SoftmaxOutput that reads the layer, or freeze "
+        f"what it learns, network: {{variables: {{{frozen}}}}}",
+    )

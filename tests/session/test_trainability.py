@@ -1,0 +1,80 @@
+"""What cannot be trained is found by `check`, before data are opened, at the layer in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from layer_configs import DENSE, SOFTMAX, problems, written
+
+from mxrun import session
+from mxrun.base.errors import UserError
+
+OPAQUE = """
+from mxrun.operator.simple import simple_operator
+
+@simple_operator("opaque_in_training")
+def opaque(x):
+    "output = 2 * data, without a gradient."
+    return x * 2
+"""
+HEADS = [
+    "FullyConnected: {name: body, num_hidden: 8}",
+    "FullyConnected: {name: unused, num_hidden: 3}",
+    "FullyConnected: {name: fc, num_hidden: 10, data: body}",
+    SOFTMAX,
+]
+
+
+def test_a_head_that_no_loss_depends_on_is_refused_at_its_layer(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADS)
+    (found,) = problems(path, ["network.outputs=[softmax, unused]"])
+    assert found.problem == (
+        "FullyConnected 'unused': no loss depends on 'unused_weight', 'unused_bias', "
+        "so they cannot be trained"
+    )
+    assert found.place is not None
+    assert (found.place.file, found.place.line, found.place.column) == (str(path), 6, 7)
+    assert "unused_weight: {frozen: true}" in found.hint
+    frozen = "network.variables={'unused_*': {frozen: true}}"
+    assert session.check(path, ["network.outputs=[softmax, unused]", frozen]).rows
+
+
+def test_an_operator_without_a_gradient_is_refused_at_its_layer(tmp_path: Path) -> None:
+    (tmp_path / "opaque.py").write_text(OPAQUE)
+    layers = [
+        "FullyConnected: {name: body, num_hidden: 8}",
+        "opaque_in_training: {name: first}",
+        "opaque_in_training: {name: second}",
+        DENSE,
+        SOFTMAX,
+    ]
+    path = written(tmp_path, layers)
+    path.write_text("plugins: [opaque.py]\n" + path.read_text())
+    found = problems(path)
+    assert [(each.place.line, each.place.column) for each in found if each.place] == [
+        (7, 7),
+        (8, 7),
+    ]
+    assert "opaque_in_training 'first' has no gradient for 'data'" in found[0].problem
+    assert found[0].chain == ("the loss depends on it: first -> second -> fc -> softmax",)
+    assert session.check(path, ["network.variables={'body_*': {frozen: true}}"]).rows
+
+
+@pytest.mark.parametrize("backward", ["explicit_graph", "reverse"])
+def test_every_command_that_trains_refuses_it_alike(backward: str, tmp_path: Path) -> None:
+    path = written(tmp_path, HEADS)
+    overrides = ["network.outputs=[softmax, unused]", f"backward={backward}"]
+    (expected,) = problems(path, overrides)
+    for command in (session.load, session.inspect_memory):
+        with pytest.raises(UserError) as refused:
+            command(path, overrides)
+        assert refused.value.diagnostics == (expected,)
+
+
+def test_a_loss_behind_a_zero_gradient_trains_nothing_before_it(tmp_path: Path) -> None:
+    path = written(tmp_path, ["Convolution: {name: c, num_filter: 2, kernel: [1, 1]}", "round: {}"])
+    path.write_text(path.read_text().replace("data: {batch", f"    - {DENSE}\ndata: {{batch"))
+    path.write_text(path.read_text().replace("data: {batch", f"    - {SOFTMAX}\ndata: {{batch"))
+    (found,) = problems(path)
+    assert "Convolution 'c': no loss depends on 'c_weight', 'c_bias'" in found.problem
