@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import HANG_S
 
 from mxrun.backend import object_cache
 from mxrun.ops.batch_norm_loops import shift_bfloat16_loop, shift_loop
@@ -59,7 +60,7 @@ def started(folder: Path, cache: Path | str) -> subprocess.Popen[str]:
 
 def compiles(process: subprocess.Popen[str]) -> bool:
     """Whether a process compiled the function instead of finding it; its result must be right."""
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, (process.returncode, errors)
     assert errors == ""
     result, compiled = json.loads(output)

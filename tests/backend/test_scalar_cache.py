@@ -10,6 +10,7 @@ from pathlib import Path
 
 import llvmlite.binding
 import pytest
+from commands import HANG_S
 
 from mxrun.backend import object_cache
 
@@ -63,7 +64,7 @@ def run(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     values, compiled = json.loads(done.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import HANG_S
 
 MXRUN = (sys.executable, "-m", "mxrun")
 SCRIPT = (str(Path(sys.executable).with_name("mxrun")),)
@@ -307,7 +309,7 @@ def test_an_interrupted_run_saves_and_ends_with_75(tmp_path: Path) -> None:
     while not process.stderr.readline().startswith("epoch"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 75
     assert output == ""
     assert "Traceback" not in errors
@@ -329,10 +331,12 @@ def test_an_interrupt_during_imports_ends_with_130(program: tuple[str, ...], mod
         env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
     )
     assert process.stderr is not None
+    # A pipe so small that the process cannot get to its end before the signal is sent.
+    fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
     while (line := process.stderr.readline()).rpartition("|")[2].strip() != module:
         assert line, f"{module} is not imported"
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 130, errors[-500:]
     assert output == ""
     assert "Traceback" not in errors

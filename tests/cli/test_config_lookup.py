@@ -69,7 +69,9 @@ def test_the_process_start_lies_before_the_program() -> None:
 def test_the_process_start_does_not_move() -> None:
     first = process_start()
     time.sleep(0.05)
-    assert process_start() == pytest.approx(first, abs=0.005)
+    # Whatever interrupts a process between its two looks at clocks moves the result.
+    nearest = min((process_start() for _ in range(50)), key=lambda later: abs(later - first))
+    assert nearest == pytest.approx(first, abs=0.005)
 
 
 def test_the_command_line_is_light() -> None:

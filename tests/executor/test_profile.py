@@ -121,13 +121,16 @@ def test_a_slow_call_is_found_where_it_is() -> None:
         "pool1": NativeCall(sleep, (0,), None),
     }
     profile = Profile(phase, Tape([TapeEntry(name, call) for name, call in slow.items()]))
+    begun = time.perf_counter()
     for _ in range(3):
         profile.run()
+    wall_ms = (time.perf_counter() - begun) * 1e3
     ms = {row.name: row.ms for row in profile.operators()}
     assert list(ms) == list(slow)
     assert ms["conv1"] >= 20
     assert ms["tanh1"] >= 10
-    assert ms["pool1"] < ms["conv1"]
+    # No time counts twice.
+    assert 3 * sum(ms.values()) <= wall_ms
 
 
 def test_a_failing_call_is_named() -> None:

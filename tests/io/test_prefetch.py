@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from batches import make_dataset, make_slots
+from commands import HANG_S
 
 from mxrun.base.errors import Diagnostic, InternalError, Place, UserError
 from mxrun.base.tensor import TensorSpec
@@ -148,7 +149,7 @@ def test_memory_without_transforms_is_read_directly():
 def test_D3_batches_are_made_while_the_step_runs():
     """A step that ends only when the next batch is made never waits for it."""
     with opened(lazy_dataset(pipeline=AUGMENTED), workers=2, last_batch="discard") as iterator:
-        slots, deadline = make_slots(iterator), time.monotonic() + 60
+        slots, deadline = make_slots(iterator), time.monotonic() + HANG_S
         iterator.reset(1)
         for batch in range(COUNT // SIZE):
             while not iterator._loader.is_ready(batch):
@@ -159,20 +160,27 @@ def test_D3_batches_are_made_while_the_step_runs():
         assert iterator.waited_seconds == 0
 
 
-def test_D3_a_loader_of_20_ms_hides_behind_a_step_of_30_ms():
-    def slow(index: int) -> np.ndarray:
-        time.sleep(0.020)
+def test_D3_a_batch_that_is_not_made_yet_is_waited_for():
+    """The first record is read only once somebody waits for it."""
+    asked = threading.Event()
+
+    def late(index: int) -> np.ndarray:
+        assert asked.wait(HANG_S)
         return picture(index)
 
-    with opened(lazy_dataset(slow), size=1) as iterator:
-        slots = make_slots(iterator)
-        iterator.reset(1)
+    with opened(lazy_dataset(late), size=1) as iterator:
+        wait = iterator._loader.wait
+
+        def waits(position: int) -> None:
+            asked.set()
+            wait(position)
+
+        iterator._loader.wait = waits
         started = time.perf_counter()
-        while iterator.next_into(slots) is not None:
-            time.sleep(0.030)
-        total = time.perf_counter() - started
-        # One after the other it would be 40 %; the first batch alone is 3 %.
-        assert 0 < iterator.waited_seconds < 0.2 * total
+        iterator.reset(1)
+        slots = make_slots(iterator)
+        assert iterator.next_into(slots) is not None
+        assert 0 < iterator.waited_seconds <= time.perf_counter() - started
 
 
 def test_D3_no_more_is_made_ahead_than_there_is_memory_for():
@@ -186,7 +194,7 @@ def test_D3_no_more_is_made_ahead_than_there_is_memory_for():
         iterator.reset(1)
         slots = make_slots(iterator)
         for batch in range(3):
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + HANG_S
             while len(numbers) < (batch + 2) * SIZE and time.monotonic() < deadline:
                 time.sleep(0.001)
             time.sleep(0.01)
@@ -291,7 +299,7 @@ def test_threads_end_with_the_last_reference_to_the_iterator():
 
 
 STUCK = """
-import threading, time, sys
+import threading, sys
 import numpy as np
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, LazyField
@@ -299,13 +307,13 @@ from mxrun.io.prefetch import Staging, open_iterator
 started = threading.Event()
 def stuck(index):
     started.set()
-    time.sleep(600)
+    threading.Event().wait()
 data = LazyField(stuck, 8, (2,), "float32")
 dataset = Dataset("stuck", {}, lazy={"data": data}, inputs={"data": TensorSpec((2,))})
 staging = Staging([{"data": np.zeros((4, 2), np.float32)}])
 iterator = open_iterator(dataset, 4, workers=2, staging=staging)
 iterator.reset(1)
-assert started.wait(60)
+assert started.wait(600)
 print("leaving")
 """
 
@@ -313,7 +321,11 @@ print("leaving")
 def test_a_stuck_reader_does_not_keep_the_process_alive():
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     result = subprocess.run(
-        [sys.executable, "-c", STUCK], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", STUCK],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "leaving\n", "")
 

@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from commands import HANG_S
 
 from mxrun.report.progress import EpochLines, metrics_text
 from mxrun.train.observer import EpochDone, RunStarted, StepDone, VariableGroup, WarmStart
@@ -22,14 +23,15 @@ EVENTS = (
     ),
     EpochDone(2, 46, 0.1, {"loss": 1e-5, "accuracy": 1.0}, {}, 1438, 0.25, seconds=0.25),
 )
+# Between the step and the epoch a line is read from standard input.
 SCRIPT = """
-import time
+import sys
 from mxrun.report.progress import watching
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
 with watching() as observer:
     observer.run_started(RunStarted("lenet", 1, 2, 46, 23, 64, 36938, 1500000))
     observer.step_done(StepDone(1, 10, {"loss": 0.5}, 640, 0.1))
-    time.sleep(0.3)
+    sys.stdin.readline()
     observer.epoch_done(EpochDone(1, 23, 0.1, {"loss": 0.25}, {"accuracy": 0.875}, 1438, 0.5, 0.75))
 """
 
@@ -83,9 +85,9 @@ def test_what_a_run_starts_from_is_said_once() -> None:
 
 
 def test_into_a_file_go_plain_lines_and_no_rich() -> None:
-    script = f"{SCRIPT}\nimport sys\nassert 'rich' not in sys.modules"
+    script = f"{SCRIPT}\nassert 'rich' not in sys.modules"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], input="", capture_output=True, text=True, check=True
     )
     assert done.stdout == ""
     assert "\x1b" not in done.stderr
@@ -93,7 +95,7 @@ def test_into_a_file_go_plain_lines_and_no_rich() -> None:
 
 
 def test_a_terminal_gets_a_bar_and_the_epochs() -> None:
-    shown = in_terminal([sys.executable, "-c", SCRIPT])
+    shown = in_terminal([sys.executable, "-c", SCRIPT], "step 10/46")
     assert "step 10/46" in shown
     assert "1/2" in shown
     assert "samples/s" in shown
@@ -104,7 +106,7 @@ def test_a_narrow_terminal_cuts_metrics_first() -> None:
     script = SCRIPT.replace(
         '{"loss": 0.5}', '{"loss": 0.5, "accuracy": 0.5, "cross_entropy": 0.5}'
     ).replace('RunStarted("lenet", 1, 2, 46', 'RunStarted("lenet", 9, 12, 12_000')
-    shown = in_terminal([sys.executable, "-c", script], columns=80)
+    shown = in_terminal([sys.executable, "-c", script], "step 10/12000", columns=80)
     lines = [part for part in re.split("[\r\n]+", shown) if "step 10/12000" in part]
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lines[0])
     assert "epoch 1/12" in plain
@@ -116,9 +118,8 @@ def test_a_narrow_terminal_cuts_metrics_first() -> None:
 
 def test_nobody_who_reads_is_no_reason_to_stop() -> None:
     """The pipe of standard error closes while a run goes on."""
-    script = SCRIPT.replace("time.sleep(0.3)", "sys.stdin.read()") + "\nprint('trained')"
     process = subprocess.Popen(
-        [sys.executable, "-c", f"import sys\n{script}"],
+        [sys.executable, "-c", f"{SCRIPT}\nprint('trained')"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -128,15 +129,24 @@ def test_nobody_who_reads_is_no_reason_to_stop() -> None:
     assert process.stderr.readline().startswith("lenet:")
     process.stderr.close()
     process.stderr = None
-    output, _ = process.communicate("", timeout=60)
+    output, _ = process.communicate("", timeout=HANG_S)
     assert (output, process.returncode) == ("trained\n", 0)
 
 
-def in_terminal(command: list[str], columns: int = 200) -> str:
-    """The output of a command whose standard error is a terminal of so many columns."""
+def in_terminal(command: list[str], awaited: str, columns: int = 200) -> str:
+    """The output of a command whose standard error is a terminal of so many columns.
+
+    Its standard input ends once it has shown what is awaited.
+    """
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns)}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": str(columns)},
+    )
+    assert process.stdin is not None
     os.close(theirs)
     output = io.BytesIO()
     while True:
@@ -147,6 +157,8 @@ def in_terminal(command: list[str], columns: int = 200) -> str:
         if not part:
             break
         output.write(part)
+        if awaited.encode() in output.getvalue():
+            process.stdin.close()
     os.close(ours)
     assert process.wait() == 0
     return output.getvalue().decode()

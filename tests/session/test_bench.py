@@ -148,12 +148,11 @@ def test_the_trace_holds_every_profiled_call(tmp_path: Path) -> None:
 
 def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    begun = time.perf_counter()
+    # So many steps would take hours.
     steps = ("--steps", "100000000")
     for target in ("folder", "missing/step.json"):
         text = refused("bench", "mlp_mnist", "--trace", target, *steps, cwd=tmp_path)
         assert f"the trace cannot be written to {target}" in text
-    assert time.perf_counter() - begun < 30
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
 
 

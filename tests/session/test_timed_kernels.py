@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from caches import link_cached
 from commands import digests, mxrun, refused, result
 from planted_times import FAST, SLOW, plant
 
 from mxrun import session
 from mxrun.backend.onednn import library
-from mxrun.base import flags
 from mxrun.graph.compile import TRAIN
 from mxrun.graph.plan import Plan
-from mxrun.session.choosing import KIND
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
 
@@ -57,12 +56,8 @@ def last(names: Any) -> str:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a config, and a cache folder beside it that has everything but times."""
-    cache, known = tmp_path / "cache/mxrun", flags.cache_folder()
-    cache.mkdir(parents=True)
-    for path in known.iterdir() if known is not None and known.is_dir() else ():
-        if path.name != KIND:
-            (cache / path.name).symlink_to(path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
+    link_cached(tmp_path / "cache", "native", "machine")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "net.yaml").write_text(CONFIG)

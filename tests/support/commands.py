@@ -15,6 +15,8 @@ import pytest
 
 MXRUN = (sys.executable, "-m", "mxrun")
 CONFIGS = Path(__file__).parents[2] / "configs"
+# Seconds after which a process counts as hanging, however busy the machine is.
+HANG_S = 600.0
 
 
 def mxrun(
@@ -27,6 +29,7 @@ def mxrun(
         text=True,
         cwd=cwd,
         env={**os.environ, "MXRUN_DEBUG": "0", **(environment or {})},
+        timeout=HANG_S,
         check=False,
     )
 

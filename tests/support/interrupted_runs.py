@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from commands import digests
+from commands import HANG_S, digests
 
 DOOMED = Path(__file__).parent / "doomed_run.py"
 # Steps between two checkpoints, of an epoch, and of the run.
@@ -81,7 +81,7 @@ class Started:
 
     def end(self) -> tuple[int, str, str]:
         """Exit code, standard output and error."""
-        output, errors = self.process.communicate(timeout=120)
+        output, errors = self.process.communicate(timeout=HANG_S)
         return self.process.returncode, output, errors
 
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from commands import HANG_S
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -24,7 +25,7 @@ def opened(page: Path) -> str:
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

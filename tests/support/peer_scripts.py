@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from commands import HANG_S
 
 from mxrun.peers.peer import Peer
 
@@ -31,7 +32,7 @@ def run_in(peer: type[Peer], script: str, requests: Sequence[Any]) -> list[Any]:
         input=json.dumps(list(requests)),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

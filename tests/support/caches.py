@@ -1,0 +1,50 @@
+"""Cache folders for tests: compiled code as the user has it, and a machine of fixed figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mxrun.base import flags, kept
+from mxrun.base.machine import Bandwidth, Machine
+from mxrun.runtime.machine import description
+
+# Teams whose figures are known; tests use no larger ones.
+_TEAMS = range(1, 5)
+
+
+def link_cached(folder: Path, *kinds: str) -> None:
+    """Make `folder` a cache folder (as XDG_CACHE_HOME names it) that shares these kinds.
+
+    What processes add to a shared kind goes to the folder that is the cache at this moment.
+    """
+    (folder / "mxrun").mkdir(parents=True)
+    current = flags.cache_folder()
+    if current is None:
+        return
+    for kind in kinds:
+        (current / kind).mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / "mxrun" / kind).symlink_to(current / kind)
+
+
+def machine(threads: int) -> Machine:
+    """A machine that never was: round figures, about those of a few server cores."""
+    bandwidths = (
+        Bandwidth(threads << 14, 2e11 * threads, 1e11 * threads, 1.5e11 * threads),
+        Bandwidth(1 << 21, 1e11 * threads, 5e10 * threads, 8e10 * threads),
+        Bandwidth(1 << 28, 2e10, 1.5e10, 2e10),
+    )
+    return Machine(
+        threads=threads,
+        flops_per_s={"float32": 1e11 * threads, "bfloat16": 2e11 * threads},
+        bandwidths=bandwidths,
+        loop_s=1e-7,
+        primitive_s=5e-7,
+        team_s=0.0 if threads == 1 else 2e-6,
+        cache_bytes=(threads << 15, 1 << 21, 1 << 25),
+    )
+
+
+def cache_machine() -> None:
+    """Put the machine's figures where processes look for those that were measured."""
+    for threads in _TEAMS:
+        kept.keep("machine", description(threads), machine(threads).to_json())
