@@ -73,7 +73,9 @@ class _Walk:
         constants = [self._value(constant) for constant in code.co_consts]
         names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
         counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
-        return f"{code.co_code.hex()} {code.co_exceptiontable.hex()} {counts} {names} {constants}"
+        # Python 3.10 keeps no table: there, exceptions are instructions.
+        handlers: bytes = getattr(code, "co_exceptiontable", b"")
+        return f"{code.co_code.hex()} {handlers.hex()} {counts} {names} {constants}"
 
     def _value(self, value: object) -> str:
         if isinstance(value, types.CodeType):

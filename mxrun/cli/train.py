@@ -103,9 +103,11 @@ def _report(trained: Trained, profile: bool, trace: Path | None, json: bool) -> 
         from mxrun.report.profile import run_tables
         from mxrun.report.tables import contention_lines, train_table
 
-        tables = [
-            train_table(summary),
-            *contention_lines(summary),
-            *confusion_tables(summary["eval"], summary["classes"]),
-        ]
-        write_tables([*tables, *run_tables(summary.get("profile", {}))])
+        write_tables(
+            [
+                train_table(summary),
+                *contention_lines(summary),
+                *confusion_tables(summary["eval"], summary["classes"]),
+                *run_tables(summary.get("profile", {})),
+            ]
+        )
