@@ -1,0 +1,79 @@
+"""The default team of networks, and what their training steps take on each team, alone and beside
+a busy process, in turns.
+
+    python tests/bench/bench_teams.py digits_lenet mlp_mnist resnet50_imagenet:16
+
+A name may say the batch size. Not one of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator, Sequence
+
+from bench_busy import TURNS
+
+from mxrun.backend.team import available_cores
+from mxrun.config.bundled import find_config
+from mxrun.graph.compile import TRAIN
+from mxrun.session.build import load, plan_for, team_size
+from mxrun.session.steps import Steps
+
+_WARM_UP = 3
+# Steps of a turn before those that are timed: the first runs on cold caches.
+_LEAD = 1
+_PLACES = ("alone", "beside a busy process")
+# A turn is as many steps as take about so long, and at least two.
+_TURN_S = 0.25
+
+
+def teams() -> Iterator[int]:
+    """1, 2, 4, ... and all cores."""
+    size = 1
+    while size < available_cores():
+        yield size
+        size *= 2
+    yield available_cores()
+
+
+def measure(name: str, rounds: int) -> None:
+    """Print one network's rows."""
+    config, _, batch = name.partition(":")
+    given = [f"data.batch_size={batch}"] if batch else []
+    built = load(find_config(config), given)
+    chosen = team_size(built, training=True)
+    runs = {size: Steps(built, plan_for(built, True, size), TRAIN) for size in teams()}
+    times: dict[tuple[int, str], list[float]] = {}
+    for steps in runs.values():
+        steps.seconds(_WARM_UP)
+    count = {
+        size: max(2, int(_TURN_S / steps.seconds(2).min())) + _LEAD for size, steps in runs.items()
+    }
+    for _ in range(rounds):
+        for place in _PLACES:
+            for size, steps in runs.items():
+                with TURNS[place]():
+                    turn = steps.seconds(count[size])[_LEAD:] * 1e3
+                times.setdefault((size, place), []).extend(turn.tolist())
+    print(f"{name}: default team {chosen}; step in ms, median and least")
+    for (size, place), found in sorted(times.items()):
+        print(
+            f"  {size} thread{'s' if size > 1 else ' '} {place:22} "
+            f"{statistics.median(found):10.3f} {min(found):10.3f}",
+            flush=True,
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("configs", nargs="+")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args(arguments)
+    for name in options.configs:
+        measure(name, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
