@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,11 +42,16 @@ def key_of(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
-def raw(seed: int, name: str, count: int) -> NDArray[np.uint64]:
-    """The first `count` 64-bit words of the stream `name` under `seed`."""
+def raw(seed: int, name: str, count: int, first: int = 0) -> NDArray[np.uint64]:
+    """`count` 64-bit words of the stream `name` under `seed`, from word `first` on."""
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     key = int.from_bytes(digest[:16], "little")
-    return np.random.Philox(key=key).random_raw(count)
+    generator = np.random.Philox(key=key)
+    if first:
+        # A block of the counter has four words.
+        generator.advance(first // 4)
+        return generator.random_raw(first % 4 + count)[first % 4 :]
+    return generator.random_raw(count)
 
 
 def permutation(seed: int, name: str, count: int) -> NDArray[np.int64]:
@@ -53,9 +59,12 @@ def permutation(seed: int, name: str, count: int) -> NDArray[np.int64]:
     return np.argsort(raw(seed, name, count), kind="stable").astype(np.int64, copy=False)
 
 
-def uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Float64 in [0, 1): the upper 53 bits of each word times 2^-53, so all values are exact."""
-    words = raw(seed, name, math.prod(shape))
+def uniform(seed: int, name: str, shape: tuple[int, ...], first: int = 0) -> NDArray[np.float64]:
+    """Float64 in [0, 1): the upper 53 bits of each word times 2^-53, so all values are exact.
+
+    From word `first` of the stream on.
+    """
+    words = raw(seed, name, math.prod(shape), first)
     words >>= np.uint64(11)
     values = words.astype(np.float64).reshape(shape)
     values *= 2.0**-53
@@ -86,8 +95,18 @@ def normal(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     logarithm is finite.
     """
     count = math.prod(shape)
+    parts = [part for _, part in normal_pieces(seed, name, count, max(count, 1))]
+    return np.concatenate(parts or [np.empty(0)]).reshape(shape)
+
+
+def normal_pieces(
+    seed: int, name: str, count: int, most: int
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """The `count` numbers of `normal` in arrays of at most `most`, each with its first index."""
     pairs = (count + 1) // 2
-    u, v = uniform(seed, name, (2, pairs))
-    radius = np.sqrt(-2.0 * np.log1p(-u))
-    angle = 2.0 * math.pi * v
-    return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:count].reshape(shape)
+    for first in range(0, pairs, most):
+        size = min(most, pairs - first)
+        radius = np.sqrt(-2.0 * np.log1p(-uniform(seed, name, (size,), first)))
+        angle = 2.0 * math.pi * uniform(seed, name, (size,), pairs + first)
+        yield first, radius * np.cos(angle)
+        yield pairs + first, (radius * np.sin(angle))[: count - pairs - first]

@@ -27,15 +27,38 @@ def memory_limit() -> int:
     Physical memory, `memory.max` or `memory.limit_in_bytes` of each control group around the
     process (cgroups(7)), and its RLIMIT_AS (getrlimit(2)).
     """
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if address_space != resource.RLIM_INFINITY:
-        limits.append(address_space)
+    return min([_resident_limit(), *_address_limit()])
+
+
+def remaining_bytes() -> int:
+    """Bytes that this process may take yet: of each such limit what it does not have by now.
+
+    Resident pages count against what machine and control groups have, mapped ones against
+    RLIMIT_AS.
+    """
+    try:
+        mapped, resident, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    except OSError:
+        return memory_limit()
+    page = mmap.PAGESIZE
+    beside = [limit - mapped * page for limit in _address_limit()]
+    return max(0, min([_resident_limit() - resident * page, *beside]))
+
+
+def _resident_limit() -> int:
+    """What machine and control groups allow."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         membership = Path("/proc/self/cgroup").read_text()
     except OSError:
         membership = ""
-    return min([*limits, *control_group_limits(membership, Path("/sys/fs/cgroup"))])
+    return min([physical, *control_group_limits(membership, Path("/sys/fs/cgroup"))])
+
+
+def _address_limit() -> list[int]:
+    """RLIMIT_AS where there is one."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return [] if limit == resource.RLIM_INFINITY else [limit]
 
 
 def available_bytes() -> int:

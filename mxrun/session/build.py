@@ -20,7 +20,7 @@ from mxrun.graph.plan import Plan
 from mxrun.graph.team_size import team_for
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
-from mxrun.runtime.storage import memory_limit
+from mxrun.runtime.storage import remaining_bytes
 from mxrun.session.budget import budgeted
 from mxrun.session.plugins import load_plugins
 
@@ -133,13 +133,16 @@ def last_batch(built: Built, role: str) -> LastBatch:
 
 
 def check_fits(plan: Plan) -> None:
-    """Raise UserError, before anything is allocated, for an arena beyond the memory there is."""
-    limit = memory_limit()
+    """Raise UserError, before anything is allocated, for an arena beyond the memory there is.
+
+    What the process has by now, libraries and data sets, it goes on having.
+    """
+    limit = remaining_bytes()
     if plan.planned_bytes > limit:
         raise UserError(
             Diagnostic(
                 "the run does not fit into the memory that this process may use",
-                expected=f"at most {limit:,} bytes",
+                expected=f"at most {limit:,} bytes, which are left of its limit",
                 got=f"{plan.planned_bytes:,} bytes planned",
                 hint="lower data.batch_size; `mxrun inspect-memory` says what needs how much",
             )

@@ -11,7 +11,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.passes.lower import RANDOM_STATE
 from mxrun.graph.passes.updates import SCHEDULE
 from mxrun.runtime.random import key_of
-from mxrun.train.initializer import initial_value
+from mxrun.train.initializer import initial_value, initialise
 
 
 def clear(executor: Executor, built: Built) -> None:
@@ -28,7 +28,8 @@ def clear(executor: Executor, built: Built) -> None:
 def draw(executor: Executor, built: Built) -> None:
     """Give every parameter and auxiliary state of the plan its initializer's value."""
     for name in built.model.learned.keys() & executor.plan.specs.keys():
-        executor.array(name)[...] = drawn(name, built)
+        initializer = built.training.initializers[name]
+        initialise(executor.array(name), initializer, name, built.config.seed)
 
 
 def drawn(name: str, built: Built) -> npt.NDArray[Any]:

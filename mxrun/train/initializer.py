@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,10 @@ from mxrun.base.registry import Registry
 from mxrun.base.tensor import Shape
 from mxrun.runtime import random
 
+# Most values that are drawn at once: half a mebibyte of float64, which stays in caches.
+PIECE = 1 << 16
+# The index of the first value, in row-major order, and the values from there on.
+Piece = tuple[int, npt.NDArray[np.float64]]
 FactorType = Literal["avg", "in", "out"]
 
 # By MXNet's naming: what the end of a name says of the first value.
@@ -35,8 +40,17 @@ class Initializer(Parameters):
         return None
 
     @abstractmethod
-    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
-        """Values of `shape` from the random stream `stream` under `seed`."""
+    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
+        """Values of `shape` in row-major order from the random stream `stream` under `seed`.
+
+        Of bounded size, so that memory for the largest parameter is not needed twice.
+        """
+
+
+def _ranges(count: int) -> Iterator[tuple[int, int]]:
+    """The first index and the size of each piece of `count` values."""
+    for first in range(0, count, PIECE):
+        yield first, min(PIECE, count - first)
 
 
 INITIALIZERS: Registry[type[Initializer]] = Registry("initializer")
@@ -47,12 +61,13 @@ class Uniform(Initializer):
 
     scale: Positive = Field(0.07, description="The largest absolute value.")
 
-    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
         """(2 u - 1) * scale, u uniform in [0, 1)."""
-        values = random.uniform(seed, stream, shape)
-        values *= 2 * self.scale
-        values -= self.scale
-        return values
+        for first, size in _ranges(math.prod(shape)):
+            values = random.uniform(seed, stream, (size,), first)
+            values *= 2 * self.scale
+            values -= self.scale
+            yield first, values
 
 
 class Normal(Initializer):
@@ -61,11 +76,11 @@ class Normal(Initializer):
     # Eight of these, as far as a draw goes, must fit into float32.
     sigma: Positive = Field(0.01, le=1e37, description="The standard deviation.")
 
-    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
         """z * sigma, z standard normal."""
-        values = random.normal(seed, stream, shape)
-        values *= self.sigma
-        return values
+        for first, values in random.normal_pieces(seed, stream, math.prod(shape), PIECE):
+            values *= self.sigma
+            yield first, values
 
 
 class Constant(Initializer):
@@ -73,9 +88,10 @@ class Constant(Initializer):
 
     value: Float32 = Field(0.0, description="The value.")
 
-    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
         """The value, in every place."""
-        return np.full(shape, self.value, np.float64)
+        for first, size in _ranges(math.prod(shape)):
+            yield first, np.full(size, self.value, np.float64)
 
 
 class FanScaled(Initializer):
@@ -117,12 +133,12 @@ class Xavier(FanScaled):
     rnd_type: Literal["uniform", "gaussian"] = Field("uniform", description="The distribution.")
     magnitude: Positive = Field(3.0, description="The scale of the variance.")
 
-    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
         """Uniform in [-scale, scale), or normal with standard deviation scale."""
         scale = self.scale(self.magnitude, shape)
         if self.rnd_type == "uniform":
-            return Uniform(scale=scale).draw(seed, stream, shape)
-        return Normal(sigma=scale).draw(seed, stream, shape)
+            return Uniform(scale=scale).pieces(seed, stream, shape)
+        return Normal(sigma=scale).pieces(seed, stream, shape)
 
 
 class Msra(FanScaled):
@@ -130,10 +146,10 @@ class Msra(FanScaled):
 
     slope: NotNegative = Field(0.25, description="The slope of the leaky ReLU below zero.")
 
-    def draw(self, seed: int, stream: str, shape: Shape) -> npt.NDArray[np.float64]:
+    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
         """Normal with variance 2 / (1 + slope^2) / factor."""
         scale = self.scale(2 / (1 + self.slope**2), shape)
-        return Normal(sigma=scale).draw(seed, stream, shape)
+        return Normal(sigma=scale).pieces(seed, stream, shape)
 
 
 INITIALIZERS.add("xavier", Xavier)
@@ -167,8 +183,23 @@ def initial_value(
 
     Raises UserError, naming the parameter, for a shape that the initializer cannot scale.
     """
+    values = np.empty(shape, np.float32)
+    initialise(values, initializer, parameter_name, seed)
+    return values
+
+
+def initialise(
+    target: npt.NDArray[Any], initializer: Initializer, parameter_name: str, seed: int
+) -> None:
+    """Write a parameter's first value, as float32, into contiguous memory of its shape.
+
+    Raises UserError as `initial_value` does.
+    """
+    flat = target.reshape(-1)
     try:
-        values = initializer.draw(seed, f"initializer/{parameter_name}", shape)
+        stream = f"initializer/{parameter_name}"
+        for first, values in initializer.pieces(seed, stream, target.shape):
+            flat[first : first + len(values)] = values.astype(np.float32)
     except UserError as error:
         raise UserError(
             Diagnostic(
@@ -179,4 +210,3 @@ def initial_value(
             )
             for found in error.diagnostics
         ) from error
-    return values.astype(np.float32)

@@ -315,3 +315,22 @@ def test_the_memory_limit_is_the_least_of_all(tmp_path: Path) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) == min(memory_limit(), 2 << 30)
+
+
+def test_what_a_process_has_is_no_longer_there_to_be_had() -> None:
+    script = (
+        "import resource, mmap\n"
+        "from mxrun.runtime.storage import remaining_bytes\n"
+        "mapped = int(open('/proc/self/statm').read().split()[0]) * mmap.PAGESIZE\n"
+        "limit = mapped + (1 << 30)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
+        "before = remaining_bytes()\n"
+        "held = mmap.mmap(-1, 1 << 28)\n"
+        "print(before, remaining_bytes())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    before, after = map(int, done.stdout.split())
+    assert before <= 1 << 30
+    assert before - after == 1 << 28

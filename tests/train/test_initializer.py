@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from mxrun.base.errors import UserError
+from mxrun.runtime import random
 from mxrun.train.initializer import (
     INITIALIZERS,
+    PIECE,
     Constant,
+    Initializer,
     Msra,
     Normal,
     Uniform,
     Xavier,
     initial_value,
+    initialise,
     initializer_for,
 )
 
@@ -134,3 +139,42 @@ def test_unknown_and_bad_parameters_are_refused() -> None:
         INITIALIZERS.get("xavir").model_validate({})
     with pytest.raises(ValidationError):
         INITIALIZERS.get("xavier").model_validate({"magnitude": -1.0})
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 1000, 4097])
+def test_draws_in_pieces_are_those_of_one_draw(count: int) -> None:
+    for most in (1, 3, 8, 64, 513):
+        if most * 600 < count:
+            continue
+        normal = np.full(count, np.nan)
+        for first, values in random.normal_pieces(5, "fc1_weight", count, most):
+            assert len(values) <= most
+            normal[first : first + len(values)] = values
+        assert normal.tobytes() == random.normal(5, "fc1_weight", (count,)).tobytes()
+        parts = [
+            random.uniform(5, "fc1_weight", (min(most, count - first),), first)
+            for first in range(0, count, most)
+        ]
+        whole = random.uniform(5, "fc1_weight", (count,))
+        assert b"".join(part.tobytes() for part in parts) == whole.tobytes()
+
+
+def test_a_parameter_of_many_pieces_is_what_one_draw_gives() -> None:
+    shape = (3, PIECE - 5)
+    sigma = math.sqrt(3 / ((shape[0] + shape[1]) / 2))
+    at_once = random.normal(7, "initializer/fc1_weight", shape) * sigma
+    drawn = initial_value(Xavier(rnd_type="gaussian"), "fc1_weight", shape, seed=7)
+    assert drawn.tobytes() == at_once.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("rule", [Xavier(), Xavier(rnd_type="gaussian"), Constant(value=2.0)])
+def test_initialising_takes_little_memory_beside_the_parameter(rule: Initializer) -> None:
+    target = np.zeros((32, 2 * PIECE), np.float32)
+    tracemalloc.start()
+    try:
+        initialise(target, rule, "fc1_weight", seed=1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * 8 * PIECE < target.nbytes
+    assert target.any(axis=1).all()
