@@ -13,7 +13,7 @@ from mxrun.executor.bind import bind
 from mxrun.executor.profile import Profile
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.compile import PREPARE
-from mxrun.graph.plan import Plan
+from mxrun.graph.plan import Block, Plan
 from mxrun.runtime.storage import Arena
 
 # All bits set: NaN in every floating type, and no valid index in any integer one.
@@ -70,18 +70,45 @@ class Executor:
         planned = self.plan.phases[phase]
         memory = self.arena.bytes_view()
         memory[self.plan.pinned_bytes :] = _POISON
-        position = {step.name: index for index, step in enumerate(planned.steps)}
-        tape = self.tapes[phase]
-        last_entry = {entry.name: index for index, entry in enumerate(tape.entries)}
 
-        def poison_dead(index: int, entry: TapeEntry) -> None:
-            if last_entry[entry.name] != index:
-                return
+        def poison_dead(over: int) -> None:
             for block in planned.blocks:
-                if block.last == position[entry.name] + 1 and block.last < len(planned.steps):
+                if block.last == over < len(planned.steps):
                     memory[block.offset : block.end] = _POISON
 
-        tape.run_in_python(poison_dead)
+        self._run_by_steps(phase, poison_dead)
+
+    def run_overwriting(self, phase: str, block: Block) -> None:
+        """Run one phase with one block poisoned once its last step is over, and nothing else.
+
+        It shows whether what is in the block matters to any later step.
+        """
+        memory = self.arena.bytes_view()
+
+        def poison(over: int) -> None:
+            if block.last == over:
+                memory[block.offset : block.end] = _POISON
+
+        self._run_by_steps(phase, poison)
+
+    def _run_by_steps(self, phase: str, after: Callable[[int], None]) -> None:
+        """Run one phase's calls one by one; `after` each step it hears how many are over.
+
+        Steps that make no call (views) are over with the one before.
+        """
+        steps, tape = self.plan.phases[phase].steps, self.tapes[phase]
+        last_entry = {entry.name: index for index, entry in enumerate(tape.entries)}
+        calling = [index for index, step in enumerate(steps) if step.name in last_entry]
+        until = dict(zip(calling, [*calling[1:], len(steps)], strict=True))
+        position = {steps[index].name: index for index in calling}
+
+        def look(index: int, entry: TapeEntry) -> None:
+            if last_entry[entry.name] == index:
+                step = position[entry.name]
+                for over in range(step + 1, until[step] + 1):
+                    after(over)
+
+        tape.run_in_python(look)
 
     def touched_bytes(self, exercise: Callable[[], None]) -> int:
         """Measure how much of the arena a run uses: the end of the highest block that changed.

@@ -26,7 +26,10 @@ def verify_tables(report: Mapping[str, Any]) -> list[Table | Text]:
         style = "green" if way["passed"] else "bold red"
         table.add_row(Text(way["way"]), way["promised"], Text(found, style))
     broken = sum(not way["passed"] for way in report["ways"])
-    verdict = Text(f"{report['name']} gives the same in every way", "bold green")
+    promises = {way["promised"] for way in report["ways"]}
+    within = " or ".join(sorted(each for each in promises if each.startswith("within")))
+    same = f"{report['name']} gives the same bits wherever they are promised"
+    verdict = Text(f"{same}, and {within} elsewhere" if within else same, "bold green")
     if broken:
         verdict = Text(f"{broken} of {len(report['ways'])} promises are broken", "bold red")
     return [table, verdict]
