@@ -194,6 +194,16 @@ def inspect_memory(
     )
 
 
+def team_figures(before: int, after: int) -> dict[str, int]:
+    """What the team's start has added to so many resident bytes, and how many there are then.
+
+    Where pages are given back meanwhile there may be fewer than before: then the team's part is
+    too small to be told, and counts as nothing.
+    """
+    team_bytes = max(after - before, 0)
+    return {"team_bytes": team_bytes, "total_bytes": before + team_bytes}
+
+
 def outside_bytes(plan: Plan) -> dict[str, Any]:
     """Bind the plan's kernels without an arena, start the team, and measure this process.
 
@@ -216,8 +226,7 @@ def outside_bytes(plan: Plan) -> dict[str, Any]:
         "compiled_bytes": before.compiled,
         "heap_bytes": before.heap,
         "stack_bytes": before.stack,
-        "team_bytes": after.total - before.total,
-        "total_bytes": after.total,
+        **team_figures(before.total, after.total),
         # Its memory is never given back, and later processes find its results kept.
         "compiler_ran": "numba" in sys.modules,
     }

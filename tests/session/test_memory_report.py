@@ -20,7 +20,7 @@ from mxrun.graph.naming import in_words
 from mxrun.graph.plan import Plan
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
-from mxrun.session.memory import outside_bytes
+from mxrun.session.memory import outside_bytes, team_figures
 from mxrun.train.loop import slots
 
 
@@ -227,3 +227,8 @@ def test_F1_a_report_without_the_arena_binds_every_kernel() -> None:
     outside = outside_bytes(plan)
     assert outside["total_bytes"] > 0
     assert outside["compiled_bytes"] > 0
+
+
+def test_a_team_whose_memory_cannot_be_told_counts_as_nothing() -> None:
+    assert team_figures(1000, 1512) == {"team_bytes": 512, "total_bytes": 1512}
+    assert team_figures(1000, 900) == {"team_bytes": 0, "total_bytes": 1000}
