@@ -38,6 +38,10 @@ def contract_parts(report: Description) -> list[Part]:
     ]
     if report["gradient_instead"]:
         parts.append(Text(f"deliberate gradient: {report['gradient_instead']}", "italic"))
+    if report["without_gradient"]:
+        names = ", ".join(report["without_gradient"])
+        said = f"gradients: none for {names}; what comes before cannot be trained through it"
+        parts.append(Text(said, "yellow"))
     return [*parts, _verdict(report, broken)]
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from mxrun.operator.contract.check import Outcome, check_property
 from mxrun.operator.contract.problem import Problem
+from mxrun.operator.property import GradientKind
+from mxrun.operator.register import AnyProperty
 from mxrun.session.plugins import named_operator
 from mxrun.session.registry import example
 
@@ -30,10 +32,17 @@ def check_operator(target: str, settings: Sequence[str] = ()) -> Description:
     return {
         "operator": report.operator,
         "gradient_instead": prop.gradient_instead,
+        "without_gradient": without_gradient(prop),
         "passed": report.passed,
         "cases": list(report.cases),
         "checks": [_outcome(outcome) for outcome in report.outcomes],
     }
+
+
+def without_gradient(prop: AnyProperty) -> list[str]:
+    """The arguments through which nothing can be trained: backward computes none for them."""
+    kinds = zip(prop.list_arguments(), prop.list_gradients(), strict=True)
+    return [name for name, kind in kinds if kind is GradientKind.NONE]
 
 
 def _outcome(outcome: Outcome) -> Description:

@@ -10,6 +10,7 @@ from planted import ASSIGN, MORE, SOUND, keep_apart, plant
 
 from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.report.contract import contract_parts
 
 Change = tuple[str, str]
 
@@ -264,8 +265,8 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         ),
     ),
     "counts_calls": (
-        "repetition",
-        ("numpy on a team of 1 gives output that depends on what memory held before",),
+        "calls alike",
+        ("numpy gives other numbers when it is called again with the same: output differs",),
         (
             ("T = TypeVar", "SEEN: list[int] = []\nT = TypeVar"),
             body("SEEN.append(1)", "assign(out_data[0], req[0], output + len(SEEN) % 2)"),
@@ -396,9 +397,47 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         ),
     ),
     "draws_from_numpy": (
+        "calls alike",
+        ("called again with the same", "draws from numpy.random", "context.random(i).bits(n)"),
+        (body("output = output * np.random.random(lhs.shape)", ASSIGN.strip()),),
+    ),
+    "draws_from_numpy_for_nothing": (
         "random numbers",
         ("numpy draws from numpy.random", "context.random(i).bits(n)"),
-        (body("output = output * np.random.random(lhs.shape)", ASSIGN.strip()),),
+        (body("np.random.random(lhs.shape)", ASSIGN.strip()),),
+    ),
+    "draws_backward": (
+        "calls alike",
+        ("the gradient of lhs differs", "context.random(i).bits(n)"),
+        (
+            (
+                "lhs_grad = grad * self.scale * np.sin(rhs)",
+                "lhs_grad = grad * np.random.default_rng().random(rhs.shape)",
+            ),
+        ),
+    ),
+    "loses_its_gradient": (
+        "losses",
+        ("the loss has no gradient", "list_gradients"),
+        (
+            (
+                MORE,
+                "    def list_gradients(self) -> Any:\n"
+                "        from mxrun.operator.property import GradientKind\n\n"
+                "        return (GradientKind.NONE, GradientKind.NONE)\n\n"
+                "    @property\n"
+                "    def loss_output(self) -> int:\n"
+                "        return 0\n",
+            ),
+            (
+                'same_shape(("lhs", "rhs", "output"), [*inputs, *outputs], "elementwise")',
+                '*same_shape(("lhs", "rhs"), inputs, "elementwise"), (1,)',
+            ),
+            (
+                "output = self.scale * lhs * np.sin(rhs)",
+                "output = (self.scale * lhs * np.sin(rhs)).sum().reshape(1)",
+            ),
+        ),
     ),
     "draws_the_same": (
         "steps",
@@ -517,6 +556,28 @@ def test_F8_each_planted_fault_is_caught(tmp_path: Path, name: str) -> None:
     assert check in broken, {key: value[0]["sentence"] for key, value in broken.items()}
     sentences = [problem["sentence"] for problem in broken[check]]
     assert any(all(word in sentence for word in words) for sentence in sentences), sentences[:3]
+
+
+def test_of_an_operator_that_draws_numbers_of_its_own_nothing_else_is_told(tmp_path: Path) -> None:
+    *_, changes = FAULTS["draws_from_numpy"]
+    found = report(plant(tmp_path, "noisy", *changes), "noisy")
+    broken = [each for each in found["checks"] if not each["passed"]]
+    assert [each["name"] for each in broken] == ["calls alike"]
+    assert len(broken[0]["problems"]) == len(found["cases"])
+
+
+def test_a_gradient_that_is_missing_is_said(tmp_path: Path) -> None:
+    no_gradient = (
+        MORE,
+        "    def list_gradients(self) -> Any:\n"
+        "        from mxrun.operator.property import GradientKind\n\n"
+        "        return (GradientKind.COMPUTES, GradientKind.NONE)\n",
+    )
+    found = report(plant(tmp_path, "half", no_gradient), "half")
+    assert found["without_gradient"] == ["rhs"]
+    shown = [str(part) for part in contract_parts(found)]
+    assert any(text.startswith("gradients: none for rhs; what comes before") for text in shown)
+    assert report(plant(tmp_path, "both"), "both")["without_gradient"] == []
 
 
 def test_P20_another_name_than_the_type_string_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ FIRST: tuple[Check, ...] = (
         calls,
         extents=(*Extent,),
     ),
+    Check("calls alike", "the same call gives the same bits", reading.alike, extents=(*Extent,)),
 )
 THEN: tuple[Check, ...] = (
     Check(

@@ -27,6 +27,14 @@ def losses(bench: Bench) -> Iterator[Problem]:
     if shape != (1,):
         yield Problem("the loss is not one number", "[1]", str(list(shape)), "sum over the batch")
         return
+    if not case.asked:
+        yield Problem(
+            "the loss has no gradient: no network that ends in it can be trained",
+            "a gradient of its data",
+            "none",
+            "write backward, and say GradientKind.COMPUTES in list_gradients",
+        )
+        return
     weighted = WEIGHT in case.arguments and case.input_shapes[0]
     for implementation in bench.implementations if weighted else ():
         yield from _silence(bench, implementation, prop.loss_output)

@@ -18,11 +18,12 @@ from mxrun.operator.contract.problem import (
     differing,
     first_difference,
     listed,
+    number,
 )
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import ResourceKind
-from mxrun.operator.register import AnyProperty
+from mxrun.operator.register import AnyProperty, Implementation
 
 TEAMS = (1, 2, 3)
 # float32 sums in the order of another team, and of another kernel.
@@ -174,9 +175,9 @@ def shared_body(bench: Bench) -> Iterator[Problem]:
         for each in pair
     ]
     yield from _kept(body, attributes)
-    for number in (1, 0, 1):
-        got = _shared(pair[number], shared, runs[number])
-        for name, one, other in zip(names, got, alone[number], strict=True):
+    for turn in (1, 0, 1):
+        got = _shared(pair[turn], shared, runs[turn])
+        for name, one, other in zip(names, got, alone[turn], strict=True):
             yield from differing(
                 f"a body that serves two networks in turn mixes up their {name}",
                 one,
@@ -222,24 +223,56 @@ def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
     return shared
 
 
+def alike(bench: Bench) -> Iterator[Problem]:
+    """Two calls that are alike in all things give the same bits.
+
+    One problem at most: nothing else can be told of an operator that does not.
+    """
+    case = bench.case
+    for implementation in bench.implementations:
+        before = {library: state() for library, state in _DRAWS.items()}
+        names = [*case.outputs, *(f"the gradient of {case.arguments[i]}" for i in case.asked)]
+        first, second = _both(bench, implementation), _both(bench, implementation)
+        drawn = [library for library, state in _DRAWS.items() if state() != before[library]]
+        for name, one, other in zip(names, first, second, strict=True):
+            index = first_difference(other, one)
+            if index is None:
+                continue
+            reason = f": it draws from {listed(drawn)}" if drawn else ""
+            yield Problem(
+                f"{implementation.name} gives other numbers when it is called again with the same: "
+                f"{name} differs{reason}",
+                number(one, index),
+                number(other, index),
+                f"{_REQUEST_RANDOM}; what draws nothing must depend on its inputs alone",
+                index,
+            )
+            return
+
+
+def _both(bench: Bench, implementation: Implementation) -> list[Array]:
+    """The outputs and gradients of one call forward and one backward."""
+    run = bench.run(implementation)
+    assert run is not None
+    if not bench.case.asked:
+        return run.outputs
+    done = bench.run_backward(implementation, following=run)
+    return [*run.outputs, *(done.gradients[index] for index in bench.case.asked)]
+
+
 def random_numbers(bench: Bench) -> Iterator[Problem]:
     """Random numbers come from the operator's own stream: other libraries' are not touched."""
-    draws: Sequence[tuple[str, Callable[[], object]]] = (
-        ("numpy.random", _numpy_state),
-        ("random", random.getstate),
-    )
     for implementation in bench.implementations:
-        before = [state() for _, state in draws]
+        before = [state() for state in _DRAWS.values()]
         run = bench.run(implementation)
         if bench.case.asked:
             bench.run_backward(implementation, following=run)
-        for (library, state), then in zip(draws, before, strict=True):
+        for (library, state), then in zip(_DRAWS.items(), before, strict=True):
             if state() != then:
                 yield Problem(
                     f"{implementation.name} draws from {library}, whose numbers no seed of the run "
                     "decides",
-                    hint="return ResourceRequest(ResourceKind.RANDOM) from forward_resource and "
-                    "take context.random(i).bits(n)",
+                    hint=_REQUEST_RANDOM,
                 )
 
 
@@ -247,6 +280,17 @@ def _numpy_state() -> tuple[object, ...]:
     """The state of NumPy's global generator."""
     name, key, *rest = np.random.get_state()
     return name, np.asarray(key).tobytes(), *rest
+
+
+# The states of the generators that no seed of a run decides.
+_DRAWS: Mapping[str, Callable[[], object]] = {
+    "numpy.random": _numpy_state,
+    "random": random.getstate,
+}
+_REQUEST_RANDOM = (
+    "for random numbers return ResourceRequest(ResourceKind.RANDOM) from forward_resource and take "
+    "context.random(i).bits(n)"
+)
 
 
 def draws_by_step(benches: Sequence[Bench]) -> Iterator[Problem]:
