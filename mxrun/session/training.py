@@ -31,11 +31,12 @@ from mxrun.session.variables import (
     warm_start,
 )
 from mxrun.train.checkpoint import PlanRecord
+from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
 from mxrun.train.interruption import Interruption
 from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
-from mxrun.train.loop import Diverged, LoopResult, TrainingLoop, percentiles
+from mxrun.train.loop import LoopResult, TrainingLoop, percentiles
 from mxrun.train.observer import Observer, RunStarted
-from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
+from mxrun.train.replay import CheckedLoop, NoSaver, Silent
 from mxrun.train.run_directory import RunDirectory, run_path
 from mxrun.train.run_lock import RunLock, only_writer
 from mxrun.train.saver import RunSaver
@@ -242,6 +243,9 @@ class _Training:
             waiting = _share(waited, core_wait_s(), time.perf_counter() - started)
         except Diverged:
             raise self._explanation(directory, beginning) from None
+        except EvaluationDiverged as error:
+            saver.save(loop.progress)
+            raise UserError(error.diagnostic) from None
         summary = replace(self._summary(result, directory, resumed_from), core_wait_share=waiting)
         directory.write_summary(summary.to_json())
         return summary

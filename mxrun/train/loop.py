@@ -19,6 +19,12 @@ from mxrun.graph.passes.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.passes.updates import SCHEDULE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator
+from mxrun.train.divergence import (
+    Diverged,
+    EvaluationDiverged,
+    is_finite,
+    located_in_evaluation,
+)
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone
@@ -35,10 +41,6 @@ _LOOK_INTERVAL = 100
 # Steps whose rates are made together, and whose times have room from the beginning.
 _RATES = 1024
 _TIMES = 1 << 16
-
-
-class Diverged(Exception):
-    """Something became NaN or infinite in or before the step in hand; nothing more is trained."""
 
 
 class Saver(Protocol):
@@ -141,7 +143,8 @@ class TrainingLoop:
         """Train from `progress` to the end; busy threads hand the interpreter's lock over quickly
         meanwhile.
 
-        Raises Diverged for numbers that are none, and what `saver` raises.
+        Raises Diverged for numbers that are none, EvaluationDiverged where an evaluation's loss is
+        none although what was trained is finite, and what `saver` raises.
         """
         # A run that goes on with more epochs than it ended with is not over any more.
         self.progress = self._with_end(self.progress)
@@ -291,6 +294,10 @@ class TrainingLoop:
             number += 1
             self._run(EVALUATE)
             measure.update(batch.valid)
+            if not measure.is_finite:
+                raise EvaluationDiverged(
+                    located_in_evaluation(self._executor, self._slots, batch, self.progress)
+                )
             if interrupted():
                 saver.stop(self.progress)
         return measure.values()
@@ -304,14 +311,6 @@ def states(executor: Executor) -> dict[str, npt.NDArray[Any]]:
         for block in executor.plan.pinned
         if block.memory_class in kinds
     }
-
-
-def is_finite(array: npt.NDArray[Any]) -> bool:
-    """Whether every element is a number; allocates nothing where that is so."""
-    # NaN and infinities survive a sum. A sum of numbers may still overflow: then look closely.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = np.add.reduce(array, axis=None)
-    return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
 
 
 def slots(executor: Executor, iterator: DataIterator) -> dict[str, npt.NDArray[Any]]:

@@ -8,19 +8,10 @@ from mxrun.base.errors import Diagnostic
 from mxrun.executor.checked import NonFinite, first_non_finite
 from mxrun.graph.compile import ACCUMULATE, TRAIN
 from mxrun.io.batch import Batch
-from mxrun.train.loop import Diverged, TrainingLoop, is_finite
+from mxrun.train.divergence import Diverged, Located, bad_record, records_text, written_text
+from mxrun.train.loop import TrainingLoop
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
 from mxrun.train.progress import Progress
-
-_MOST_RECORDS = 16
-
-
-class Located(Exception):
-    """Where the first number went wrong."""
-
-    def __init__(self, diagnostic: Diagnostic) -> None:
-        super().__init__(str(diagnostic))
-        self.diagnostic = diagnostic
 
 
 class CheckedLoop(TrainingLoop):
@@ -48,10 +39,9 @@ class CheckedLoop(TrainingLoop):
             total.fill(0)
         for number in range(parts):
             batch = self.load(step, number)
-            for name, slot in self._slots.items():
-                if slot.dtype.kind == "f" and not is_finite(slot):
-                    row = int(np.argwhere(~np.isfinite(slot))[0][0])
-                    return self._bad_record(step, name, int(batch.indices[row]))
+            bad = bad_record(self._slots, batch)
+            if bad is not None:
+                return self._bad_record(step, *bad)
             found = first_non_finite(self._executor, TRAIN if number == parts - 1 else ACCUMULATE)
             if found is not None:
                 return self._diverged(step, batch, found)
@@ -65,16 +55,11 @@ class CheckedLoop(TrainingLoop):
         )
 
     def _diverged(self, step: int, batch: Batch, found: NonFinite) -> Diagnostic:
-        where = "" if not found.index else str(list(found.index))
-        records = [int(record) for record in batch.indices[: batch.valid]]
-        listed = ", ".join(map(str, records[:_MOST_RECORDS]))
-        more = len(records) - _MOST_RECORDS
-        listed += f" and {more} more" if more > 0 else ""
         return Diagnostic(
             f"training has diverged in step {step}, epoch {self.progress.epoch}: "
-            f"{found.step!r} ({found.operator}) wrote {found.value} into {found.tensor!r}{where}",
+            f"{written_text(found)}",
             expected="finite numbers",
-            got=f"a batch of the training records {listed}",
+            got=f"a batch of the training records {records_text(batch)}",
             hint="nothing that is not finite was saved; lower the learning rate (train.optimizer), "
             "clip gradients (clip_global_norm) or look at these records",
         )

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from mxrun.base.errors import Stopped
 from mxrun.train.checkpoint import MEASURED_FILE, Arrays, RunState
+from mxrun.train.divergence import Diverged, is_finite
 from mxrun.train.keeper import CheckpointKeeper
-from mxrun.train.loop import Diverged, is_finite
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
@@ -58,11 +58,15 @@ class RunSaver:
 
         In the middle of an evaluation that is all: what the policy asks for comes after it.
         """
-        self._save(progress, due=False)
+        self.save(progress)
         raise Stopped(
             f"stopped after step {progress.step} and saved in {self._directory.path}; "
             "the same command with --resume goes on"
         )
+
+    def save(self, progress: Progress) -> None:
+        """Save what the policy does not ask for; raises Diverged instead where it is not finite."""
+        self._save(progress, due=False)
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """Record the epoch; save where it was the best or the last, or the policy asks for it."""
