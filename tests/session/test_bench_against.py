@@ -324,6 +324,18 @@ def test_operators_with_and_without_a_library_module(name: str, tmp_path: Path) 
     assert difference(work, name, WAYS[name]) < 1e-3
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_frozen_statistics_give_the_same_gradients(name: str, tmp_path: Path) -> None:
+    """Through a frozen batch norm to the layer below; with the batch's statistics they differ."""
+    path, rate = written(tmp_path, LAYERS), "train.optimizer.sgd.lr=1"
+    frozen = work_of(path, (rate, "network.variables={'bn_*': {frozen: true}}"))
+    assert difference(frozen, name, WAYS[name]) < 1e-3
+    moving = "network.variables={'bn_*': {frozen: true}, 'bn_moving_*': {frozen: false}}"
+    other = work_of(path, (rate, moving))
+    with pytest.raises(DifferentWork):
+        difference(replace(frozen, losses=other.losses), name, WAYS[name])
+
+
 def test_training_that_peers_do_not_know_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, HEADS["softmax"])
     for override, words in (
