@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field as Option
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import Parameters
 from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
 from mxrun.io.decode import SUFFIXES, read_image
 from mxrun.io.files import unreadable, user_path
+from mxrun.io.split import ALL, UnknownSplit, usual_split
 
 
 class ImageFolderOptions(Parameters):
@@ -24,12 +25,40 @@ class ImageFolderOptions(Parameters):
 
     path: str = Option(
         min_length=1,
-        description="folder of the classes' folders; for the splits train and test, of a train "
-        "and a test folder with these",
+        description="folder of the classes' folders; or of folders with these, such as train and "
+        "test, each of which is a split of its name",
     )
 
 
-@register("image_folder", ImageFolderOptions, ("all", "train", "test"), lazy=True)
+def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
+    """The split `named`: `all`, or any folder that holds folders, as a split holds its classes'.
+
+    By no name the section `role` means the folder that is called like it (train; val, test, ...)
+    where there is a train folder, else all.
+    """
+    if named == ALL:
+        return ALL
+    folder = user_path(options.path)
+    below = _names(folder)
+    if named:
+        if named in below:
+            return named
+        splits = [ALL, *(name for name in below if _holds_folders(folder / name))]
+        problem = f"{folder}: there is no folder for the split {named!r}"
+        hint = nearest(named, splits)
+        raise UnknownSplit(Diagnostic(problem, None, f"one of {', '.join(splits)}", named, hint))
+    splits = [name for name in below if _holds_folders(folder / name)]
+    if usual_split("train", splits) is None:
+        return ALL
+    found = usual_split(role, splits)
+    if found is None:
+        problem = f"{folder}: no folder is called like the section {role!r}"
+        expected = f"split: one of {', '.join(splits)}"
+        raise UnknownSplit(Diagnostic(problem, None, expected))
+    return found
+
+
+@register("image_folder", ImageFolderOptions, (), lazy=True, find_split=find_split)
 def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     """Images by class; data [channels, any, any] in 0..1, grey or colour as the network wants.
 
@@ -39,7 +68,7 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     """
     channels = _channels(inputs)
     folder = user_path(options.path)
-    folder = folder if split == "all" else folder / split
+    folder = folder if split == ALL else folder / split
     classes = _names(folder)
     images: list[Path] = []
     labels: list[int] = []
@@ -100,6 +129,14 @@ def _names(folder: Path) -> list[str]:
                 entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."
             )
     except (OSError, ValueError) as error:
+        raise unreadable(folder, error) from error
+
+
+def _holds_folders(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(entry.is_dir() and entry.name[0] != "." for entry in entries)
+    except OSError as error:
         raise unreadable(folder, error) from error
 
 

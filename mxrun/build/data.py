@@ -10,6 +10,7 @@ from mxrun.build.choice import chosen
 from mxrun.config import Data, Dataset, Marked, Parsed, RunConfig
 from mxrun.io.dataset import DATASETS, DatasetRequest, request_dataset
 from mxrun.io.record import TRANSFORMS
+from mxrun.io.split import REST, SHARE_HINT, Split
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline, pipeline
 
 _PATH = "path"
@@ -36,20 +37,64 @@ def data_requests(
         plain = {key: marked.plain() for key, marked in options.items()}
         if role in without:
             plain[_PATH] = _ANY_PATH
-        split: object = None
-        if section.split is not None:
-            whole = section.split.range is None
-            split = section.split.of if whole else section.split.model_dump()
         places = _places(parsed, role, options)
         try:
-            request = request_dataset(section.dataset, plain, split, places)
+            request = request_dataset(section.dataset, plain, _split(section), places, role)
         except UserError as error:
             # A wrong path of data.train is one mistake, though eval takes it over.
             problems += (found for found in error.diagnostics if found not in problems)
         else:
             if role not in without:
-                requests[role] = replace(request, pipeline=pipelines[role])
+                if section.options and _PATH not in section.options:
+                    # What reads a file in a way of its own is at fault, not where its path stands.
+                    places = {key: place for key, place in places.items() if key != _PATH}
+                requests[role] = replace(request, pipeline=pipelines[role], places=places)
+    _resolve_rest(parsed, data, requests, problems)
     return requests
+
+
+def _split(section: Dataset) -> object:
+    """The split as `request_dataset` reads it."""
+    if section.split is None:
+        return None
+    written = section.split.model_dump(exclude_defaults=True)
+    if written == {"rest": True}:
+        return REST
+    return written["of"] if written.keys() == {"of"} else written
+
+
+def _resolve_rest(
+    parsed: Parsed, data: Data, requests: dict[str, DatasetRequest], problems: list[Diagnostic]
+) -> None:
+    """Put what the split of train leaves in place of the rest that eval asks for, or means by
+    naming no split of the records that train takes a share of.
+    """
+    train, evaluation = requests.get("train"), requests.get("eval")
+    if train is not None and train.split.rest:
+        place = parsed.place("data", "train", "split")
+        problem = "data.train.split: the rest is what data.train leaves for data.eval"
+        problems.append(Diagnostic(problem, place, "a split, a range or a share", REST))
+        return
+    if evaluation is None or data.eval is None:
+        return
+    if train is None:
+        if evaluation.split.rest:
+            del requests["eval"]
+        return
+    same = evaluation.format is train.format and evaluation.options == train.options
+    if data.eval.split is None and same and train.split.share is not None:
+        evaluation = replace(evaluation, split=Split("", rest=True))
+    if not evaluation.split.rest:
+        return
+    if not same or train.split.is_whole:
+        why = "leaves no records out" if same else "is of other records"
+        problem = f"data.eval.split: the rest is what data.train leaves, and data.train {why}"
+        hint = SHARE_HINT if same else "without options of its own data.eval has those of train"
+        problems.append(Diagnostic(problem, parsed.place("data", "eval", "split"), hint=hint))
+        return
+    # The split that train means by no name is looked up as train's.
+    rest = replace(train.split, rest=True)
+    requests["eval"] = replace(evaluation, split=rest, role=train.role)
 
 
 def pathless(data: Data) -> tuple[str, ...]:
@@ -127,22 +172,15 @@ def _pipeline(section: Dataset, problems: list[Diagnostic]) -> Pipeline:
 
 
 def _options(data: Data, section: Dataset) -> dict[str, Marked]:
-    """The section's options; an eval section of the same data set defaults to train's path."""
-    options = dict(section.options)
+    """The section's options; an eval section of the same data set takes all others from train."""
     if section is data.eval and section.dataset == data.train.dataset:
-        path = data.train.options.get("path")
-        if path is not None:
-            options.setdefault("path", path)
-    return options
+        return {**data.train.options, **section.options}
+    return dict(section.options)
 
 
 def _places(parsed: Parsed, role: str, options: Mapping[str, Marked]) -> dict[str, Place]:
     """Where each key of the section stands, by dotted path as `request_dataset` names them."""
-    keys: tuple[tuple[str, ...], ...] = (
-        ("dataset",),
-        ("split",),
-        ("split", "of"),
-        ("split", "range"),
-    )
+    parts = ("of", "range", "share", "seed", "stratify")
+    keys = (("dataset",), ("split",), *(("split", part) for part in parts))
     places = {".".join(key): parsed.place("data", role, *key) for key in keys}
     return places | {key: marked.place for key, marked in options.items()}

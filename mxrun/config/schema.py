@@ -15,6 +15,9 @@ from mxrun.config.memory import Memory
 from mxrun.config.section import Section
 from mxrun.config.training import Train
 
+# The split of data.eval that is what the one of data.train leaves.
+REST = "rest"
+
 
 class Variable(Section):
     """What is said about the variables whose name is the key or matches it as a pattern."""
@@ -52,16 +55,35 @@ class Network(Section):
 
 
 class Split(Section):
-    """A part of a data set, and of that a range of records."""
+    """A part of a data set, and of that a range of records or a share of them."""
 
-    of: str = Field(min_length=1, description="The part's name, such as train or test.")
+    of: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+        default=None,
+        description="The part's name, such as train or test; default: as where no split is named.",
+    )
     range: tuple[int, int] | None = Field(
         default=None, description="The first record and the one after the last, counted from 0."
+    )
+
+    share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="The share of the records that is drawn, such as 0.8."
+    )
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = Field(
+        default=None, description="Decides which records a share draws; default: 0."
+    )
+    stratify: bool | None = Field(
+        default=None, description="Whether each class gives that share; default: false."
+    )
+    rest: bool = Field(
+        default=False,
+        description="All records that the range or share of data.train leaves: `split: rest`.",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _bare_name(cls, given: Any) -> Any:
+        if given == REST:
+            return {"rest": True}
         return {"of": given} if isinstance(given, str) else given
 
     @field_validator("range")
@@ -80,7 +102,12 @@ class Dataset(Section):
     OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle", "transforms"})
 
     dataset: str = Field(min_length=1, description="The data set's name, such as digits.")
-    split: Split | None = Field(default=None, description="Which part of it; default: all of it.")
+    split: Split | None = Field(
+        default=None,
+        description="Which part of it: a name, a range, a share, or rest, what data.train leaves; "
+        "default: the rest where data.train takes a share of the same records; else the part that "
+        "is called like the section (train; val or test), or all of it.",
+    )
     shuffle: bool = Field(default=False, description="Whether every epoch has an order of its own.")
     transforms: tuple[AnyChoice, ...] | None = Field(
         default=None,

@@ -48,3 +48,41 @@ def renumbered(
         )
     table = np.array([at[name] for name in used], np.int32)
     return table[inverse].reshape(labels.shape)
+
+
+def lacking(
+    labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
+) -> list[str]:
+    """The classes that `labels` have and those of `rows` have not.
+
+    None where the numbers hardly ever repeat, and so are no classes.
+    """
+    kinds = np.unique(labels)
+    if 2 * len(kinds) > len(labels):
+        return []
+    return [_name(number, names) for number in np.setdiff1d(kinds, labels[rows]).tolist()]
+
+
+def lacking_range(
+    labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
+) -> list[str]:
+    """As `lacking`, where records lie class by class, so that a range is no fair part of them."""
+    kinds = len(np.unique(labels))
+    is_grouped = np.count_nonzero(np.diff(labels)) == kinds - 1
+    return lacking(labels, rows, names) if is_grouped else []
+
+
+def counts(
+    labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
+) -> tuple[str, str]:
+    """The records of each class, of all and of `rows`, for a message."""
+    texts = []
+    for some in (labels, labels[rows]):
+        found, times = np.unique(some, return_counts=True)
+        pairs = zip(found.tolist(), times.tolist(), strict=True)
+        texts.append(listed([f"{_name(number, names)} {count}" for number, count in pairs]))
+    return f"records of each class, as in the whole: {texts[0]}", texts[1]
+
+
+def _name(number: int, names: Sequence[str]) -> str:
+    return names[number] if names else str(number)

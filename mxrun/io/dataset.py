@@ -6,16 +6,25 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, Place, UserError, nearest
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.batch import is_label
-from mxrun.io.classes import renumbered
+from mxrun.io.classes import counts, lacking, lacking_range, listed, renumbered
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.record import RecordShape, Scale
-from mxrun.io.split import Places, Split, parse_split, place_of
+from mxrun.io.split import (
+    SHARE_HINT,
+    Places,
+    Split,
+    UnknownSplit,
+    parse_split,
+    place_of,
+    usual_split,
+)
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline
 
 # The network's inputs by name: the specs of one record, without the batch axis.
@@ -47,7 +56,8 @@ class LazyField:
     """One column that is not in memory: `read(index)` gives a record, of any thread.
 
     `shape` is a record's, None where records differ; `read` raises UserError naming the file and
-    the record. The column is the records `start` .. `start + count` - 1 of what `read` knows.
+    the record. The column is the records `start` .. `start + count` - 1 of what `read` knows, or
+    the `count` of them that `rows` numbers, int64.
     `content()` is a digest of what the records are, made when it is asked for.
     """
 
@@ -58,15 +68,18 @@ class LazyField:
     scale: float | None = None
     start: int = 0
     content: Callable[[], str] = str
+    rows: NDArray[np.int64] | None = None
 
     def record(self, index: int) -> NDArray[Any]:
         """The record at `index`, counted from 0."""
-        return self.read(self.start + index)
+        return self.read(self.start + index if self.rows is None else int(self.rows[index]))
 
-    def part(self, start: int, stop: int | None) -> LazyField:
-        """The records start .. stop - 1."""
-        count = (self.count if stop is None else stop) - start
-        return replace(self, start=self.start + start, count=count)
+    def part(self, rows: slice | NDArray[np.int64]) -> LazyField:
+        """The records of these numbers of a whole column; a slice has no step."""
+        if not isinstance(rows, slice):
+            return replace(self, count=len(rows), rows=rows)
+        start, stop, _ = rows.indices(self.count)
+        return replace(self, start=start, count=stop - start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,14 +156,39 @@ class Dataset:
         """Shape and type of one record before transforms, by field in memory."""
         return {name: column.spec for name, column in self.fields.items()}
 
+    @property
+    def class_numbers(self) -> NDArray[Any] | None:
+        """The records' numbers of classes, int32 [records]; None where they have none."""
+        return None if self.class_field is None else self.fields[self.class_field].records
+
+    def check_split(self, split: Split, places: Places) -> tuple[Diagnostic, ...]:
+        """Why this part of the records, which are the split's whole, cannot be used."""
+        labels = self.class_numbers
+        problems = split.check(len(self), labels, places)
+        if problems or split.is_whole or labels is None:
+            return problems
+        rows = split.rows(len(self), labels)
+        if split.share is None:
+            found = lacking_range(labels, rows, self.classes)
+            hint = SHARE_HINT
+        else:
+            found = [] if split.rest else lacking(labels, rows, self.classes)
+            hint = "write stratify: true"
+        if not found:
+            return ()
+        place = place_of(places, "split.range" if split.share is None else "split.share")
+        problem = f"the part {split} of the data set {self.name!r} lacks classes of the whole"
+        expected, got = counts(labels, rows, self.classes)
+        return (Diagnostic(f"{problem}: {listed(found)}", place, expected, got, hint),)
+
     def part(self, split: Split) -> Dataset:
-        """The records of `split`'s range, as views."""
-        rows = slice(split.start, split.stop)
+        """The records of `split`; views, where it is a range."""
+        rows = split.rows(len(self), self.class_numbers)
         fields = {
             name: replace(column, records=column.records[rows])
             for name, column in self.fields.items()
         }
-        lazy = {name: column.part(split.start, split.stop) for name, column in self.lazy.items()}
+        lazy = {name: column.part(rows) for name, column in self.lazy.items()}
         return replace(self, fields=fields, lazy=lazy, split=str(split))
 
     def check(
@@ -195,13 +233,18 @@ def fits(shape: Shape, known: RecordShape) -> bool:
     )
 
 
+FindSplit = Callable[[Any, str, str], str]
+
+
 @dataclass(frozen=True)
 class DatasetFormat:
     """A kind of data set: its typed options, its splits and the function that reads one split.
 
     `read(options, split, inputs)` returns the whole split or raises UserError; `inputs` are the
     records wanted, for data sets that make theirs up or have a choice. `lazy`: whether records are
-    read when they are needed, not all at once.
+    read when they are needed, not all at once. Where only files say which splits there are,
+    `splits` are empty and `find_split(options, named, role)` returns the split that the section
+    `role` means by a name or, if that is empty, by none; it raises UnknownSplit if there is none.
     """
 
     name: str
@@ -210,6 +253,7 @@ class DatasetFormat:
     splits: tuple[str, ...]
     read: Callable[[Any, str, Inputs], Dataset] = field(repr=False)
     lazy: bool = False
+    find_split: FindSplit | None = field(default=None, repr=False)
 
 
 DATASETS: DeclaredRegistry[DatasetFormat] = DeclaredRegistry("data set")
@@ -219,12 +263,18 @@ Reader = Callable[[O, str, Inputs], Dataset]
 
 
 def register(
-    name: str, options: type[O], splits: tuple[str, ...], *, lazy: bool = False
+    name: str,
+    options: type[O],
+    splits: tuple[str, ...],
+    *,
+    lazy: bool = False,
+    find_split: FindSplit | None = None,
 ) -> Callable[[Reader[O]], Reader[O]]:
     """Decorator that registers the reading function of the data set `name`."""
 
     def add(read: Reader[O]) -> Reader[O]:
-        DATASETS.add(name, DatasetFormat(name, read.__doc__ or "", options, splits, read, lazy))
+        doc = read.__doc__ or ""
+        DATASETS.add(name, DatasetFormat(name, doc, options, splits, read, lazy, find_split))
         return read
 
     return add
@@ -232,13 +282,17 @@ def register(
 
 @dataclass(frozen=True)
 class DatasetRequest:
-    """A checked wish for records, from the config alone; no file has been opened."""
+    """A checked wish for records, from the config alone; no file has been opened.
+
+    role: the section it is of, `train` or `eval`.
+    """
 
     format: DatasetFormat
     options: Parameters
     split: Split
     places: Places = field(default_factory=dict, compare=False, repr=False)
     pipeline: Pipeline = NO_TRANSFORMS
+    role: str = "train"
 
     @property
     def prefetched(self) -> bool:
@@ -247,12 +301,17 @@ class DatasetRequest:
 
 
 def request_dataset(
-    name: str, options: Mapping[str, object], split: object, places: Places | None = None
+    name: str,
+    options: Mapping[str, object],
+    split: object,
+    places: Places | None = None,
+    role: str = "train",
 ) -> DatasetRequest:
     """Check a data section without touching a file.
 
     `options` are the section's keys that belong to the data set (`path: ...`), `split` the raw
-    value of `split:`. Raises UserError with everything that is wrong, each with its place.
+    value of `split:`, which the section `role`, `train` or `eval`, may leave out. Raises UserError
+    with everything that is wrong, each with its place.
     """
     places = places or {}
     if name not in list(DATASETS):
@@ -269,11 +328,12 @@ def request_dataset(
         )
         for problem in problems
     ]
-    part, wrong = parse_split(split, format.splits, places)
+    usual = usual_split(role, format.splits) or ""
+    part, wrong = parse_split(split, format.splits, usual, places)
     found += wrong
     if found or model is None or part is None:
         raise UserError(found)
-    return DatasetRequest(format, model, part, places)
+    return DatasetRequest(format, model, part, places, role=role)
 
 
 def open_datasets(
@@ -292,10 +352,11 @@ def open_datasets(
     for role, request in requests.items():
         source = request.pipeline.source(inputs)
         options = request.options.model_dump_json()
-        key = (request.format.name, options, request.split.of, tuple(source.items()))
         try:
+            split = _found_split(request)
+            key = (request.format.name, options, split.of, tuple(source.items()))
             if key not in whole:
-                whole[key] = request.format.read(request.options, request.split.of, source)
+                whole[key] = request.format.read(request.options, split.of, source)
         except UserError as error:
             place = place_of(request.places, "path")
             found += [
@@ -303,12 +364,12 @@ def open_datasets(
                 for diagnostic in error.diagnostics
             ]
             continue
-        problems = request.split.check(len(whole[key]), request.places)
+        problems = whole[key].check_split(split, request.places)
         problems += whole[key].check(inputs, request.places, request.pipeline)
         found += problems
         if not problems:
             place = place_of(request.places, "dataset")
-            part = whole[key].part(request.split)
+            part = whole[key].part(split)
             opened[role] = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
     if classes is None and "train" in opened:
         classes = opened["train"].classes
@@ -321,3 +382,15 @@ def open_datasets(
         # What is written once for both is told once.
         raise UserError(dict.fromkeys(found))
     return opened
+
+
+def _found_split(request: DatasetRequest) -> Split:
+    """The request's split, by a name that there is; raises UserError where there is none."""
+    find, split = request.format.find_split, request.split
+    if find is None:
+        return split
+    try:
+        return replace(split, of=find(request.options, split.of, request.role))
+    except UnknownSplit as error:
+        place = place_of(request.places, "split.of")
+        raise UserError(replace(each, place=place) for each in error.diagnostics) from error

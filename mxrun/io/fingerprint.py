@@ -26,5 +26,7 @@ def fingerprint(dataset: Dataset) -> str:
             digest.update(flat[start : start + _CHUNK].data)
     for name, lazy in sorted(dataset.lazy.items()):
         digest.update(f"{name} {lazy.count} {lazy.start} {lazy.content()}\n".encode())
+        if lazy.rows is not None:
+            digest.update(lazy.rows.astype("<i8").tobytes())
     digest.update(" ".join(dataset.classes).encode())
     return digest.hexdigest()

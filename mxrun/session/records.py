@@ -284,7 +284,8 @@ def _section(built: Built, split: str) -> tuple[str, DatasetRequest]:
         return split, replace(built.data[split], pipeline=pipeline)
     role = "eval" if "eval" in built.data else "train"
     request = built.data[role]
-    if split not in request.format.splits:
+    # Where files say which splits there are, opening the data set will.
+    if request.format.find_split is None and split not in request.format.splits:
         known = [*built.data, *(name for name in request.format.splits if name not in built.data)]
         raise UserError(
             Diagnostic(

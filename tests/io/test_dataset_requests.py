@@ -76,13 +76,13 @@ def test_options_and_split_are_reported_together_with_their_places():
 @pytest.mark.parametrize(
     ("split", "word"),
     [
-        (None, "not named"),
         (5, "not named"),
         (["train"], "not named"),
         ("Train ", "unknown split"),
-        ({}, "missing"),
+        ({}, "two whole numbers"),
         ({"of": "all"}, "two whole numbers"),
-        ({"range": [0, 5]}, "missing"),
+        ({"share": 0.5, "range": [0, 5]}, "not both"),
+        ({"range": [0, 5], "seed": 1}, "goes with a share"),
         ({"of": ["all"], "range": [0, 5]}, "unknown split"),
         ({"of": "all", "range": [0, 5], "step": 2}, "unknown key"),
         ({"of": "all", "range": [0]}, "two whole numbers"),

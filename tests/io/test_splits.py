@@ -1,0 +1,217 @@
+"""Parts of data sets: shares and what they leave, splits that are folders, usual splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mxrun import library
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.build import build
+from mxrun.config import parse
+from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.io.fingerprint import fingerprint
+from mxrun.io.split import Split
+
+CONFIG = """\
+name: net
+network:
+  inputs: {data: [1, 2, 2], label: []}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 3}
+    - SoftmaxOutput: {name: softmax, label: label}
+train: {epochs: 1, optimizer: sgd}
+data:
+  batch_size: 2
+"""
+STRATIFIED = "{share: 0.8, seed: 3, stratify: true}"
+
+
+@pytest.fixture(autouse=True)
+def _library() -> None:
+    library.load()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`flat` holds classes, `parts` splits of classes; each image is of one byte value."""
+    folder = tmp_path_factory.mktemp("images")
+    counts = {"bus": 10, "car": 7, "train": 1}
+    for part in ("flat", "parts/train", "parts/val", "parts/other"):
+        for name, count in counts.items():
+            below = folder / part / name
+            below.mkdir(parents=True)
+            for number in range(count if part == "flat" else 1):
+                pixels = np.full((2, 2), number, np.uint8)
+                Image.fromarray(pixels).save(below / f"{number}.png")
+    return folder
+
+
+def opened(folder: Path, data: str) -> dict[str, Dataset]:
+    """The data sets of the config whose line 10 is the first of `data`."""
+    path = folder / "net.yaml"
+    path.write_text(CONFIG + data)
+    built = build(parse(path))
+    return open_datasets(built.data, built.model.records)
+
+
+def problems(folder: Path, data: str) -> list[Diagnostic]:
+    with pytest.raises(UserError) as caught:
+        opened(folder, data)
+    return list(caught.value.diagnostics)
+
+
+def sections(path: Path, train: str, evaluation: str) -> str:
+    parts = {"train": f"dataset: image_folder, path: {path}{train}"}
+    parts["eval"] = f"dataset: image_folder{evaluation}"
+    return "".join(f"  {role}: {{{text}}}\n" for role, text in parts.items())
+
+
+def records(dataset: Dataset) -> set[tuple[int, int]]:
+    """Every record as its class and the value of its pixels."""
+    labels = dataset.fields["label"].records.tolist()
+    read = dataset.lazy["data"].record
+    return {(label, int(read(index)[0, 0, 0])) for index, label in enumerate(labels)}
+
+
+def test_a_share_and_its_rest_are_all_records_each_once(root: Path, tmp_path: Path) -> None:
+    text = sections(root / "flat", f", split: {STRATIFIED}", ", split: rest")
+    parts = opened(tmp_path, text)
+    train, rest = records(parts["train"]), records(parts["eval"])
+    assert (len(parts["train"]), len(parts["eval"])) == (len(train), len(rest))
+    assert not train & rest
+    assert train | rest == records(opened(tmp_path, sections(root / "flat", "", ""))["train"])
+    counts = [np.bincount(part.fields["label"].records).tolist() for part in parts.values()]
+    assert counts == [[8, 6, 1], [2, 1]]
+    assert [len(part.classes) for part in parts.values()] == [3, 3]
+    again, other = opened(tmp_path, text), opened(tmp_path, text.replace("seed: 3", "seed: 4"))
+    for role, part in parts.items():
+        assert fingerprint(part) == fingerprint(again[role])
+        assert records(part) != records(other[role])
+    # Without a split of its own, evaluation is not on what was trained on.
+    usual = opened(tmp_path, text.replace(", split: rest", ""))["eval"]
+    assert fingerprint(usual) == fingerprint(parts["eval"])
+
+
+@pytest.mark.parametrize("split", ["{share: 0.75}", "{share: 0.6, seed: 5, stratify: true}"])
+def test_shares_are_of_every_data_set(tmp_path: Path, split: str) -> None:
+    text = (
+        f"  train: {{dataset: digits, split: {split}}}\n  eval: {{dataset: digits, split: rest}}\n"
+    )
+    head = CONFIG.replace("[1, 2, 2]", "[1, 8, 8]").replace("hidden: 3", "hidden: 10")
+    path = tmp_path / "net.yaml"
+    path.write_text(head + text)
+    built = build(parse(path))
+    train, rest = open_datasets(built.data, built.model.records).values()
+    # The split that the section train usually means.
+    assert (len(train) + len(rest), train.split[:6]) == (1438, "train[")
+    rows = [part.fields["data"].records.reshape(-1, 64) for part in (train, rest)]
+    whole = np.unique(np.concatenate(rows), axis=0, return_counts=True)
+    assert whole[1].sum() == 1438
+    share = built.config.data.train.split.share
+    assert abs(len(train) - share * 1438) <= (1 if "stratify" not in split else 10)
+    if "stratify" in split:
+        counts = [np.bincount(part.fields["label"].records) for part in (train, rest)]
+        assert (np.abs(counts[0] - share * sum(counts)) < 1).all()
+
+
+def test_rest_is_also_what_a_range_leaves() -> None:
+    rows = Split("all", 2, 5, rest=True).rows(7, None)
+    assert not isinstance(rows, slice)
+    assert rows.tolist() == [0, 1, 5, 6]
+    assert str(Split("all", 2, 5, rest=True)) == "all[rest of 2:5]"
+    assert str(Split("all", share=0.8, stratify=True)) == "all[0.8, seed 0, stratified]"
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+def test_a_share_and_its_rest_have_each_class_that_can_be_in_both(share: float) -> None:
+    labels = np.repeat(np.arange(5, dtype=np.int32), (1, 2, 3, 10, 40))
+    for seed in range(5):
+        split = Split("all", share=share, seed=seed, stratify=True)
+        rows = split.rows(len(labels), labels)
+        counts = np.bincount(labels[rows], minlength=5)
+        assert (np.abs(counts - share * np.bincount(labels)) < 1).all()
+        assert counts.min() == 1 or counts.min() > 0
+        assert (np.bincount(labels) - counts)[1:].min() >= 1
+
+
+def test_any_folder_is_a_split(root: Path, tmp_path: Path) -> None:
+    parts = opened(tmp_path, sections(root / "parts", ", split: other", ", split: val"))
+    assert [part.split for part in parts.values()] == ["other", "val"]
+    (found,) = problems(tmp_path, sections(root / "parts", ", split: train", ", split: vall"))
+    assert "no folder for the split 'vall'" in found.problem
+    assert found.expected == "one of all, other, train, val"
+    assert "'val'" in found.hint
+    assert str(found.place) == f"{tmp_path / 'net.yaml'}:11:40"
+
+
+def test_a_split_need_not_be_named(root: Path, tmp_path: Path) -> None:
+    parts = opened(tmp_path, sections(root / "parts", "", ""))
+    assert [part.split for part in parts.values()] == ["train", "val"]
+    # A class called train makes no folder of splits.
+    flat = opened(tmp_path, sections(root / "flat", "", ""))
+    assert [part.split for part in flat.values()] == ["all", "all"]
+    made = "dataset: synthetic, records: 4, classes: 3"
+    parts = opened(tmp_path, f"  train: {{{made}}}\n  eval: {{{made}}}\n")
+    assert [part.split for part in parts.values()] == ["train", "test"]
+
+
+def test_a_range_of_records_in_the_order_of_their_classes_is_refused(
+    root: Path, tmp_path: Path
+) -> None:
+    ranges = [f", split: {{of: all, range: {each}}}" for each in ("[0, 12]", "[12, 18]")]
+    train, evaluation = problems(tmp_path, sections(root / "flat", *ranges))
+    assert train.problem.endswith("lacks classes of the whole: train")
+    assert evaluation.problem.endswith("lacks classes of the whole: bus")
+    assert "bus 10, car 7, train 1" in train.expected
+    assert (train.got, evaluation.got) == ("bus 10, car 2", "car 5, train 1")
+    assert "stratify: true" in train.hint
+    assert train.place is not None
+    assert train.place.line == 10
+
+
+def test_a_share_that_leaves_training_without_a_class_is_refused(
+    root: Path, tmp_path: Path
+) -> None:
+    """Which of the two parts has the one record of the third class is a matter of the seed."""
+    text = sections(root / "flat", ", split: {share: 0.5, seed: 7}", "")
+    assert len(opened(tmp_path, text)["train"]) == 9
+    (found,) = problems(tmp_path, text.replace("seed: 7", "seed: 0"))
+    assert found.problem.endswith("lacks classes of the whole: train")
+    assert found.hint == "write stratify: true"
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluation", "words"),
+    [
+        (", split: rest", "", ("what data.train leaves for data.eval",)),
+        ("", ", split: rest", ("data.train leaves no records out", "share: 0.8")),
+        (f", split: {STRATIFIED}", ", path: /, split: rest", ("is of other records",)),
+        (", split: {share: 1}", "", ("data.train.split.share", "less than 1")),
+        (", split: {share: 0.5, range: [0, 1]}", "", ("not both",)),
+        (", split: {of: all, stratify: true}", "", ("a range is two whole numbers", "share")),
+        (", split: {share: 0.5, sede: 1}", "", ("sede", "did you mean 'seed'?")),
+    ],
+)
+def test_a_split_that_cannot_be_has_a_place(
+    root: Path, tmp_path: Path, train: str, evaluation: str, words: tuple[str, ...]
+) -> None:
+    found = problems(tmp_path, sections(root / "flat", train, evaluation))
+    told = "\n".join(map(str, found))
+    assert all(word in told for word in words), told
+    assert all(each.place is not None and each.place.line in (10, 11) for each in found)
+
+
+def test_what_has_no_classes_cannot_be_stratified(tmp_path: Path) -> None:
+    text = "  train: {dataset: regression, records: 8, split: {share: 0.5, stratify: true}}\n"
+    path = tmp_path / "net.yaml"
+    head = CONFIG.replace("SoftmaxOutput: {name: softmax", "LinearRegressionOutput: {name: out")
+    path.write_text(
+        head.replace("num_hidden: 3", "num_hidden: 1").replace("label: []", "label: [1]") + text
+    )
+    built = build(parse(path))
+    with pytest.raises(UserError, match="these records have none"):
+        open_datasets(built.data, built.model.records)
