@@ -87,6 +87,7 @@ class Dataset:
     """Records in a fixed order: fields of equal length by name, and the names of the classes.
 
     `classes` are empty where labels are numbers alone: of such, other records may have more.
+    `columns` are the names of a table's columns that are data, where it has a header.
     `fields` are in memory, `lazy` ones are read when they are needed. `pipeline` makes rows out of
     records, `inputs` are the rows that the network wants: both are what `open_datasets` was given.
 
@@ -102,6 +103,7 @@ class Dataset:
     lazy: Mapping[str, LazyField] = field(default_factory=dict)
     pipeline: Pipeline = NO_TRANSFORMS
     inputs: Inputs = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}

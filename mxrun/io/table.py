@@ -1,33 +1,49 @@
-"""Tables of numbers as text: one record a line, its numbers divided by a delimiter."""
+"""Tables as text: one record a line, numbers divided by a delimiter, and a label that may be words.
+
+The columns that are read are a matter of `TableForm`; what stands in others may be anything.
+"""
 
 from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.io.files import read_whole
+
+# A column's name where there is a header, else its number, counted from 0 or, below 0, the end.
+Column = int | str
 
 # UTF-8's byte order mark, which some programs put in front.
 _MARK = b"\xef\xbb\xbf"
+# What divides columns where nobody says so: the first of these in the first row. Commas come last,
+# as they may be inside of numbers.
+_DELIMITERS = (b"\t", b";", b",")
 
 
 @dataclass(frozen=True)
 class TableForm:
-    """How a table is written.
+    """How a table is written, and which of its columns are read.
 
-    header: whether its first row holds the columns' names; `maybe`, where it does if no cell of it
-    is a number.
+    delimiter: empty where the first row says it. header: whether the first row holds the columns'
+    names; `maybe`, where it does if no cell of it is a number. data: default all but the label.
+    words: whether labels may be words. size: of a table from outside, how many numbers make a
+    record: its label may be missing, and is passed over.
     """
 
-    delimiter: str = ","
+    delimiter: str = ""
     header: Literal["yes", "no", "maybe"] = "no"
+    data: tuple[Column, ...] | None = None
+    label: Column | None = None
+    words: bool = False
+    size: int | None = None
 
 
 PLAIN = TableForm()
@@ -35,15 +51,24 @@ PLAIN = TableForm()
 
 @dataclass(frozen=True)
 class Table:
-    """float64 [rows, columns], the columns' names where there is a header, and each row's line."""
+    """The columns that were asked for, and each row's line in the file.
+
+    values: float64 [rows, data columns], whose names, where there is a header, are `names`, and
+    their numbers `columns`. labels: float64 [rows], or the number of each word among the sorted
+    `classes`. label: the label's column.
+    """
 
     values: NDArray[np.float64]
     names: tuple[str, ...]
+    columns: tuple[int, ...]
     lines: tuple[int, ...]
+    label: int | None = None
+    labels: NDArray[np.float64] | None = None
+    classes: tuple[str, ...] = ()
 
 
 def read_table(path: Path, form: TableForm) -> Table:
-    """Read a file of numbers in UTF-8; empty lines are passed over.
+    """Read a file in UTF-8; empty lines are passed over.
 
     Raises UserError naming file, row (a line of the file, from 1), column (from 1) and byte.
     """
@@ -55,33 +80,220 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
     """As `read_table`, of bytes; `path` stands for the file in errors, and `hint` says what to do
     about a first row that is none of numbers.
     """
-    numbers, lines = array("d"), array("q")
-    names: tuple[str, ...] = ()
-    divider, width = form.delimiter.encode(), 0
-    offset = len(_MARK) if content.startswith(_MARK) else 0
-    for line, raw in enumerate(content[offset:].splitlines(True), start=1):
-        text = raw.strip(b"\r\n")
-        if text.strip():
-            cells = text.split(divider)
-            width = width or len(cells)
+    reader = _Reader(content, path, form, hint)
+    table = reader.read(as_words=False)
+    return reader.read(as_words=True) if table is None else table
+
+
+class _Reader:
+    """One file; what it says of its own form, its first row does."""
+
+    def __init__(self, content: bytes, path: Path | str, form: TableForm, hint: str) -> None:
+        self._content, self._path, self._form, self._hint = content, path, form, hint
+        self._names: tuple[str, ...] = ()
+        self._divider = form.delimiter.encode()
+
+    def read(self, as_words: bool) -> Table | None:
+        """The table; None where its label turns out to be words, and `as_words` is not given."""
+        numbers, lines, labels = array("d"), array("q"), array("d")
+        words: dict[str, int] = {}
+        columns: list[int] = []
+        label: int | None = None
+        width = 0
+        for line, offset, cells in self._rows():
+            if not width:
+                width = len(cells)
+                is_header = self._are_names(cells)
+                self._names = tuple(map(_text, cells)) if is_header else ()
+                columns, label = self._columns(width)
+                if is_header:
+                    continue
             if len(cells) != width:
                 problem = "the row is of another length than the first"
-                _fail(path, line, len(cells), offset, problem, f"{width} columns", str(len(cells)))
-            if not names and not lines and _are_names(cells, form):
-                names = tuple(cell.decode(errors="replace").strip().strip('"') for cell in cells)
-            else:
-                _append(numbers, cells, path, line, offset, "" if lines else hint)
-                lines.append(line)
-        offset += len(raw)
-    if not lines:
-        raise UserError(Diagnostic(f"{path}: byte {offset}: the file holds no rows of numbers"))
-    return Table(np.array(numbers).reshape(-1, width), names, tuple(lines))
+                where = (line, len(cells), offset)
+                self._fail(where, problem, f"{width} columns", str(len(cells)))
+            for column in columns:
+                number = _number(cells[column])
+                if not math.isfinite(number):
+                    self._refuse(cells, column, label, (line, offset), not lines)
+                numbers.append(number)
+            if label is not None:
+                word = _text(cells[label])
+                number = _number(cells[label])
+                if as_words and word:
+                    number = words.setdefault(word, len(words))
+                elif self._form.words and word and math.isnan(number) and word.lower() != "nan":
+                    return None
+                if not math.isfinite(number):
+                    self._refuse(cells, label, label, (line, offset), not lines)
+                labels.append(number)
+            lines.append(line)
+        if not lines:
+            end = len(self._content)
+            problem = f"{self._path}: byte {end}: the file holds no rows of numbers"
+            raise UserError(Diagnostic(problem))
+        values = np.array(numbers).reshape(-1, len(columns))
+        names = tuple(self._names[column] for column in columns) if self._names else ()
+        found = np.array(labels)
+        classes = tuple(sorted(words))
+        if classes:
+            number_of = {word: number for number, word in enumerate(classes)}
+            order = np.array([number_of[word] for word in words], np.float64)
+            found = order[found.astype(np.int64)]
+        has_label = label is not None
+        return Table(
+            values,
+            names,
+            tuple(columns),
+            tuple(lines),
+            label,
+            found if has_label else None,
+            classes,
+        )
+
+    def _rows(self) -> Iterator[tuple[int, int, list[bytes]]]:
+        """Each row that is not empty: its line, its byte and its cells."""
+        content = self._content
+        offset = len(_MARK) if content.startswith(_MARK) else 0
+        for line, raw in enumerate(content[offset:].splitlines(True), start=1):
+            text = raw.strip(b"\r\n")
+            if text.strip():
+                if b"\0" in text:
+                    problem, expected = "this is no text", "a table of numbers"
+                    self._fail((line, 1, offset), problem, expected, "a byte 0")
+                self._divider = self._divider or _delimiter(text)
+                yield line, offset, _cells(text, self._divider)
+            offset += len(raw)
+
+    def _are_names(self, cells: list[bytes]) -> bool:
+        if self._form.header == "maybe":
+            return all(math.isnan(_number(cell)) for cell in cells)
+        return self._form.header == "yes"
+
+    def _columns(self, width: int) -> tuple[list[int], int | None]:
+        """The numbers of the data's columns and of the label's; raises UserError for what is not
+        there.
+        """
+        form = self._form
+        everything = list(range(width))
+        by_name = bool(self._names) and any(isinstance(each, str) for each in form.data or ())
+        if form.size is not None:
+            if by_name and form.data is not None:
+                return [self._column(column, width) for column in form.data], None
+            if width == form.size:
+                return everything, None
+            try:
+                return self._numbered(width)[0], None
+            except UserError:
+                # It is no table like that of training: its length will be told.
+                return everything, None
+        columns, label = self._numbered(width)
+        if not columns:
+            hint = self._other_delimiter()
+            problem = f"{self._path}: no column is left for the data"
+            raise UserError(Diagnostic(problem, hint=hint))
+        return columns, label
+
+    def _numbered(self, width: int) -> tuple[list[int], int | None]:
+        """As `_columns`, of a table like that of training."""
+        form = self._form
+        label = None if form.label is None else self._column(form.label, width)
+        if form.data is None:
+            return [at for at in range(width) if at != label], label
+        return [self._column(column, width) for column in form.data], label
+
+    def _column(self, column: Column, width: int) -> int:
+        """The number of a column, from 0."""
+        if isinstance(column, int):
+            if -width <= column < width:
+                return column % width
+            problem = f"{self._path}: there is no column {column}"
+            hint = self._other_delimiter()
+            raise UserError(
+                Diagnostic(problem, None, f"{-width} to {width - 1}", str(column), hint)
+            )
+        if column in self._names:
+            return self._names.index(column)
+        expected = f"one of {', '.join(self._names)}" if self._names else "`header: true`"
+        hint = nearest(column, self._names) or (self._other_delimiter() if width == 1 else "")
+        problem = f"{self._path}: no column is called {column!r}"
+        raise UserError(Diagnostic(problem, None, expected, column, hint))
+
+    def _other_delimiter(self) -> str:
+        """What to write where the first row seems to be divided by something else."""
+        first = self._content.lstrip().partition(b"\n")[0]
+        for other in (*_DELIMITERS, b"|", b" "):
+            if other in first.strip() and self._divider not in first:
+                return f"write delimiter: {other.decode()!r} where that divides the columns"
+        return ""
+
+    def _refuse(
+        self,
+        cells: Sequence[bytes],
+        column: int,
+        label: int | None,
+        where: tuple[int, int],
+        is_first: bool,
+    ) -> NoReturn:
+        """Raise UserError for a cell that is no number, with what may be done about it.
+
+        where: line and byte of its row.
+        """
+        cell = cells[column].decode(errors="replace").strip()
+        named = f"column {self._names[column]!r}: " if self._names else ""
+        hint = (
+            "leave it out: `data: [...]` names the columns that are data; a column of words or "
+            "categories must be written as numbers"
+        )
+        if column == label:
+            hint = "words are classes for a loss that tells classes apart, such as SoftmaxOutput"
+        elif is_first and not self._names and self._form.header != "yes":
+            hint = self._hint
+        if not cell or cell.lower() in ("nan", "na", "null", "?"):
+            hint = "fill the gap in, or leave the row or the column out"
+        elif cell.replace(",", "", 1).lstrip("+-").isdigit():
+            hint = "write a point before decimals, not a comma"
+        hint = self._other_delimiter() or hint
+        line, offset = where
+        at = offset + sum(len(before) + len(self._divider) for before in cells[:column])
+        cell_at = (line, column + 1, at)
+        self._fail(cell_at, f"{named}this is no number", "a finite number", repr(cell[:40]), hint)
+
+    def _fail(
+        self, where: tuple[int, int, int], problem: str, expected: str, got: str, hint: str = ""
+    ) -> NoReturn:
+        line, column, byte = where
+        place = f"{self._path}:{line}:{column}: byte {byte}"
+        raise UserError(Diagnostic(f"{place}: {problem}", None, expected, got, hint))
 
 
-def _are_names(cells: list[bytes], form: TableForm) -> bool:
-    if form.header == "maybe":
-        return all(math.isnan(_number(cell)) for cell in cells)
-    return form.header == "yes"
+def _delimiter(row: bytes) -> bytes:
+    """What divides the columns of a first row."""
+    bare = b"".join(row.strip().split(b'"')[::2])
+    return next((each for each in _DELIMITERS if each in bare), b",")
+
+
+def _cells(text: bytes, divider: bytes) -> list[bytes]:
+    """The cells of a row as they stand; quotes keep a divider within a cell."""
+    parts = text.split(divider)
+    if b'"' not in text:
+        return parts
+    cells: list[bytes] = []
+    for part in parts:
+        last = cells[-1] if cells else b""
+        if last.lstrip().startswith(b'"') and last.count(b'"') % 2:
+            cells[-1] = last + divider + part
+        else:
+            cells.append(part)
+    return cells
+
+
+def _text(cell: bytes) -> str:
+    """What a cell says, without the quotes that it may stand in."""
+    text = cell.decode(errors="replace").strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1].replace('""', '"').strip()
+    return text
 
 
 def _number(cell: bytes) -> float:
@@ -94,29 +306,3 @@ def _number(cell: bytes) -> float:
         return math.nan if b"_" in text else float(text)
     except ValueError:
         return math.nan
-
-
-def _append(
-    numbers: array[float], cells: list[bytes], path: Path | str, line: int, offset: int, hint: str
-) -> None:
-    for column, cell in enumerate(cells, start=1):
-        number = _number(cell)
-        if not math.isfinite(number):
-            got = repr(cell[:40].decode(errors="replace").strip())
-            at = offset + sum(len(before) + 1 for before in cells[: column - 1])
-            _fail(path, line, column, at, "this is no number", "a finite number", got, hint)
-        numbers.append(number)
-
-
-def _fail(
-    path: Path | str,
-    line: int,
-    column: int,
-    offset: int,
-    problem: str,
-    expected: str,
-    got: str,
-    hint: str = "",
-) -> None:
-    where = f"{path}:{line}:{column}: byte {offset}"
-    raise UserError(Diagnostic(f"{where}: {problem}", None, expected, got, hint))

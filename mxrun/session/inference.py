@@ -297,8 +297,9 @@ def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> 
                 hint="--split takes records of all of them",
             )
         )
-    scale = trained.checkpoint.manifest.scales.get(data[0])
-    return FileSource(built, request.inputs, data[0], scale)
+    manifest = trained.checkpoint.manifest
+    scale = manifest.scales.get(data[0])
+    return FileSource(built, request.inputs, data[0], scale, manifest.columns)
 
 
 def _outputs(

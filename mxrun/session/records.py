@@ -83,12 +83,18 @@ class FileSource(Source):
     """Records of files in the order given; `-` is standard input, a folder all files below it."""
 
     def __init__(
-        self, built: Built, inputs: Sequence[str], field: str, scale: Scale | None
+        self,
+        built: Built,
+        inputs: Sequence[str],
+        field: str,
+        scale: Scale | None,
+        columns: Sequence[str] = (),
     ) -> None:
-        """`scale` is what bytes were in training. Raises UserError for what is not there; nothing
-        is read yet.
+        """`scale` is what bytes were in training, `columns` the names of a table's data. Raises
+        UserError for what is not there; nothing is read yet.
         """
-        pipeline, table = evaluation_pipeline(built.config.data), _table_form(built)
+        pipeline = evaluation_pipeline(built.config.data)
+        table = _table_form(built, built.model.records[field].elements, tuple(columns))
         self._field = field
         self._sample = Sample(built.model.records[field], pipeline, field, scale, table)
         self._records = self._read(_files(inputs))
@@ -128,11 +134,12 @@ class FileSource(Source):
                 yield name, number, row
 
 
-def _table_form(built: Built) -> TableForm:
-    """As the config's own tables are written; names of columns may be left out."""
+def _table_form(built: Built, size: int, columns: tuple[str, ...]) -> TableForm:
+    """As the config's own tables are written; names of columns, and labels, may be left out."""
     request = built.data.get("train")
     form: TableForm = getattr(request and request.options, "form", PLAIN)
-    return replace(form, header="maybe") if form.header == "yes" else form
+    header = "maybe" if form.header == "yes" else form.header
+    return replace(form, header=header, size=size, data=columns or form.data)
 
 
 def _files(inputs: Sequence[str]) -> list[str]:

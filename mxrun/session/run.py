@@ -188,6 +188,7 @@ class Run:
             config_sha256=config.sha256(),
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
+            columns=self.datasets["train"].columns,
             plugins=self._plugins,
             scales=self.datasets["train"].scales,
             started_from=self.started_from,

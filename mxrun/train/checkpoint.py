@@ -99,6 +99,9 @@ class RunState(Parameters):
     classes: tuple[str, ...] = Field(
         default=(), description="The names of the classes that were learned, where they have any."
     )
+    columns: tuple[str, ...] = Field(
+        default=(), description="The names of the columns that were data, of tables with a header."
+    )
     plugins: dict[str, Sha256] = Field(
         default={}, description="The SHA-256 of each plugin, by its file's name."
     )

@@ -88,6 +88,12 @@ def test_rows_take_the_shape_of_the_network(tmp_path):
         ("1,2,3\n", {"data": [0, -4]}, ("no column -4",)),
         ("7\n", {}, ("no column is left",)),
         ("\0\xff\n", {}, (":1:1: byte 0:",)),
+        ("1;2;3\n", {"delimiter": ","}, ("no column is left", "delimiter: ';'")),
+        ("a;b\n", {"delimiter": ",", "header": True, "label": "b"}, ("'b'", "delimiter: ';'")),
+        ("a,b,c\n1,x,3\n", {"header": True}, (":2:2: byte 8: column 'b'", "'x'", "categories")),
+        ("a,b,c\n1,,3\n", {"header": True}, (":2:2:", "column 'b'", "fill the gap in")),
+        ("a,b,c\n1,2,\n", {"header": True}, (":2:3:", "column 'c'", "fill the gap in")),
+        ("1;2,5;3\n", {"delimiter": ";", "label": 0}, (":1:2:", "a point before decimals")),
     ],
 )
 def test_what_is_wrong_is_told_with_row_column_and_byte(tmp_path, text, options, words):
@@ -123,3 +129,45 @@ def test_damaged_files_give_an_error_or_a_valid_data_set(tmp_path):
     # A row may have lost the same column as all others: that is no mistake of the file.
     assert all(str(file) in text or "does not fit data set" in text for text in refused)
     assert valid > 50
+
+
+@pytest.mark.parametrize("label", ["kind", -1])
+def test_words_are_classes_by_their_sorted_names(tmp_path, label):
+    file = tmp_path / "t.csv"
+    file.write_text('a,b,kind\n1,2,"red, dark"\n3,4,blue\n5,6,"red, dark"\n')
+    dataset = open_csv(file, header=True, label=label)
+    assert dataset.classes == ("blue", "red, dark")
+    assert dataset.fields["label"].records.tolist() == [1, 0, 1]
+    assert dataset.fields["label"].records.dtype == np.int32
+    assert dataset.fields["data"].records.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert dataset.columns == ("a", "b")
+    # One word makes names of the numbers above it, too.
+    file.write_text("1,2,1\n3,4,0\n5,6,x\n")
+    dataset = open_csv(file)
+    assert dataset.classes == ("0", "1", "x")
+    assert dataset.fields["label"].records.tolist() == [1, 0, 2]
+
+
+def test_words_are_no_numbers(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("1,2,red\n")
+    with pytest.raises(UserError, match="no number") as caught:
+        open_csv(file, wanted=inputs(label="float32"))
+    assert "SoftmaxOutput" in caught.value.diagnostics[0].hint
+
+
+def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("id,a,b,kind\nx1,1,2,0\n,3,4,1\n")
+    dataset = open_csv(file, header=True, data=["b", "a"], label="kind")
+    assert dataset.fields["data"].records.tolist() == [[2, 1], [4, 3]]
+    assert dataset.columns == ("b", "a")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_what_divides_the_columns_is_seen(tmp_path, delimiter):
+    file = tmp_path / "t.csv"
+    rows = [["a", "b", '"x; y,\tz"'], ["1", "2", "0"], ["3", "4", "1"]]
+    file.write_text("".join(f"{delimiter.join(row)}\n" for row in rows))
+    dataset = open_csv(file, header=True)
+    assert dataset.fields["data"].records.tolist() == [[1, 2], [3, 4]]

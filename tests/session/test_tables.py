@@ -1,0 +1,110 @@
+"""Tables from training to inference: what evaluation takes over, and which columns are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import result
+
+from mxrun import session
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.dataset import open_datasets
+
+CONFIG = """\
+name: net
+network:
+  inputs: {data: [2], label: []}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 3}
+    - SoftmaxOutput: {name: softmax, label: label}
+train: {epochs: 20, optimizer: {sgd: {lr: 0.5}}}
+data:
+  batch_size: 8
+  train: {dataset: csv, path: table.csv, header: true, label: kind, shuffle: true}
+  eval: {dataset: csv, path: other.csv}
+"""
+KINDS = ("low", "mid", "top")
+
+
+def rows(order: tuple[str, ...], count: int, delimiter: str = ";") -> str:
+    """A table with a header; each kind's columns lie apart from the others'."""
+    lines = [delimiter.join(order)]
+    for number in range(count):
+        kind = number % 3
+        cells = {
+            "a": f"{(kind == 0) + number / 1000}",
+            "b": f"{(kind == 2) + number / 1000}",
+            "kind": KINDS[kind],
+        }
+        lines.append(delimiter.join(cells[name] for name in order))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def written(folder: Path) -> Path:
+    (folder / "table.csv").write_text(rows(("a", "kind", "b"), 48))
+    (folder / "other.csv").write_text(rows(("a", "kind", "b"), 12, ","))
+    path = folder / "net.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def problem(path: Path) -> Diagnostic:
+    built = session.load(path)
+    with pytest.raises(UserError) as caught:
+        open_datasets(built.data, built.model.records)
+    (found,) = caught.value.diagnostics
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    result("train", str(written(folder)), cwd=folder)
+    return folder
+
+
+def kinds(folder: Path, name: str, text: str) -> list[str]:
+    """The classes that the run of `folder` sees in a table."""
+    (folder / name).write_text(text)
+    request = session.InferRequest(inputs=(str(folder / name),))
+    inference = session.infer(folder / "runs" / "net", request)
+    return [row["top"][0]["name"] for row in inference.rows()]
+
+
+def test_evaluation_takes_over_how_a_table_is_read(tmp_path: Path) -> None:
+    built = session.load(written(tmp_path))
+    parts = open_datasets(built.data, built.model.records)
+    assert parts["eval"].classes == KINDS
+    assert parts["eval"].fields["label"].records.tolist() == [0, 1, 2] * 4
+    assert parts["eval"].columns == ("a", "b")
+
+
+def test_who_is_at_fault_is_told(tmp_path: Path) -> None:
+    """An inherited option that does not fit a section's own file is that file's matter."""
+    path = written(tmp_path)
+    (tmp_path / "other.csv").write_text(rows(("a", "b"), 3))
+    found = problem(path)
+    assert "other.csv: no column is called 'kind'" in found.problem
+    assert str(found.place) == f"{path}:11:30"
+    # A column of one's own that an inherited file has not is the section's.
+    path.write_text(CONFIG.replace("path: other.csv", "label: sort"))
+    found = problem(path)
+    assert "table.csv: no column is called 'sort'" in found.problem
+    assert str(found.place) == f"{path}:11:19"
+
+
+def test_inference_reads_the_table_that_was_trained_on(folder: Path) -> None:
+    expected = list(KINDS) * 4
+    assert kinds(folder, "same.csv", rows(("a", "kind", "b"), 12)) == expected
+    assert kinds(folder, "commas.csv", rows(("a", "kind", "b"), 12, ",")) == expected
+
+
+def test_inference_finds_columns_by_name(folder: Path) -> None:
+    expected = list(KINDS) * 4
+    assert kinds(folder, "unlabelled.csv", rows(("b", "a"), 12)) == expected
+    assert kinds(folder, "another.csv", rows(("kind", "b", "a"), 12)) == expected
+    bare = rows(("a", "b"), 12).partition("\n")[2]
+    assert kinds(folder, "bare.csv", bare) == expected
+    with pytest.raises(UserError, match="no column is called 'b'"):
+        kinds(folder, "lacking.csv", rows(("a", "kind"), 12))
