@@ -15,7 +15,7 @@ from mxrun.graph.passes.updates import Clipping, UpdateRule
 from mxrun.graph.trainability import untrainable
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.keeper import Interval, Policy
-from mxrun.train.metric import METRICS, default_metrics, fitting
+from mxrun.train.metric import METRICS, default_metrics, fitting, forms
 from mxrun.train.metric_kind import MetricKind
 from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Optimizer, update_rules
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
@@ -192,8 +192,12 @@ def _metrics(
         return default_metrics(seen)
     kinds: dict[str, MetricKind] = {}
     for choice in train.metrics:
+        before = len(problems)
         kind = chosen(choice, METRICS, problems)
         if kind is None:
+            if choice.kind not in METRICS:
+                known = f"one of {', '.join(forms())}"
+                problems[before:] = [replace(each, expected=known) for each in problems[before:]]
             continue
         if kind.figure in kinds:
             problem = f"two metrics are named {kind.figure!r}"

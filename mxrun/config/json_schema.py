@@ -215,7 +215,9 @@ def _file_keys() -> Schema:
         },
         "blocks": {
             "type": "object",
-            "description": "Parameterised groups of layers, used like operators.",
+            "description": "Parameterised groups of layers, used like operators; in their layers "
+            "${parameter} is a parameter's value, and ${input} the tensor that the block is "
+            "applied to: the layer before, or what `inputs: [name]` names where it is used.",
             "propertyNames": {"pattern": f"^{NAME}$"},
             "additionalProperties": {"$ref": "#/$defs/Block"},
         },

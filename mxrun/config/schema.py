@@ -96,6 +96,11 @@ class Split(Section):
         return given
 
 
+def _or_name(schema: dict[str, Any]) -> None:
+    """Say in a schema that a name alone stands for a mapping with it."""
+    schema["anyOf"].insert(0, {"type": "string", "minLength": 1})
+
+
 class Dataset(Section):
     """A data set and how it is read; other keys are options of the data set itself."""
 
@@ -107,6 +112,7 @@ class Dataset(Section):
         description="Which part of it: a name, a range, a share, or rest, what data.train leaves; "
         "default: the rest where data.train takes a share of the same records; else the part that "
         "is called like the section (train; val or test), or all of it.",
+        json_schema_extra=_or_name,
     )
     shuffle: bool = Field(default=False, description="Whether every epoch has an order of its own.")
     transforms: tuple[AnyChoice, ...] | None = Field(

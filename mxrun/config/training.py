@@ -142,7 +142,8 @@ class Train(Section):
     )
     metrics: tuple[AnyChoice, ...] | None = Field(
         default=None,
-        description="What is measured in training and evaluation besides the loss; default: "
+        description="What is measured in training and evaluation besides the loss, each a name or "
+        "{name: {parameter: value}}, such as {f1: {average: macro}} or {top_k: {k: 3}}; default: "
         "accuracy and cross_entropy of classes, mse of numbers.",
     )
     early_stopping: EarlyStopping | None = Field(

@@ -23,6 +23,7 @@ _KINDS = {
     "model_type": "a mapping",
     "finite_number": "a finite number",
 }
+_EXAMPLES = "{f1: {average: macro}}, {sgd: {lr: 0.1}}"
 _RANGES = {
     "greater_than": ("gt", "greater than {}"),
     "greater_than_equal": ("ge", "{} or more"),
@@ -80,6 +81,11 @@ def _expected(details: ErrorDetails, path: Path, model: type[Section]) -> str:
 
 def _hint(kind: str, expected: str, found: Marked) -> str:
     value = found.value
+    if kind == "choice" and isinstance(value, Mapping) and value:
+        name = next(iter(value))
+        if len(value) == 1:
+            return f"name the parameter: {{{name}: {{NAME: VALUE}}}}, as in {_EXAMPLES}"
+        return f"one kind each, its parameters behind its name, as in {_EXAMPLES}"
     if kind == "literal_error" and isinstance(value, str):
         return nearest(value, [word.strip("' ") for word in expected.replace("or", ",").split(",")])
     if kind == "int_type" and isinstance(value, float) and value.is_integer():

@@ -73,7 +73,7 @@ class TopK(ClassMetricKind):
     needs_distribution: ClassVar[bool] = True
 
     k: Annotated[Int32, Field(ge=1)] = Field(
-        default=5, description="How many classes may be guessed."
+        default=5, examples=[3], description="How many classes may be guessed."
     )
 
     @property
@@ -124,6 +124,7 @@ class F1(ClassMetricKind):
 
     average: Literal["binary", "macro", "micro"] = Field(
         default="binary",
+        examples=["macro"],
         description="binary: of class 1 of two; macro: the mean over all classes that are labels "
         "or predicted; micro: of all classes counted together.",
     )

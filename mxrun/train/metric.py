@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mxrun.base.registry import Registry
 from mxrun.base.regression import Regression
@@ -50,8 +50,27 @@ def default_metrics(losses: Iterable[Seen]) -> tuple[MetricKind, ...]:
 
 
 def fitting(losses: Iterable[Seen]) -> tuple[str, ...]:
-    """The names of the metrics that fit some of these losses, given the right parameters."""
+    """The metrics that fit some of these losses, as a config writes them: by their names or, where
+    their parameters' defaults do not fit, with an example's.
+    """
     seen = tuple(losses)
-    return tuple(
-        name for name in METRICS if any(not METRICS.get(name)().unfit(one) for one in seen)
-    )
+    found = []
+    for name in METRICS:
+        for form, kind in ((name, METRICS.get(name)()), *_examples(name)):
+            if any(not kind.unfit(one) for one in seen):
+                found.append(form)
+                break
+    return tuple(found)
+
+
+def forms() -> tuple[str, ...]:
+    """Every metric as a config writes it; those with parameters with an example's."""
+    return tuple(next((form for form, _ in _examples(name)), name) for name in METRICS)
+
+
+def _examples(name: str) -> Iterator[tuple[str, MetricKind]]:
+    """A metric with each example of its parameters, as a config writes it."""
+    kind = METRICS.get(name)
+    for key, field in kind.model_fields.items():
+        for value in field.examples or ():
+            yield f"{{{name}: {{{key}: {value}}}}}", kind(**{key: value})

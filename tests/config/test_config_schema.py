@@ -390,3 +390,11 @@ def test_P15_the_json_schema_describes_every_field() -> None:
         in schema["$defs"]["Transform"]["anyOf"][1]["properties"]["flip"]["properties"]
     )
     assert set(schema["properties"]) >= {"name", "extends", "blocks", "network", "data", "train"}
+
+
+def test_the_json_schema_knows_that_a_split_may_be_its_name() -> None:
+    text = {"type": "string", "description": "A folder."}
+    datasets = {"mnist": {"description": "Digits.", "properties": {"path": text}}}
+    (section,) = json_schema({}, datasets, {}, {}, {}, {})["$defs"]["Dataset"]["anyOf"]
+    split = section["properties"]["split"]["anyOf"]
+    assert split[0] == {"type": "string", "minLength": 1}

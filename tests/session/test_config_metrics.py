@@ -124,6 +124,23 @@ def test_F9_the_diagnostic_says_which_metrics_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("metrics", "form"),
+    [
+        ("[f1]", "fit: accuracy, confusion_matrix, cross_entropy, {f1: {average: macro}}, perp"),
+        ("[f1_macro]", "expected: one of accuracy, confusion_matrix, cross_entropy, {f1: {average"),
+        ("[top_5]", "perplexity, rmse, {top_k: {k: 3}}"),
+        ("[{f1: macro}]", "name the parameter: {f1: {NAME: VALUE}}, as in {f1: {average: macro}}"),
+        ("[{accuracy: 1, f1: 2}]", "one kind each"),
+    ],
+)
+def test_how_parameters_of_a_metric_are_written_is_shown(
+    metrics: str, form: str, tmp_path: Path
+) -> None:
+    (found,) = problems(written(tmp_path, CLASSES), [f"train.metrics={metrics}"])
+    assert form in str(found)
+
+
+@pytest.mark.parametrize(
     ("override", "path"),
     [
         ("train.checkpoint.best=confusion_matrix", "train.checkpoint.best"),
