@@ -87,6 +87,7 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         "uint8",
         1 / 255,
         content=partial(_digest, folder, images),
+        file=partial(_file, images),
     )
     fields = {"label": Field(np.array(labels, np.int32))}
     return Dataset("image_folder", fields, tuple(classes), split, lazy={"data": data})
@@ -108,16 +109,25 @@ def _read(images: list[Path], channels: int, index: int) -> NDArray[Any]:
     return read_image(images[index], channels)
 
 
+def _file(images: list[Path], index: int) -> str:
+    return str(images[index])
+
+
 def _digest(folder: Path, images: list[Path]) -> str:
-    """SHA-256 of the files' names below `folder`, their sizes and their bytes."""
+    """SHA-256 of the files' names below `folder`, their sizes and their bytes.
+
+    A file that cannot be read, or is none (reading a pipe may never end), counts with its name: a
+    run is saved before it is refused for such a record, and is another run once that is repaired.
+    """
     digest = hashlib.sha256()
     for image in images:
+        digest.update(os.fsencode(image.relative_to(folder)))
         try:
-            content = image.read_bytes()
-        except OSError as error:
-            raise unreadable(image, error) from error
-        digest.update(os.fsencode(image.relative_to(folder)) + b"\0%d\n" % len(content))
-        digest.update(content)
+            content = image.read_bytes() if image.is_file() else None
+        except OSError:
+            content = None
+        digest.update(b"\0unreadable\n" if content is None else b"\0%d\n" % len(content))
+        digest.update(content or b"")
     return digest.hexdigest()
 
 

@@ -58,7 +58,8 @@ class LazyField:
     `shape` is a record's, None where records differ; `read` raises UserError naming the file and
     the record. The column is the records `start` .. `start + count` - 1 of what `read` knows, or
     the `count` of them that `rows` numbers, int64.
-    `content()` is a digest of what the records are, made when it is asked for.
+    `content()` is a digest of what the records are, made when it is asked for. `file(index)` names
+    the file that a record is read from.
     """
 
     read: Callable[[int], NDArray[Any]]
@@ -69,10 +70,19 @@ class LazyField:
     start: int = 0
     content: Callable[[], str] = str
     rows: NDArray[np.int64] | None = None
+    file: Callable[[int], str] | None = None
+
+    def source(self, index: int) -> str:
+        """The file of the record at `index`, counted from 0; empty where that is not known."""
+        return "" if self.file is None else self.file(self._known(index))
 
     def record(self, index: int) -> NDArray[Any]:
         """The record at `index`, counted from 0."""
-        return self.read(self.start + index if self.rows is None else int(self.rows[index]))
+        return self.read(self._known(index))
+
+    def _known(self, index: int) -> int:
+        """The number under which `read` knows the record at `index`."""
+        return self.start + index if self.rows is None else int(self.rows[index])
 
     def part(self, rows: slice | NDArray[np.int64]) -> LazyField:
         """The records of these numbers of a whole column; a slice has no step."""

@@ -22,7 +22,7 @@ from mxrun.backend.jit import (
     uint8s,
 )
 from mxrun.backend.team import team_for_elements
-from mxrun.base.errors import InternalError
+from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.batch import SAMPLE_WEIGHT, Batch, is_label
 from mxrun.io.dataset import Dataset, Field
@@ -30,6 +30,13 @@ from mxrun.io.order import BatchOrder, LastBatch
 
 # The io slots of a plan by input name: C-contiguous views into the arena.
 Slots = Mapping[str, NDArray[Any]]
+# Hears, several times a second, how many seconds a batch has been awaited and which record is being
+# read; what it raises ends the wait.
+OnWait = Callable[[float, str], None]
+
+
+class RecordError(UserError):
+    """A record of a data set cannot be read or transformed."""
 
 
 class DataIterator(ABC):
@@ -40,9 +47,11 @@ class DataIterator(ABC):
     `provide_data` and `provide_label` name what a batch holds, with the batch axis in front; a
     batch also holds `sample_weight` float32 [batch size]. `waited_seconds` is the time that
     `next_into` has spent waiting for records not yet there, since the iterator was made.
+    `reads_records`: whether it can wait for records, and fail with RecordError.
     """
 
     waited_seconds: float = 0.0
+    reads_records: bool = False
     parts: int = 1
     batch_size: int
     provide_data: dict[str, TensorSpec]
@@ -69,8 +78,13 @@ class DataIterator(ABC):
         """Write the next batch, or part of one, into `slots` (those given, no others); None after
         the last.
 
-        Raises UserError for a record that cannot be read, naming it.
+        Raises RecordError for a record that cannot be read, naming it, and what `watch_waits` was
+        given raises.
         """
+
+    @abstractmethod
+    def watch_waits(self, on_wait: OnWait) -> None:
+        """Have `on_wait` called while the caller's thread waits for records."""
 
     @abstractmethod
     def close(self) -> None:
@@ -183,6 +197,9 @@ class ArrayIterator(DataIterator):
             if valid < self.batch_size:
                 self._weight[valid:] = 0.0
         return Batch(valid, indices)
+
+    def watch_waits(self, on_wait: OnWait) -> None:
+        """Nothing: records in memory are not waited for."""
 
     def close(self) -> None:
         """Nothing is held that needs giving back."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,24 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.dataset import Dataset, Field, Inputs
 from mxrun.io.files import prefixed
-from mxrun.io.iterator import ArrayIterator, DataIterator, Slots, batched, check_slots, provided
+from mxrun.io.iterator import (
+    ArrayIterator,
+    DataIterator,
+    OnWait,
+    RecordError,
+    Slots,
+    batched,
+    check_slots,
+    provided,
+)
 from mxrun.io.order import BatchOrder, LastBatch
 from mxrun.io.record import Record
 from mxrun.io.transform import Draws, values
 
-# How long the end of the process waits for a loader thread that reads a record.
+# How long the end waits for loader threads that read a record, which may never come.
 _EXIT_S = 1.0
+# How often who waits for a batch is asked whether to go on waiting.
+_POLL_S = 0.1
 
 
 def staging_specs(inputs: Inputs, batch_size: int) -> dict[str, TensorSpec]:
@@ -93,6 +104,8 @@ class PrefetchIterator(DataIterator):
     `waited_seconds` is the time that `next_into` has spent waiting for batches not yet made.
     """
 
+    reads_records = True
+
     def __init__(
         self, dataset: Dataset, order: BatchOrder, *, workers: int, staging: Staging
     ) -> None:
@@ -140,7 +153,7 @@ class PrefetchIterator(DataIterator):
     def next_into(self, slots: Slots) -> Batch | None:
         """Write the next batch into `slots` (those given, no others); None after the last.
 
-        Raises UserError for a record that cannot be read, when its batch is due.
+        Raises RecordError for a record that cannot be read, when its batch is due.
         """
         if slots is not self._checked:
             check_slots(slots, self.specs)
@@ -163,10 +176,14 @@ class PrefetchIterator(DataIterator):
         self._loader.release()
         return Batch(valid, self._indices[first : first + self.batch_size])
 
+    def watch_waits(self, on_wait: OnWait) -> None:
+        """Have `on_wait` called while a batch is awaited, or the end of one under way."""
+        self._loader.on_wait = on_wait
+
     def close(self) -> None:
-        """Stop the threads and wait for them."""
+        """Stop the threads and wait for them, but not for long: a record may never come."""
         self._finish.detach()
-        self._loader.stop(None)
+        self._loader.stop(_EXIT_S)
 
     def _wait(self) -> None:
         if self._loader.is_ready(self._position):
@@ -186,7 +203,7 @@ class _RowMaker:
     def make(self, slots: Slots, row: int, epoch: int, at: int, record: int) -> None:
         """Write the row `row` of a batch, the row `at` of its epoch.
 
-        Raises UserError naming the record where it cannot be read or transformed.
+        Raises RecordError naming the record where it cannot be read or transformed.
         """
         draws = Draws(self._order.seed, self._order.drawn_in(epoch, at), record)
         try:
@@ -194,7 +211,12 @@ class _RowMaker:
                 slot[row] = self._made(name, record, draws, slot.shape[1:])
         except UserError as error:
             where = f"record {record} of data set {self._dataset.name!r}"
-            raise prefixed(error, where, self._dataset.place) from error
+            raise RecordError(prefixed(error, where, self._dataset.place).diagnostics) from error
+
+    def source(self, record: int) -> str:
+        """The file that a record is read from; without one, which record it is."""
+        files = (column.source(record) for column in self._dataset.lazy.values())
+        return next(filter(None, files), f"record {record} of data set {self._dataset.name!r}")
 
     def _made(self, name: str, record: int, draws: Draws, shape: tuple[int, ...]) -> Record:
         column = self._dataset.lazy.get(name) or self._dataset.fields[name]
@@ -232,6 +254,9 @@ class _Loader:
         self._released, self._taken, self._end = 0, 0, 0
         self._left: dict[int, int] = {}
         self._failed: dict[int, Exception] = {}
+        # By part under way, the row of the epoch that is being made.
+        self._under_way: dict[int, int] = {}
+        self.on_wait: OnWait = lambda seconds, record: None
 
     def begin(self, epoch: int, indices: NDArray[np.int64], batch: int, batches: int) -> None:
         """Drop what was under way and make the batches `batch` .. `batches` - 1 of `epoch`."""
@@ -254,7 +279,7 @@ class _Loader:
         """Make no more batches, and wait until no thread writes into the memory."""
         with self._changed:
             self._cancelled = True
-            self._changed.wait_for(lambda: self._busy == 0)
+            self._wait_for(lambda: self._busy == 0)
 
     def is_ready(self, batch: int) -> bool:
         """Whether `batch` lies in its place; raises what went wrong in it."""
@@ -262,9 +287,17 @@ class _Loader:
             return self._ready(batch)
 
     def wait(self, batch: int) -> None:
-        """Wait until `batch` is ready; raises what went wrong in it."""
+        """Wait until `batch` is ready; raises what went wrong in it, and what `on_wait` raises."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ready(batch))
+            self._wait_for(lambda: self._ready(batch))
+
+    def _wait_for(self, done: Callable[[], bool]) -> None:
+        """Wait, with the lock held, asking `on_wait` from time to time."""
+        started = time.monotonic()
+        while not self._changed.wait_for(done, _POLL_S):
+            rows = sorted(self._under_way.values())
+            record = self._maker.source(int(self._indices[rows[0]])) if rows else "a batch"
+            self.on_wait(time.monotonic() - started, record)
 
     def release(self) -> None:
         """The oldest staged batch has been copied: its place is free."""
@@ -273,15 +306,16 @@ class _Loader:
             self._released += 1
             self._changed.notify_all()
 
-    def stop(self, timeout: float | None) -> None:
+    def stop(self, timeout: float) -> None:
         """End the threads, each after the record that it is at, and wait up to `timeout` s."""
         with self._changed:
             self._stopping = self._cancelled = True
             self._changed.notify_all()
+        end = time.monotonic() + timeout
         for thread in self._threads:
             # Garbage, and with it an iterator, may be collected by one of its own threads.
             if thread is not threading.current_thread():
-                thread.join(timeout)
+                thread.join(max(0.0, end - time.monotonic()))
 
     def _ready(self, batch: int) -> bool:
         if self._cancelled:
@@ -299,6 +333,7 @@ class _Loader:
             failure = self._fill(part)
             with self._changed:
                 self._busy -= 1
+                self._under_way.pop(part, None)
                 self._left[part // self._parts] -= 1
                 if failure is not None:
                     self._failed[failure[0]] = failure[1]
@@ -329,6 +364,7 @@ class _Loader:
             if self._cancelled:
                 break
             at = batch * self._size + row
+            self._under_way[part] = at
             try:
                 self._maker.make(slots, row, self._epoch, at, int(self._indices[at]))
             except Exception as error:  # noqa: BLE001 - carried to who waits for the batch

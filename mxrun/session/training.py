@@ -34,12 +34,15 @@ from mxrun.train.checkpoint import PlanRecord
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
 from mxrun.train.interruption import Interruption
 from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
-from mxrun.train.loop import LoopResult, TrainingLoop, percentiles
+from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded, percentiles
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.replay import CheckedLoop, NoSaver, Silent
 from mxrun.train.run_directory import RunDirectory, run_path
 from mxrun.train.run_lock import RunLock, only_writer
 from mxrun.train.saver import RunSaver
+
+# Reading a batch takes less unless a disk or a network stalls.
+_WAIT_NOTICE_S = 3.0
 
 Existing = Literal["refuse", "overwrite", "resume"]
 
@@ -126,19 +129,18 @@ def train(
     Raises UserError for what is wrong with config, data or run folder, before the first step, and
     Stopped when a signal asked for an end and everything is saved.
     """
-    with Interruption() as interruption:
-        batch = _batch_size(path, overrides, observer, request)
-        if batch is not None:
-            overrides = (*overrides, f"data.batch_size={batch}")
-        built, stands_in = _loaded(path, overrides)
-        if stands_in:
-            observer.note(NO_PATH)
-        saved = saved_plan(built.config.name) if request.existing == "resume" else None
-        run = _opened(built, observer.note, saved)
-        try:
-            return _Training(run, observer, request, interruption).run()
-        finally:
-            run.close()
+    batch = _batch_size(path, overrides, observer, request)
+    if batch is not None:
+        overrides = (*overrides, f"data.batch_size={batch}")
+    built, stands_in = _loaded(path, overrides)
+    if stands_in:
+        observer.note(NO_PATH)
+    saved = saved_plan(built.config.name) if request.existing == "resume" else None
+    run = _opened(built, observer.note, saved)
+    try:
+        return _Training(run, observer, request).run()
+    finally:
+        run.close()
 
 
 def _loaded(
@@ -198,11 +200,13 @@ def _opened(built: Built, say: Say = silent, saved: PlanRecord | None = None) ->
 class _Training:
     """One run of the training command."""
 
-    def __init__(
-        self, run: Run, observer: Observer, request: TrainRequest, interruption: Interruption
-    ) -> None:
-        self._run, self._observer = run, observer
-        self._request, self._interruption = request, interruption
+    def __init__(self, run: Run, observer: Observer, request: TrainRequest) -> None:
+        self._run, self._observer, self._request = run, observer, request
+        # Entered once there is something to save: until then a signal ends the process at once.
+        self._interruption = Interruption()
+        self._awaited = ""
+        for iterator in run.iterators.values():
+            iterator.watch_waits(self._wait)
         self._profile = RunProfile(run.executor) if request.profile else None
 
     def run(self) -> Trained:
@@ -218,7 +222,8 @@ class _Training:
             held = RunDirectory(run_path(name)).summary() if beginning.finished else None
             summary = None if held is None else TrainSummary.from_json(held)
             if summary is None:
-                return Trained(self._train(beginning, lock), self._profile)
+                with self._interruption:
+                    return Trained(self._train(beginning, lock), self._profile)
             self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
             return Trained(summary, self._profile)
 
@@ -306,6 +311,16 @@ class _Training:
     def _interrupted(self) -> bool:
         return self._interruption.signal is not None
 
+    def _wait(self, seconds: float, record: str) -> None:
+        """A batch is awaited: raise WaitEnded where a signal asks to stop; say so where it is long,
+        once for each record.
+        """
+        if self._interrupted():
+            raise WaitEnded
+        if seconds >= _WAIT_NOTICE_S and record != self._awaited:
+            self._awaited = record
+            self._observer.note(f"waiting for {record}, for {seconds:.0f} s so far")
+
     def _beginning(self) -> Beginning:
         """Where to begin; raises UserError where that cannot be, and nothing is changed yet."""
         if self._request.existing == "resume":
@@ -342,6 +357,8 @@ class _Training:
             loop.run(NoSaver(), self._interrupted)
         except Located as located:
             return UserError(located.diagnostic)
+        except WaitEnded:
+            return UserError("training has diverged: a number was not finite; stopped looking")
         return UserError("training has diverged: a number was not finite, but not when repeated")
 
 

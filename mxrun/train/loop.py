@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from mxrun.graph.graph import MemoryClass
 from mxrun.graph.passes.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.passes.updates import SCHEDULE
 from mxrun.io.batch import Batch
-from mxrun.io.iterator import DataIterator
+from mxrun.io.iterator import DataIterator, RecordError
 from mxrun.train.divergence import (
     Diverged,
     EvaluationDiverged,
@@ -32,6 +32,7 @@ from mxrun.train.optimizer import Optimizer
 from mxrun.train.progress import Progress
 from mxrun.train.rates import Rates
 from mxrun.train.schedule import Schedule
+from mxrun.train.undo import PartialStep
 from mxrun.train.watch import Watch
 
 _REPORT_INTERVAL_S = 0.1
@@ -41,6 +42,10 @@ _LOOK_INTERVAL = 100
 # Steps whose rates are made together, and whose times have room from the beginning.
 _RATES = 1024
 _TIMES = 1 << 16
+
+
+class WaitEnded(Exception):
+    """A signal asked to stop while a batch was awaited that may never come."""
 
 
 class Saver(Protocol):
@@ -53,7 +58,10 @@ class Saver(Protocol):
         """Between two steps of an epoch; raises Stopped once an interruption's is written."""
 
     def stop(self, progress: Progress) -> None:
-        """An interruption within an evaluation; raises Stopped once it is saved."""
+        """An interruption within an evaluation or a wait; raises Stopped once it is saved."""
+
+    def fail(self, progress: Progress, error: RecordError) -> NoReturn:
+        """A record cannot be had; raises UserError once what was trained is saved."""
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """After an epoch's evaluation; `improved` where it was the best."""
@@ -114,6 +122,12 @@ class TrainingLoop:
             if block.memory_class is MemoryClass.GRADIENTS
         ]
         self._states = list(states(executor).values())
+        auxiliary = (
+            executor.array(block.name)
+            for block in executor.plan.pinned
+            if block.memory_class is MemoryClass.AUXILIARY
+        )
+        self._partial = PartialStep([*auxiliary], self.measure.state())
         self.progress = Progress()
         # Steps taken, and batches of the epoch in hand: `progress` knows them when an epoch ends.
         self.position = 0, 0
@@ -187,7 +201,10 @@ class TrainingLoop:
         progress, iterator = self.progress, self._train.iterator
         batches = iterator.batches(progress.epoch)
         step, batch = self.position = progress.step, progress.batch
-        iterator.reset(progress.epoch, batch)
+        try:
+            iterator.reset(progress.epoch, batch)
+        except WaitEnded as error:
+            _give_up(saver, progress, error)
         if batch == 0:
             self.measure.reset()
         steps = -(-(batches - batch) // self._pace.accumulate)
@@ -202,7 +219,10 @@ class TrainingLoop:
                 self._fill_chunk(step, min(_RATES, steps - taken))
             self._schedule[...] = self._chunk[at]
             taken += 1
-            valid = self.step(step + 1, parts)
+            try:
+                valid = self.step(step + 1, parts)
+            except (RecordError, WaitEnded) as error:
+                _give_up(saver, progress.with_(step=step, batch=batch), error)
             finished = clock()
             step, batch = step + 1, batch + together
             self.position = step, batch
@@ -242,13 +262,22 @@ class TrainingLoop:
         """Take step number `step` over the iterator's next `parts`, which are whole batches where
         these are not cut; the records trained on.
 
-        Raises Diverged where a loss is no number.
+        Raises Diverged where a loss is no number; RecordError and WaitEnded leave what is saved as
+        it was before the step.
         """
         for total in self._sums:
             total.fill(0)
         valid = 0
+        may_fail = self._train.iterator.reads_records and parts > 1
+        if may_fail:
+            self._partial.begin()
         for number in range(parts):
-            batch = self.load(step, number)
+            try:
+                batch = self.load(step, number)
+            except (RecordError, WaitEnded):
+                if may_fail:
+                    self._partial.undo()
+                raise
             tape = TRAIN if number == parts - 1 else ACCUMULATE
             self._run(tape)
             self.measure.update(batch.valid, tape)
@@ -286,21 +315,32 @@ class TrainingLoop:
         if self._evaluation is None or self._evaluation_measure is None:
             return {}
         iterator, measure = self._evaluation.iterator, self._evaluation_measure
-        iterator.reset(self.progress.epoch)
         measure.reset()
         number = 0
-        while (batch := iterator.next_into(self._slots)) is not None:
-            self._draw_from(UNTRAINED, number)
-            number += 1
-            self._run(EVALUATE)
-            measure.update(batch.valid)
-            if not measure.is_finite:
-                raise EvaluationDiverged(
-                    located_in_evaluation(self._executor, self._slots, batch, self.progress)
-                )
-            if interrupted():
-                saver.stop(self.progress)
+        try:
+            iterator.reset(self.progress.epoch)
+            while (batch := iterator.next_into(self._slots)) is not None:
+                self._draw_from(UNTRAINED, number)
+                number += 1
+                self._run(EVALUATE)
+                measure.update(batch.valid)
+                if not measure.is_finite:
+                    raise EvaluationDiverged(
+                        located_in_evaluation(self._executor, self._slots, batch, self.progress)
+                    )
+                if interrupted():
+                    saver.stop(self.progress)
+        except (RecordError, WaitEnded) as error:
+            _give_up(saver, self.progress, error)
         return measure.values()
+
+
+def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -> NoReturn:
+    """Save `progress`, the moment before a batch that cannot be had, and end the run."""
+    if isinstance(error, RecordError):
+        saver.fail(progress, error)
+    saver.stop(progress)
+    raise error
 
 
 def states(executor: Executor) -> dict[str, npt.NDArray[Any]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from mxrun.base.errors import Diagnostic
 from mxrun.executor.checked import NonFinite, first_non_finite
 from mxrun.graph.compile import ACCUMULATE, TRAIN
 from mxrun.io.batch import Batch
+from mxrun.io.iterator import RecordError
 from mxrun.train.divergence import Diverged, Located, bad_record, records_text, written_text
 from mxrun.train.loop import TrainingLoop
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
@@ -93,6 +96,10 @@ class NoSaver:
 
     def stop(self, progress: Progress) -> None:
         """Nothing: what is looked for is found first."""
+
+    def fail(self, progress: Progress, error: RecordError) -> NoReturn:
+        """The error alone."""
+        raise error
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """Nothing."""

@@ -91,6 +91,12 @@ class RunDirectory:
         with whole_file(self.config_path, follow=False) as file:
             file.write(text.encode("utf-8"))
 
+    def withdraw(self) -> None:
+        """Remove the config of a run that nothing has come of, so that the next one may begin."""
+        with writing(self.path):
+            if [entry.name for entry in _of_a_run(self.path)] == [_CONFIG]:
+                self.config_path.unlink()
+
     def clean_up(self) -> None:
         """Put back a checkpoint that a killed process was about to replace, and remove what it
         left half written or half removed.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NoReturn
 
-from mxrun.base.errors import Stopped
+from mxrun.base.errors import Diagnostic, Stopped, UserError
+from mxrun.io.iterator import RecordError
 from mxrun.train.checkpoint import MEASURED_FILE, Arrays, RunState
 from mxrun.train.divergence import Diverged, is_finite
 from mxrun.train.keeper import CheckpointKeeper
@@ -56,7 +58,8 @@ class RunSaver:
     def stop(self, progress: Progress) -> None:
         """Save what only an interruption asks for, and raise Stopped.
 
-        In the middle of an evaluation that is all: what the policy asks for comes after it.
+        In the middle of an evaluation, and where a batch is awaited, that is all: what the policy
+        asks for comes after it.
         """
         self.save(progress)
         raise Stopped(
@@ -67,6 +70,24 @@ class RunSaver:
     def save(self, progress: Progress) -> None:
         """Save what the policy does not ask for; raises Diverged instead where it is not finite."""
         self._save(progress, due=False)
+
+    def fail(self, progress: Progress, error: RecordError) -> NoReturn:
+        """Save the moment before the step or evaluation that a record is missing from, and raise
+        `error` saying so. Before the first step there is nothing to save, and nothing is left.
+        """
+        if progress.step == 0:
+            self._directory.withdraw()
+            raise error
+        try:
+            self.save(progress)
+        except UserError as unsaved:
+            raise UserError([*error.diagnostics, *unsaved.diagnostics]) from error
+        end = Diagnostic(
+            f"training has ended after step {progress.step}, saved in {self._directory.path}",
+            hint="once the record can be read the same command with --resume goes on; where files "
+            "were changed for that, with --allow-changes as well",
+        )
+        raise UserError([*error.diagnostics, end]) from error
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """Record the epoch; save where it was the best or the last, or the policy asks for it."""

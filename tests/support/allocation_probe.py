@@ -15,7 +15,7 @@ from typing import Any
 from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.io.batch import Batch
-from mxrun.io.iterator import DataIterator, Slots
+from mxrun.io.iterator import DataIterator, OnWait, Slots
 from mxrun.train.replay import NoSaver, Silent
 
 KEPT = 64
@@ -52,6 +52,9 @@ class Watched(DataIterator):
 
     def reset(self, epoch: int, batch: int = 0) -> None:
         self._iterator.reset(epoch, batch)
+
+    def watch_waits(self, on_wait: OnWait) -> None:
+        self._iterator.watch_waits(on_wait)
 
     def close(self) -> None:
         self._iterator.close()

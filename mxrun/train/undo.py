@@ -1,0 +1,31 @@
+"""Undoing a step that ends in the middle: a later part of its batch cannot be had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class PartialStep:
+    """Copies of what the parts of a step change before its last one updates the parameters:
+    auxiliary states and measured sums. Nothing is allocated per step.
+    """
+
+    def __init__(self, auxiliary: Sequence[Array], measured: Mapping[str, Array]) -> None:
+        self._arrays = [*auxiliary, *measured.values()]
+        self._copies = [array.copy() for array in self._arrays]
+
+    def begin(self) -> None:
+        """Remember the state before a step's first part."""
+        for array, copy in zip(self._arrays, self._copies, strict=True):
+            np.copyto(copy, array)
+
+    def undo(self) -> None:
+        """Go back to that state."""
+        for array, copy in zip(self._arrays, self._copies, strict=True):
+            np.copyto(array, copy)

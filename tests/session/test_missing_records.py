@@ -1,0 +1,180 @@
+"""Records that cannot be read, or do not come, end a run; what it has trained is saved."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import MXRUN
+from PIL import Image
+
+from mxrun import session
+from mxrun.base.errors import Stopped, UserError
+from mxrun.session.training import Existing
+from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
+from mxrun.train.keeper import saved_steps
+from mxrun.train.observer import EpochDone
+from mxrun.train.replay import Silent
+
+RUN = Path("runs/net")
+# Four batches an epoch; where two make a step, the last record is in a step's second part.
+CONFIG = """\
+name: net
+threads: 1
+network:
+  inputs: {data: [1, 4, 4], label: []}
+  layers:
+    - BatchNorm: {name: bn}
+    - FullyConnected: {name: fc, num_hidden: 2}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 4
+  prefetch: 2
+  train: {dataset: image_folder, path: train, split: all}
+  eval: {dataset: image_folder, path: eval, split: all}
+train:
+  epochs: 4
+  optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
+  checkpoint: {every: 10 minutes}
+"""
+
+
+def image(path: Path, number: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = (np.arange(16) * (3 * number + 5) % 256).astype(np.uint8).reshape(4, 4)
+    Image.fromarray(pixels).save(path)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In a folder with images: 16 to train on, the last of them train/b/7.png, and 16 others."""
+    monkeypatch.chdir(tmp_path)
+    for part in ("train", "eval"):
+        for number in range(16):
+            image(tmp_path / part / "ab"[number // 8] / f"{number % 8}.png", number)
+    path = tmp_path / "net.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+class After(Silent):
+    """Does something after an epoch, and something when the user is told of a long wait."""
+
+    def __init__(self, epoch: int, change: Callable[[], None]) -> None:
+        self._epoch, self._change = epoch, change
+        self.notes: list[str] = []
+
+    def epoch_done(self, event: EpochDone) -> None:
+        """Change it."""
+        if event.epoch == self._epoch:
+            self._change()
+
+    def note(self, text: str) -> None:
+        """Keep it; ask the run to stop where it waits."""
+        self.notes.append(text)
+        if text.startswith("waiting for"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def train(
+    config: Path, observer: Silent, *overrides: str, existing: Existing = "refuse"
+) -> session.Trained:
+    request = session.TrainRequest(existing, allow_changes=existing == "resume")
+    return session.train(config, overrides, observer, request)
+
+
+def final_state(config: Path, *overrides: str, existing: Existing) -> dict[str, bytes]:
+    """What training to the end learns."""
+    train(config, Silent(), *overrides, existing=existing)
+    checkpoint = load_checkpoint(checkpoint_folder(RUN, saved_steps(RUN)[-1]))
+    groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
+    found = {name: array.tobytes() for group in groups for name, array in group.items()}
+    return found | {"evaluation": repr(checkpoint.manifest.progress.evaluation).encode()}
+
+
+@pytest.mark.parametrize(
+    ("file", "overrides", "step"),
+    [
+        ("train/b/7.png", (), 2 * 4 + 3),
+        ("train/b/7.png", ("train.accumulate=2",), 2 * 2 + 1),
+        ("eval/b/7.png", (), 3 * 4),
+    ],
+)
+def test_what_was_trained_before_an_unreadable_record_is_saved(config, file, overrides, step):
+    whole = final_state(config, *overrides, existing="refuse")
+    content = Path(file).read_bytes()
+    damage = After(2, lambda: Path(file).write_bytes(b"no image"))
+    with pytest.raises(UserError) as caught:
+        train(config, damage, *overrides, existing="overwrite")
+    record, end = caught.value.diagnostics
+    assert "record 15 of data set 'image_folder'" in record.problem
+    assert file in record.problem
+    assert f"after step {step}, saved in runs/net" in end.problem
+    assert saved_steps(RUN) == [step]
+    Path(file).write_bytes(content)
+    assert final_state(config, *overrides, existing="resume") == whole
+
+
+def test_a_record_that_is_gone_does_not_prevent_the_saving(config):
+    with pytest.raises(UserError, match=r"0\.png: cannot be read"):
+        train(config, After(1, Path("train/b/0.png").unlink))
+    assert saved_steps(RUN) == [4 + 2]
+
+
+def test_a_run_that_came_to_nothing_is_in_nobodys_way(config):
+    image_file = Path("train/a/1.png")
+    content = image_file.read_bytes()
+    image_file.write_bytes(b"no image")
+    for _ in range(2):
+        with pytest.raises(UserError, match="record 1 of") as caught:
+            train(config, Silent())
+        assert len(caught.value.diagnostics) == 1
+    image_file.write_bytes(content)
+    assert train(config, Silent()).summary.steps == 16
+    with pytest.raises(UserError, match="holds another run"):
+        train(config, Silent())
+
+
+@pytest.mark.parametrize(("file", "step"), [("train/b/7.png", 4 + 3), ("eval/a/0.png", 2 * 4)])
+def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(config, file, step):
+    """A pipe that nobody writes stands for a disk that does not answer."""
+    os.mkfifo("pipe")
+    content = Path(file).read_bytes()
+    observer = After(1, lambda: Path("pipe").replace(file))
+    with pytest.raises(Stopped, match=f"after step {step} and saved"):
+        train(config, observer)
+    (note,) = observer.notes
+    assert note.startswith("waiting for ")
+    assert f"{file}, for " in note
+    # The thread that reads is let go.
+    os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
+    Path(file).unlink()
+    Path(file).write_bytes(content)
+    assert train(config, Silent(), existing="resume").summary.resumed_from == step
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -15), (signal.SIGINT, 130)])
+def test_a_signal_before_there_is_anything_to_save_ends_the_process(tmp_path, number, code):
+    os.mkfifo(tmp_path / "records.npz")
+    data = "{batch_size: 4, train: {dataset: npz, path: records.npz}}"
+    text = CONFIG[: CONFIG.index("data:\n")] + CONFIG[CONFIG.index("train:\n") :]
+    (tmp_path / "net.yaml").write_text(text + f"data: {data}\n")
+    command = [*MXRUN, "train", "net.yaml"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    # Opened once the process reads it.
+    guard = threading.Timer(60, process.kill)
+    guard.start()
+    writer = os.open(tmp_path / "records.npz", os.O_WRONLY)
+    process.send_signal(number)
+    errors = process.communicate()[1]
+    guard.cancel()
+    os.close(writer)
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert not (tmp_path / "runs").exists()
