@@ -23,7 +23,7 @@ class RegressionOptions(Parameters):
     seed: int = Option(default=0, ge=0, description="other seeds give another function")
 
 
-@register("regression", RegressionOptions, ("train", "test"))
+@register("regression", RegressionOptions, ("train", "test"), synthetic=True)
 def read(options: RegressionOptions, split: str, inputs: Inputs) -> Dataset:
     """Made-up regression in the network's shapes: label = a·x + (b·x)² + noise, per output.
 

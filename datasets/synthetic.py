@@ -23,7 +23,7 @@ class SyntheticOptions(Parameters):
     seed: int = Option(default=0, ge=0, description="other seeds give other records")
 
 
-@register("synthetic", SyntheticOptions, ("train", "test"))
+@register("synthetic", SyntheticOptions, ("train", "test"), synthetic=True)
 def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
     """Made-up records of the network's own input shapes, a function of seed and split.
 

@@ -41,13 +41,14 @@ def plot(
     """
     from mxrun import session
     from mxrun.base.files import check_writable
+    from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json
 
     check_writable(svg)
     report = session.plot(what, overrides or ())
+    write_notes(report.get("notes", ()))
     if svg is not None:
         from mxrun.base.files import write_text
-        from mxrun.report.notes import write_notes
         from mxrun.report.plot import drawing
 
         write_text(svg, drawing(report))

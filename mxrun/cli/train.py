@@ -49,7 +49,7 @@ def train(
     """Train a network into runs/NAME.
 
     The folder gets the resolved config, metrics, checkpoints and a summary. Where the data set
-    wants a path and the config has none, the records are made up. SIGINT, SIGTERM, SIGHUP and
+    wants a path and the config has none, it trains on synthetic data. SIGINT, SIGTERM, SIGHUP and
     SIGUSR1 save after the step in hand and exit with 75; a second SIGINT leaves at once.
 
     \b

@@ -254,9 +254,10 @@ class DatasetFormat:
 
     `read(options, split, inputs)` returns the whole split or raises UserError; `inputs` are the
     records wanted, for data sets that make theirs up or have a choice. `lazy`: whether records are
-    read when they are needed, not all at once. Where only files say which splits there are,
-    `splits` are empty and `find_split(options, named, role)` returns the split that the section
-    `role` means by a name or, if that is empty, by none; it raises UnknownSplit if there is none.
+    read when they are needed, not all at once; `synthetic`: whether they are drawn, not read. Where
+    only files say which splits there are, `splits` are empty and `find_split(options, named, role)`
+    returns the split that the section `role` means by a name or, if that is empty, by none; it
+    raises UnknownSplit if there is none.
     """
 
     name: str
@@ -265,6 +266,7 @@ class DatasetFormat:
     splits: tuple[str, ...]
     read: Callable[[Any, str, Inputs], Dataset] = field(repr=False)
     lazy: bool = False
+    synthetic: bool = False
     find_split: FindSplit | None = field(default=None, repr=False)
 
 
@@ -280,13 +282,15 @@ def register(
     splits: tuple[str, ...],
     *,
     lazy: bool = False,
+    synthetic: bool = False,
     find_split: FindSplit | None = None,
 ) -> Callable[[Reader[O]], Reader[O]]:
     """Decorator that registers the reading function of the data set `name`."""
 
     def add(read: Reader[O]) -> Reader[O]:
         doc = read.__doc__ or ""
-        DATASETS.add(name, DatasetFormat(name, doc, options, splits, read, lazy, find_split))
+        format = DatasetFormat(name, doc, options, splits, read, lazy, synthetic, find_split)
+        DATASETS.add(name, format)
         return read
 
     return add

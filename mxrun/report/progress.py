@@ -59,6 +59,7 @@ class EpochLines:
             f"arena {bytes_text(event.planned_bytes)}, {event.epochs} epochs of "
             f"{event.steps_per_epoch} steps, batch {event.batch_size}, "
             f"{event.threads} thread{'s' if event.threads > 1 else ''}"
+            f"{', synthetic data' if event.synthetic_data else ''}"
         )
         if event.resumed_from is not None:
             self._write(f"going on after step {event.resumed_from}")
@@ -84,6 +85,8 @@ class EpochLines:
         ]
         if event.evaluation:
             parts.append(f"eval {metrics_text(event.evaluation)}")
+        if run.synthetic_data:
+            parts.append("(synthetic data)")
         parts.append(f"{_rate(event)} samples/s")
         if event.epoch < run.epochs:
             self._epochs += 1

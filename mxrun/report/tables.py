@@ -42,6 +42,8 @@ def train_table(summary: Report) -> Table:
     table = titled_table(f"{summary['steps']:,} steps")
     table.add_column("what")
     table.add_column("value", justify="right")
+    if summary["synthetic_data"]:
+        table.add_row("records", "synthetic data")
     for name, value in summary["eval"].items():
         if not isinstance(value, Sequence):
             table.add_row(f"eval {name}", "nan" if value is None else metric_text(value))

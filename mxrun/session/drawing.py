@@ -15,6 +15,7 @@ from mxrun.config.bundled import bundled_configs, find_config
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.register import OPERATORS, AnyProperty
 from mxrun.session.build import load
+from mxrun.session.made_up import synthetic_notes
 from mxrun.session.registry import example
 
 _METRICS = "metrics.jsonl"
@@ -141,6 +142,7 @@ def curves(folder: Path) -> Report:
         "kind": "curves",
         "name": folder.resolve().name,
         "run_dir": str(folder),
+        "notes": list(synthetic_notes(folder)),
         "epochs": [record["epoch"] for record in records],
         "steps": [record["step"] for record in records],
         "metrics": [

@@ -1,14 +1,20 @@
-"""Training where the config names no data: on made-up records of the network's input shapes."""
+"""Training on synthetic data: where the config names no data, and what users are told of it."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
+from mxrun import library
+from mxrun.base.errors import UserError
 from mxrun.build import Built
 from mxrun.build.data import pathless
+from mxrun.config import RunConfig, load_config
+from mxrun.io.dataset import DATASETS
 from mxrun.session.steps import FEW, batch_count, count_limits
+from mxrun.train.checkpoint import MANIFEST_FILE
 
-NO_PATH = "no data.train.path: the records are made up; give data.train.path=PATH to train on data"
+NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.path=PATH"
 """What the user should know of a run with `made_up_sections`."""
 
 _DATASET = "synthetic"
@@ -35,9 +41,31 @@ def made_up_sections(built: Built) -> tuple[str, ...]:
     )
 
 
-def trains_on_made_up(built: Built) -> bool:
-    """Whether a run learns from made-up records, whoever wanted them."""
-    return built.config.data.train.dataset == _DATASET
+def uses_synthetic_data(config: RunConfig) -> bool:
+    """Whether a run trains or is evaluated on synthetic data, whoever wanted them."""
+    sections = (config.data.train, config.data.eval)
+    return any(section is not None and _is_synthetic(section.dataset) for section in sections)
+
+
+def synthetic_notes(run: Path) -> tuple[str, ...]:
+    """One line where the run in a folder, or the one that a checkpoint is of, trained on synthetic
+    data; nothing where that cannot be read.
+    """
+    library.load()
+    folder = run.parent if (run / MANIFEST_FILE).is_file() else run
+    try:
+        config = load_config(folder / "config.yaml")
+    except UserError:
+        return ()
+    if not _is_synthetic(config.data.train.dataset):
+        return ()
+    name = config.data.train.dataset
+    return (f"{folder} was trained on synthetic data (dataset: {name}), not on a real task's",)
+
+
+def _is_synthetic(name: str) -> bool:
+    """Whether a data set, which a plugin may have to register first, draws its records."""
+    return name in list(DATASETS) and DATASETS.get(name).synthetic
 
 
 def _records(built: Built) -> int:

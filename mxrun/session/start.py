@@ -14,6 +14,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.patterns import patterns
 from mxrun.build import Built
 from mxrun.config import StartFrom
+from mxrun.session.made_up import synthetic_notes
 from mxrun.session.trained import averages, choose
 from mxrun.train.checkpoint import Checkpoint
 
@@ -24,6 +25,7 @@ class StartingPoint:
 
     arrays: copied from the other run. missing: asked for, but not there. misshapen: there with
     another shape (there, here). unexpected: there, but not asked for or not in this network.
+    notes: what the user should know of the other run.
     """
 
     source: Path | None = None
@@ -31,6 +33,7 @@ class StartingPoint:
     missing: tuple[str, ...] = ()
     misshapen: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, built: Built) -> StartingPoint:
@@ -91,7 +94,8 @@ class StartingPoint:
             )
         if problems:
             raise UserError(problems)
-        return cls(checkpoint.folder, arrays, missing, misshapen, unexpected)
+        notes = synthetic_notes(checkpoint.folder)
+        return cls(checkpoint.folder, arrays, missing, misshapen, unexpected, notes)
 
     def to_json(self) -> dict[str, Any] | None:
         """The lists for machines; None where nothing was asked for."""

@@ -11,6 +11,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.passes.updates import averaged
 from mxrun.session.build import load
+from mxrun.session.made_up import synthetic_notes
 from mxrun.train.checkpoint import (
     MANIFEST_FILE,
     Arrays,
@@ -60,6 +61,7 @@ class Trained:
         # The hint to use another checkpoint is followed already.
         notes = [f"{problem.problem}; another checkpoint is used" for problem in found.damaged]
         notes.append(_described(checkpoint, bool(means)))
+        notes += synthetic_notes(run)
         return cls(built, checkpoint, arrays, bool(means), tuple(notes))
 
     @property

@@ -19,7 +19,7 @@ from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.build import Say, check_fits, is_timed, load, silent
 from mxrun.session.largest import MAX, BatchSize, batch_of
-from mxrun.session.made_up import NO_PATH, made_up_sections, trains_on_made_up
+from mxrun.session.made_up import NO_PATH, made_up_sections, uses_synthetic_data
 from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import Beginning, resume, saved_plan
@@ -84,7 +84,7 @@ class TrainSummary:
     best: Mapping[str, Any] | None
     started_from: Mapping[str, Any] | None
     data_wait_share: float
-    made_up_data: bool
+    synthetic_data: bool
     recompute: Mapping[str, Any] | None
     micro_batches: int
     threads: int
@@ -146,7 +146,7 @@ def train(
 def _loaded(
     path: str | Path, overrides: Sequence[str], batch: int | None = None
 ) -> tuple[Built, bool]:
-    """The config, and whether made-up records stand in for the data that it does not name."""
+    """The config, and whether synthetic data stand in for the data that it does not name."""
     built = load(path, overrides, batch)
     stand_ins = made_up_sections(built)
     return (load(path, (*overrides, *stand_ins), batch), True) if stand_ins else (built, False)
@@ -214,7 +214,8 @@ class _Training:
         name = self._run.built.config.name
         if self._request.existing != "resume":
             # Read before the folder is touched: it may be wrong, or lie in that very folder.
-            self._run.read_starting_point()
+            for note in self._run.read_starting_point().notes:
+                self._observer.note(note)
         with only_writer(run_path(name)) as lock:
             beginning = self._beginning()
             for note in beginning.notes:
@@ -271,6 +272,7 @@ class _Training:
                 resumed_from=resumed_from,
                 trainable=trainable_elements(run.built),
                 warm_start=warm_start(run.built, run.started_from),
+                synthetic_data=uses_synthetic_data(run.built.config),
             )
         )
 
@@ -300,7 +302,7 @@ class _Training:
             started_from=run.started_from,
             variables=groups_json(variable_groups(run.built, run.started_from)),
             data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
-            made_up_data=trains_on_made_up(run.built),
+            synthetic_data=uses_synthetic_data(run.built.config),
             recompute=recompute,
             micro_batches=run.built.micro_batches,
             threads=run.plan.threads,

@@ -43,7 +43,7 @@ class WarmStart:
 class RunStarted:
     """The run is about to take its first step, in `epoch`; `resumed_from` is the one it goes on
     after. trainable: of the `parameters`, where the config freezes some. warm_start: where the run
-    starts from another's parameters.
+    starts from another's parameters. synthetic_data: whether it trains or is evaluated on these.
     """
 
     name: str
@@ -58,6 +58,7 @@ class RunStarted:
     resumed_from: int | None = None
     trainable: int | None = None
     warm_start: WarmStart | None = None
+    synthetic_data: bool = False
 
 
 @dataclass(frozen=True)

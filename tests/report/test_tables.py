@@ -211,6 +211,7 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
                 "recompute": {"steps": 7, "measured_extra": 0.0625, "predicted_extra": 0.05},
                 "threads": 3,
                 "run_dir": "runs/[lenet]",
+                "synthetic_data": False,
             }
         )
     )

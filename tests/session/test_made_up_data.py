@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 from commands import mxrun, refused
+from rich.console import Console
 
 from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.config import load_config
 from mxrun.config.bundled import find_config
+from mxrun.report.progress import EpochLines
+from mxrun.report.tables import train_table
 from mxrun.session.made_up import NO_PATH, made_up_sections
 from mxrun.session.training import Existing, TrainSummary
 from mxrun.train.replay import Silent
@@ -63,7 +67,7 @@ def test_a_bundled_config_trains_without_its_files(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[0] == f"mxrun: {NO_PATH}"
     assert done.stderr.count(NO_PATH) == 1
     summary = json.loads(done.stdout)
-    assert summary["made_up_data"] is True
+    assert summary["synthetic_data"] is True
     assert summary["steps"] == 8
     assert 0 <= summary["eval"]["accuracy"] <= 1
     saved = load_config(tmp_path / summary["run_dir"] / "config.yaml")
@@ -88,7 +92,7 @@ def test_a_made_up_run_is_another_run_than_one_on_data(
     config = net(tmp_path, "dataset: csv, label: 4")
     on_data = ("data.train.path=some.csv",)
     first, notes = trained(config)
-    assert first.made_up_data
+    assert first.synthetic_data
     assert notes == [NO_PATH]
     with pytest.raises(UserError) as caught:
         trained(config, *on_data, existing="resume")
@@ -99,11 +103,43 @@ def test_a_made_up_run_is_another_run_than_one_on_data(
     assert second == first
     assert notes[0] == NO_PATH
     again, notes = trained(Path("runs/net/config.yaml"), "name=again")
-    assert again.made_up_data
+    assert again.synthetic_data
     assert notes == []
     real, notes = trained(config, *on_data, existing="overwrite")
-    assert not real.made_up_data
+    assert not real.synthetic_data
     assert notes == []
+
+
+def test_every_command_on_a_run_says_that_its_data_were_synthetic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("some.csv").write_text("".join(f"{n},{n + 1},0,1,{n % 3}\n" for n in range(12)))
+    config = net(tmp_path, "dataset: csv, label: 4")
+    observer = EpochLines(print)
+    summary = session.train(config, (), observer, session.TrainRequest()).summary
+    note, start, *epochs = capsys.readouterr().out.splitlines()
+    assert NO_PATH in note
+    assert start.endswith(", synthetic data")
+    assert len(epochs) == 2
+    assert all("(synthetic data)" in line for line in epochs)
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(train_table(summary.to_json()))
+    assert "synthetic data" in console.export_text()
+    run = Path("runs/net")
+    said = "runs/net was trained on synthetic data (dataset: synthetic), not on a real task's"
+    saved = next(run.glob("checkpoint-*"))
+    for folder in (run, saved):
+        request = session.InferRequest(split="train")
+        assert said in session.infer(folder, request).trained.notes
+        assert said in session.convert(session.ConvertRequest(str(folder), Path("net.onnx"))).notes
+    assert session.plot(str(run))["notes"] == [said]
+    start_from = "train.start_from.run=runs/net"
+    real, notes = trained(config, "name=warm", "data.train.path=some.csv", start_from)
+    assert notes == [said]
+    assert not real.synthetic_data
+    (note,) = session.infer(Path("runs/warm"), session.InferRequest(split="train")).trained.notes
+    assert note.startswith("runs/warm/checkpoint-")
 
 
 def test_a_path_that_is_given_must_be_there(tmp_path: Path) -> None:
