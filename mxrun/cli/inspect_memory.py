@@ -78,6 +78,15 @@ def inspect_memory(
         Path | None,
         typer.Option(metavar="FILE", help="Place the blocks of such a problem, and nothing else."),
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="With --problem: search on for so long, for the smallest arena. Ctrl-C ends it "
+            "with the best found.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show to the byte what memory a run takes.
@@ -98,7 +107,7 @@ def inspect_memory(
       mxrun inspect-memory old.yaml --diff new.yaml
       mxrun inspect-memory net.yaml --fail-above 2GiB
       mxrun inspect-memory net.yaml --json
-      mxrun inspect-memory --problem blocks.csv
+      mxrun inspect-memory --problem blocks.csv --time-limit 60
     """
     from mxrun import session
     from mxrun.config.bundled import find_config
@@ -107,8 +116,10 @@ def inspect_memory(
 
     if problem is not None:
         given = (config, phase, batch, threads, diff, svg, html, csv, fail_above, what_if or None)
-        memory_problem(problem, any(value is not None for value in given), json)
+        memory_problem(problem, any(value is not None for value in given), time_limit, json)
         return
+    if time_limit is not None:
+        raise UserError("--time-limit goes with --problem")
     if config is None:
         raise UserError("inspect-memory needs a CONFIG, or --problem FILE")
     if what_if and diff is not None:

@@ -13,13 +13,15 @@ Usable alone, on a list of (id, first, last, size) with lifetimes [first, last):
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from mxrun.graph.first_fit import Placement, first_fit
 from mxrun.graph.kept_placements import find_placement, keep_placement
+from mxrun.graph.refine import refine
 from mxrun.graph.search import search
 from mxrun.graph.sections import Integers, Problem, sectioned
 
@@ -63,14 +65,20 @@ def solve(blocks: Iterable[tuple[str, int, int, int]]) -> tuple[dict[str, int], 
 
     Sizes in bytes, lifetimes half-open.
     """
+    return next(improving(blocks))
+
+
+def improving(
+    blocks: Iterable[tuple[str, int, int, int]],
+) -> Iterator[tuple[dict[str, int], Allocation]]:
+    """What `solve` gives, then what more portions of search make of it, until no placement can be
+    better.
+    """
     rows = list(blocks)
-    allocation = allocate(
-        [size for *_, size in rows],
-        [first for _, first, _, _ in rows],
-        [last for _, _, last, _ in rows],
-    )
-    names = (name for name, *_ in rows)
-    return dict(zip(names, allocation.offsets, strict=True)), allocation
+    columns = ([row[column] for row in rows] for column in (3, 1, 2))
+    for allocation in _allocations(*(np.asarray(values, np.int64) for values in columns)):
+        names = (name for name, *_ in rows)
+        yield dict(zip(names, allocation.offsets, strict=True)), allocation
 
 
 def lower_bound(sizes: Integers, first: Integers, last: Integers) -> int:
@@ -86,21 +94,27 @@ def allocate(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) ->
 
     The same blocks in the same order are always placed alike.
     """
-    size, begin, end = (np.asarray(values, np.int64) for values in (sizes, first, last))
+    return next(_allocations(*(np.asarray(each, np.int64) for each in (sizes, first, last))))
+
+
+def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[Allocation]:
+    """The usual allocation, then those of each further portion of search."""
     offsets = np.zeros_like(size)
     occupying = (size > 0) & (end > begin)
     if not occupying.any():
-        return Allocation(tuple(map(int, offsets)), 0, 0, 0, "none")
+        yield Allocation(tuple(map(int, offsets)), 0, 0, 0, "none")
+        return
     problem = sectioned(size[occupying], begin[occupying], end[occupying])
-    placement, proved = _placed(problem)
-    offsets[occupying] = placement.offsets
-    return Allocation(
-        offsets=tuple(map(int, offsets)),
-        arena_bytes=placement.arena_bytes,
-        lower_bound_bytes=problem.lower_bound,
-        proved_bytes=proved,
-        order=placement.order,
-    )
+    placed = _placed(problem)
+    for placement, proved in chain([placed], refine(problem, *placed)):
+        offsets[occupying] = placement.offsets
+        yield Allocation(
+            offsets=tuple(map(int, offsets)),
+            arena_bytes=placement.arena_bytes,
+            lower_bound_bytes=problem.lower_bound,
+            proved_bytes=proved,
+            order=placement.order,
+        )
 
 
 def _placed(problem: Problem) -> tuple[Placement, int]:

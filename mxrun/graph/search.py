@@ -24,7 +24,7 @@ from mxrun.graph.attempt import Attempts, Outcome
 from mxrun.graph.sections import Integers, Problem
 
 # The blocks of every section, listed in 8 bytes each, may be so many.
-_MOST_ROWS = 1 << 24
+MOST_ROWS = 1 << 24
 # Nodes per block that an order has: one that is drawn, and one that stays in the first turn.
 _SHARE = 4
 # Orders drawn in the first turn. They double from turn to turn, as the shares of those that stay.
@@ -40,16 +40,35 @@ def search(problem: Problem, capacity: int, work: int) -> Outcome:
     """
     if capacity < problem.lower_bound:
         return Outcome(None, True, 0)
-    if problem.rows > min(work, _MOST_ROWS):
+    if problem.rows > min(work, MOST_ROWS):
         return Outcome(None, False, 0)
-    attempts = Attempts(problem, capacity)
-    done = attempts.setup_work
-    for rank, times in _ranks(problem):
-        outcome = attempts.run(rank, times * _SHARE * len(problem.size), work - done)
-        done += outcome.work
-        if outcome.offsets is not None or outcome.is_impossible or done >= work:
-            break
-    return Outcome(outcome.offsets, outcome.is_impossible, done)
+    return Search(problem, capacity).run(work)
+
+
+class Search:
+    """A search for one problem and capacity that can be continued.
+
+    The problem has at most `MOST_ROWS` rows, and the capacity is no less than its lower bound.
+    """
+
+    def __init__(self, problem: Problem, capacity: int) -> None:
+        self._attempts = Attempts(problem, capacity)
+        self._nodes = _SHARE * len(problem.size)
+        self._ranks = _ranks(problem)
+        self._setup_work = self._attempts.setup_work
+
+    def run(self, work: int) -> Outcome:
+        """Try the next orders, doing about as much work at most.
+
+        An order that this limit ends is not tried again.
+        """
+        done, self._setup_work = self._setup_work, 0
+        for rank, times in self._ranks:
+            outcome = self._attempts.run(rank, times * self._nodes, work - done)
+            done += outcome.work
+            if outcome.offsets is not None or outcome.is_impossible or done >= work:
+                break
+        return Outcome(outcome.offsets, outcome.is_impossible, done)
 
 
 def _ranks(problem: Problem) -> Iterator[tuple[Integers, int]]:

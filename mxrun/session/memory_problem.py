@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
-from mxrun.graph.memory import Allocation, solve
+from mxrun.graph.memory import Allocation, improving
 from mxrun.io.files import read_whole
 
 _COLUMNS = ("id", "lower", "upper", "size")
@@ -49,12 +49,35 @@ class PlacedProblem:
         }
 
 
-def place_problem(path: Path) -> PlacedProblem:
-    """Place the blocks of a file; raises UserError saying what in it is wrong, and where."""
+# Hears of the seconds that a search took so far, and of what it found.
+Advance = Callable[[float, Allocation], None]
+
+
+def place_problem(
+    path: Path, time_limit_s: float | None = None, advance: Advance = lambda seconds, found: None
+) -> PlacedProblem:
+    """Place the blocks of a file; raises UserError saying what in it is wrong, and where.
+
+    Without a time limit the work of the search is limited, and its answer always the same. With one
+    the search goes on until it is over or nothing can be better, in portions of about half a
+    second; Ctrl-C ends it then with the best that was found.
+    """
     blocks = read_problem(path)
     start = time.perf_counter()
-    offsets, allocation = solve(blocks)
-    return PlacedProblem(str(path), offsets, allocation, (time.perf_counter() - start) * 1e3)
+    improved = improving(blocks)
+    offsets, allocation = next(improved)
+    seconds = time.perf_counter() - start
+    try:
+        while time_limit_s is not None and seconds < time_limit_s:
+            advance(seconds, allocation)
+            better = next(improved, None)
+            seconds = time.perf_counter() - start
+            if better is None:
+                break
+            offsets, allocation = better
+    except KeyboardInterrupt:
+        seconds = time.perf_counter() - start
+    return PlacedProblem(str(path), offsets, allocation, seconds * 1e3)
 
 
 def read_problem(path: Path) -> list[tuple[str, int, int, int]]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import mxrun, refused, result
-from puzzles import fits
+from puzzles import fits, puzzle
 
-from mxrun.session.memory_problem import read_problem
+from mxrun.graph.memory import Allocation
+from mxrun.report.memory_search import searching
+from mxrun.session.memory_problem import place_problem, read_problem
 
 GOOD = "id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n"
 
@@ -117,3 +122,59 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         said = refused("inspect-memory", "--problem", path, *more, cwd=tmp_path)
         assert "--problem goes with no CONFIG" in said
     assert "needs a CONFIG" in refused("inspect-memory", cwd=tmp_path)
+    limit = ("--time-limit", "5")
+    assert "goes with --problem" in refused("inspect-memory", "digits_lenet", *limit, cwd=tmp_path)
+
+
+def test_within_a_time_limit_the_search_ends_where_nothing_can_be_better(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    usual = place_problem(path)
+    assert place_problem(path, 0).offsets == place_problem(path, 1e9).offsets == usual.offsets
+    problem = ("inspect-memory", "--problem", str(path), "--time-limit", "1000")
+    found = result(*problem, cwd=tmp_path)
+    assert found["offsets"] == usual.offsets
+    assert found["proved_optimal"] is True
+
+
+def test_an_interrupted_search_gives_the_best_found(tmp_path: Path) -> None:
+    heard = []
+
+    def interrupt(seconds: float, found: Allocation) -> None:
+        heard.append(found.arena_bytes)
+        raise KeyboardInterrupt
+
+    placed = place_problem(written(tmp_path, GOOD), 1000, interrupt)
+    assert heard == [placed.allocation.arena_bytes] == [128]
+    assert sorted(placed.offsets) == ["a", "b", "c"]
+
+
+def test_the_search_goes_on_until_the_time_is_over(tmp_path: Path) -> None:
+    """The time is over by the third portion, whatever the machine has to do meanwhile."""
+    size, first, last = puzzle(0, 200, 60, 4096)
+    rows = [f"{i},{first[i]},{last[i]},{size[i]}\n" for i in range(len(size))]
+    path = written(tmp_path, "id,lower,upper,size\n" + "".join(rows))
+    arenas: list[int] = []
+
+    def advance(seconds: float, found: Allocation) -> None:
+        arenas.append(found.arena_bytes)
+        if len(arenas) == 3:
+            raise KeyboardInterrupt
+
+    placed = place_problem(path, float("inf"), advance)
+    assert arenas == sorted(arenas, reverse=True)
+    assert len(arenas) == 3
+    allocation = placed.allocation
+    assert allocation.arena_bytes == arenas[-1]
+    offsets = [placed.offsets[str(i)] for i in range(len(size))]
+    assert fits(offsets, (size, first, last), allocation.arena_bytes)
+
+
+def test_a_terminal_shows_how_far_a_search_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with searching(60) as advance:
+        advance(1.0, Allocation((0,), 2048, 1024, 1536, "search"))
+    assert "2 KiB" in shown.getvalue() or "2.00 KiB" in shown.getvalue()
+    assert "at most 512 bytes too large" in shown.getvalue()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from puzzles import fits, puzzle
 
 from mxrun.graph.attempt import Outcome
-from mxrun.graph.search import search
+from mxrun.graph.first_fit import first_fit
+from mxrun.graph.refine import refine
+from mxrun.graph.search import Search, search
 from mxrun.graph.sections import Problem, sectioned
 
 UNITS = 40
@@ -67,3 +71,46 @@ def test_steps_at_which_nothing_more_is_alive_make_no_sections() -> None:
     together = (first[:, None] < last) & (last[:, None] > first)
     sharing = (given.begin[:, None] < given.end) & (given.end[:, None] > given.begin)
     assert (together == sharing).all()
+
+
+def test_a_search_that_is_continued_ends_as_one_in_a_single_run() -> None:
+    given = problem(30_005, 30)
+    whole = search(given, UNITS, work=100_000_000)
+    parts, portions = Search(given, UNITS), 0
+    outcome = parts.run(0)
+    while outcome.offsets is None and portions < 1000:
+        outcome = parts.run(2_000_000)
+        portions += 1
+    assert whole.offsets is not None
+    assert outcome.offsets is not None
+    assert fits(outcome.offsets, (given.size, given.begin, given.end), UNITS)
+
+
+def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
+    """From a first-fit placement on, each portion is no worse; two runs of it are the same."""
+    random = np.random.default_rng(0)
+    improved = 0
+    for _ in range(60):
+        first = random.integers(0, 12, 14)
+        last = first + random.integers(1, 8, 14)
+        given = sectioned(random.integers(1, 9, 14), first, last)
+        start = first_fit(given)
+        states = [(start, given.lower_bound), *refine(given, start, given.lower_bound)]
+        for (before, proved), (after, proved_then) in pairwise(states):
+            assert after.arena_bytes <= before.arena_bytes
+            assert proved <= proved_then
+        best, proved = states[-1]
+        assert best.arena_bytes == proved
+        assert fits(best.offsets, (given.size, given.begin, given.end), best.arena_bytes)
+        improved += best.arena_bytes < start.arena_bytes
+        again = list(refine(given, start, given.lower_bound))
+        assert [each.arena_bytes for each, _ in again] == [e.arena_bytes for e, _ in states[1:]]
+    assert improved
+
+
+def test_refining_learns_which_arenas_are_too_small() -> None:
+    given = problem(5, 12)
+    start = first_fit(given)
+    *_, (best, proved) = refine(given, start, UNITS - 3)
+    assert best.arena_bytes == proved == UNITS
+    assert fits(best.offsets, (given.size, given.begin, given.end), UNITS)
