@@ -167,7 +167,8 @@ def _parsed(
     problems: tuple[Diagnostic, ...],
 ) -> tuple[Split | None, tuple[Diagnostic, ...]]:
     """A split written as a mapping; `problems` are those found so far."""
-    name, bounds, share = value.get("of", usual), value.get("range"), value.get("share")
+    name, share = value.get("of", usual), value.get("share")
+    bounds: Any = value.get("range")
     if "of" in value:
         problems += _check_name(name, "split.of", known, places)
     if share is None:

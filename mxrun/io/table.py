@@ -81,8 +81,9 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
     about a first row that is none of numbers.
     """
     reader = _Reader(content, path, form, hint)
-    table = reader.read(as_words=False)
-    return reader.read(as_words=True) if table is None else table
+    table = reader.read(as_words=False) or reader.read(as_words=True)
+    assert table is not None
+    return table
 
 
 class _Reader:
