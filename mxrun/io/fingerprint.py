@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 import numpy as np
 
@@ -28,5 +29,6 @@ def fingerprint(dataset: Dataset) -> str:
         digest.update(f"{name} {lazy.count} {lazy.start} {lazy.content()}\n".encode())
         if lazy.rows is not None:
             digest.update(lazy.rows.astype("<i8").tobytes())
-    digest.update(" ".join(dataset.classes).encode())
+    # Names of folders need not be UTF-8; their bytes are what counts.
+    digest.update(os.fsencode(" ".join(dataset.classes)))
     return digest.hexdigest()

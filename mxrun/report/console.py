@@ -8,14 +8,15 @@ from rich.console import Console
 from rich.text import Text
 
 from mxrun.base.errors import MxrunError, Stopped, UserError
-from mxrun.report.streams import dispensable
+from mxrun.report.streams import dispensable, escape_names
 
 # Files and pipes have no width: wide enough that no table is cut.
 _WIDTH_OF_FILES = 200
 
 
 def stdout() -> Console:
-    """The console of results."""
+    """The console of results, where names of files that are no text are shown escaped."""
+    escape_names(sys.stdout)
     return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES, highlight=False)
 
 

@@ -1,0 +1,54 @@
+"""Names of classes and files that are not UTF-8: saved, read back, and shown escaped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from commands import mxrun, result
+from PIL import Image
+
+from mxrun import session
+from mxrun.train.checkpoint import load_checkpoint
+from mxrun.train.replay import Silent
+
+CONFIG = """\
+name: net
+threads: 1
+network:
+  inputs: {data: [1, 4, 4], label: []}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 2}
+    - SoftmaxOutput: {name: softmax, label: label}
+data: {batch_size: 2, train: {dataset: image_folder, path: images, split: all}}
+train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}}
+"""
+FOLDER = b"images/caf\xe9"
+SHOWN = "images/caf\\xe9/0\\xff.png"
+
+
+def test_names_that_are_no_utf8_are_saved_and_shown_escaped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in (FOLDER, b"images/tea"):
+        os.makedirs(folder)
+        for number in range(2):
+            with open(folder + b"/%d\xff.png" % number, "wb") as file:
+                pixels = np.full((4, 4), 100 * number + len(folder), np.uint8)
+                Image.fromarray(pixels).save(file, "PNG")
+    Path("net.yaml").write_text(CONFIG)
+    session.train(Path("net.yaml"), (), Silent(), session.TrainRequest())
+    (newest,) = Path("runs/net").glob("checkpoint-4")
+    assert load_checkpoint(newest).manifest.classes == (os.fsdecode(b"caf\xe9"), "tea")
+    # As UTF-8 terminals have it: what is no text cannot be written as it is.
+    strict = {"PYTHONIOENCODING": "utf-8:strict"}
+    words = ("infer", "runs/net", os.fsdecode(FOLDER), "--top", "2")
+    done = mxrun(*words, cwd=tmp_path, environment=strict)
+    assert done.returncode == 0, done.stderr
+    assert SHOWN in done.stdout
+    assert " caf\\xe9 " in done.stdout
+    told = result(*words, cwd=tmp_path, environment=strict)["results"]
+    assert [os.fsencode(row["input"]) for row in told] == [
+        FOLDER + b"/0\xff.png",
+        FOLDER + b"/1\xff.png",
+    ]
