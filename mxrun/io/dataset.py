@@ -26,6 +26,7 @@ from mxrun.io.split import (
     usual_split,
 )
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline
+from mxrun.runtime.storage import memory_limit
 
 # The network's inputs by name: the specs of one record, without the batch axis.
 Inputs = Mapping[str, TensorSpec]
@@ -352,6 +353,16 @@ def request_dataset(
     return DatasetRequest(format, model, part, places, role=role)
 
 
+def _problems(error: UserError | MemoryError, name: str) -> tuple[Diagnostic, ...]:
+    """What is wrong with a data set that could not be read."""
+    if isinstance(error, UserError):
+        return error.diagnostics
+    problem = f"the records of data set {name!r} do not fit into memory"
+    hint = "give fewer records at a time, or allow the process more memory"
+    got = f"at most {memory_limit():,} bytes for this process, and no more were to be had"
+    return (Diagnostic(problem, got=got, hint=hint),)
+
+
 def open_datasets(
     requests: Mapping[str, DatasetRequest], inputs: Inputs, classes: Sequence[str] | None = None
 ) -> dict[str, Dataset]:
@@ -373,11 +384,11 @@ def open_datasets(
             key = (request.format.name, options, split.of, tuple(source.items()))
             if key not in whole:
                 whole[key] = request.format.read(request.options, split.of, source)
-        except UserError as error:
+        except (UserError, MemoryError) as error:
             place = place_of(request.places, "path")
             found += [
                 replace(diagnostic, place=diagnostic.place or place)
-                for diagnostic in error.diagnostics
+                for diagnostic in _problems(error, request.format.name)
             ]
             continue
         problems = whole[key].check_split(split, request.places)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.runtime.storage import unused_bytes
 
 # What a data set that is read at once may take in memory.
 MAXIMUM_BYTES = 4 << 30
@@ -40,11 +41,29 @@ def unreadable(path: Path | str, error: OSError | ValueError) -> UserError:
     return UserError(f"{path}: cannot be read: {reason}")
 
 
+def check_memory(where: Path | str, needed: int) -> None:
+    """Raise UserError where so many bytes, for what is in a file, are more than there are."""
+    unused = unused_bytes()
+    if needed > unused:
+        problem = f"{where}: what it holds does not fit into memory"
+        raise UserError(
+            Diagnostic(
+                problem,
+                None,
+                f"at most {unused:,} bytes, which this process may still take",
+                f"{needed:,} bytes",
+                "give fewer records at a time, or allow the process more memory",
+            )
+        )
+
+
 def read_whole(path: Path) -> bytearray:
     """A file's bytes; raises UserError where it cannot be read or has more than MAXIMUM_BYTES."""
     content = bytearray()
     try:
         with path.open("rb") as stream:
+            # Zero for what is no file on a disk; the caller holds it a second time for a while.
+            check_memory(path, 2 * os.fstat(stream.fileno()).st_size)
             while piece := stream.read(_CHUNK):
                 content += piece
                 if len(content) > MAXIMUM_BYTES:

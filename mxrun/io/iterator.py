@@ -30,8 +30,8 @@ from mxrun.io.order import BatchOrder, LastBatch
 
 # The io slots of a plan by input name: C-contiguous views into the arena.
 Slots = Mapping[str, NDArray[Any]]
-# Hears, several times a second, how many seconds a batch has been awaited and which record is being
-# read; what it raises ends the wait.
+# Hears, several times a second while a batch is awaited, for how many seconds the same record has
+# been read and which that is; what it raises ends the wait.
 OnWait = Callable[[float, str], None]
 
 

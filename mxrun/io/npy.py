@@ -10,6 +10,8 @@ import math
 import re
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
-from mxrun.io.files import MAXIMUM_BYTES, fail
+from mxrun.io.files import MAXIMUM_BYTES, check_memory, fail
 
 _CHUNK = 1 << 20
 _MAGIC = b"\x93NUMPY"
@@ -59,10 +61,14 @@ def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
 
 
 def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The arrays of an archive by name; raises UserError naming archive, array and byte offset."""
+    """The arrays of an archive by name; raises UserError naming archive, array and byte offset.
+
+    Nothing is read of arrays that, by their headers, do not fit into memory together.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             held = archive.namelist()
+            check_memory(path, sum(_needed(archive, path, name, held) for name in names))
             return {name: _member(archive, path, name, held) for name in names}
     except zipfile.BadZipFile as error:
         fail(path, 0, f"no archive of arrays: {error}", "a file that numpy.savez wrote")
@@ -71,7 +77,14 @@ def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         raise UserError(f"{path}: cannot be read: {reason}") from error
 
 
-def _member(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) -> NDArray[Any]:
+@contextmanager
+def _opened(
+    archive: zipfile.ZipFile, path: Path, name: str, held: list[str]
+) -> Iterator[tuple[IO[bytes], str]]:
+    """The file of an array in an archive, and what it is called in errors.
+
+    Raises UserError where there is none of that name, and where what is read of it is damaged.
+    """
     arrays = [each.removesuffix(".npy") for each in held if each.endswith(".npy")]
     if name not in arrays:
         has = f"one of {', '.join(arrays)}" if arrays else "an archive of arrays"
@@ -80,9 +93,29 @@ def _member(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) ->
     shown = f"{path}: {name}.npy"
     with archive.open(f"{name}.npy") as stream:
         try:
-            return read_npy(stream, shown)
+            yield stream, shown
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
             fail(shown, stream.tell(), f"damaged: {error}")
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) -> NDArray[Any]:
+    with _opened(archive, path, name, held) as (stream, shown):
+        return read_npy(stream, shown)
+
+
+def _needed(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) -> int:
+    """Bytes that reading an array takes: its own, and what a conversion to float32 or int32 and the
+    look at each number take beside them.
+    """
+    with _opened(archive, path, name, held) as (stream, shown):
+        shape, _, dtype = _header(stream, shown)
+    stated = math.prod(shape) * dtype.itemsize
+    info = archive.getinfo(f"{name}.npy")
+    if info.compress_type == zipfile.ZIP_STORED:
+        # A header may say more than there is, which is told when it is read.
+        stated = min(stated, info.file_size)
+    converted = dtype not in (np.dtype("u1"), np.dtype("f4"), np.dtype("i4"))
+    return stated + stated // dtype.itemsize * (1 + 4 * converted)
 
 
 def _header(stream: IO[bytes], name: Path | str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

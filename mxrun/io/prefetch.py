@@ -293,11 +293,13 @@ class _Loader:
 
     def _wait_for(self, done: Callable[[], bool]) -> None:
         """Wait, with the lock held, asking `on_wait` from time to time."""
-        started = time.monotonic()
+        since, first = time.monotonic(), -1
         while not self._changed.wait_for(done, _POLL_S):
-            rows = sorted(self._under_way.values())
-            record = self._maker.source(int(self._indices[rows[0]])) if rows else "a batch"
-            self.on_wait(time.monotonic() - started, record)
+            row = min(self._under_way.values(), default=-1)
+            if row != first:
+                since, first = time.monotonic(), row
+            record = "a batch" if row < 0 else self._maker.source(int(self._indices[row]))
+            self.on_wait(time.monotonic() - since, record)
 
     def release(self) -> None:
         """The oldest staged batch has been copied: its place is free."""

@@ -314,8 +314,8 @@ class _Training:
         return self._interruption.signal is not None
 
     def _wait(self, seconds: float, record: str) -> None:
-        """A batch is awaited: raise WaitEnded where a signal asks to stop; say so where it is long,
-        once for each record.
+        """A batch is awaited: raise WaitEnded where a signal asks to stop; say which record has
+        been read for long, once for each.
         """
         if self._interrupted():
             raise WaitEnded

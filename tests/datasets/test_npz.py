@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import random
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -17,6 +19,7 @@ from mxrun.base.errors import Place, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, open_datasets, request_dataset
 from mxrun.io.npy import read_npy
+from mxrun.runtime.storage import memory_limit
 
 INPUTS = {"data": TensorSpec((1, 4, 5)), "label": TensorSpec((), "int32")}
 PLACE = Place("c.yaml", 7, 3)
@@ -157,6 +160,48 @@ def test_a_decompression_bomb_is_bounded(tmp_path):
         tracemalloc.stop()
     assert "got: more" in text
     assert peak < 4 << 20
+
+
+def test_arrays_larger_than_memory_are_refused_from_their_headers(tmp_path):
+    """Nothing is read: the archive holds headers, which say what is not there."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        count = memory_limit() // 20
+        archive.writestr("data.npy", npy(described(f"({count}, 20)", "'|u1'")))
+        archive.writestr("label.npy", npy(described(f"({count},)", "'<i8'")))
+    text = failure(tmp_path / "a.npz")
+    assert "a.npz: what it holds does not fit into memory" in text
+    # The bytes of both, a look at each, and the labels as int32.
+    assert f"{40 * count + count * (8 + 1 + 4):,} bytes" in text
+
+
+def test_memory_that_is_not_to_be_had_is_told(tmp_path):
+    """In a process of its own, which may map little more than it has."""
+    with (tmp_path / "a.npz").open("wb") as file:
+        np.savez(file, data=np.zeros((1 << 21, 4), "f8"), label=np.zeros(1 << 21, "i4"))
+    (tmp_path / "load.py").write_text(LIMITED)
+    for room, words in ((32 << 20, "a.npz: what it holds"), (256 << 20, "read 2097152")):
+        command = [sys.executable, "load.py", str(room)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert words in done.stdout, done.stderr
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from mxrun import library
+from mxrun.base.errors import UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset import open_datasets, request_dataset
+library.load()
+request = request_dataset("npz", {"path": "a.npz"}, "all")
+mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (mapped + int(sys.argv[1]),) * 2)
+try:
+    inputs = {"data": TensorSpec((4,)), "label": TensorSpec((), "int32")}
+    print("read", len(open_datasets({"it": request}, inputs)["it"]))
+except UserError as error:
+    print(error)
+"""
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
