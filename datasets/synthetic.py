@@ -28,8 +28,9 @@ def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
     """Made-up records of the network's own input shapes, a function of seed and split.
 
     Each record has a class. A float32 input is its class's random pattern and noise, half each, in
-    0..1; an int32 label of shape [] is the class, any other int32 input is drawn from
-    0 .. classes - 1. Both splits share the patterns, so there is something to learn.
+    0..1; that of a float32 label [n] with n > 1 is divided by its sum, as probabilities are. An
+    int32 label of shape [] is the class, any other int32 input is drawn from 0 .. classes - 1. Both
+    splits share the patterns, so there is something to learn.
     """
     _check(options, inputs)
     seed, count, classes = options.seed, options.records, options.classes
@@ -38,7 +39,9 @@ def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
     for name, spec in inputs.items():
         stream = f"synthetic/{split}/field/{name}"
         if spec.dtype == "float32":
-            fields[name] = Field(_patterns(options, stream, name, spec.shape, chosen), 1 / 255)
+            patterns = _patterns(options, stream, name, spec.shape, chosen)
+            are_shares = is_label(name) and len(spec.shape) == 1 and spec.elements > 1
+            fields[name] = Field(_shares(patterns)) if are_shares else Field(patterns, 1 / 255)
         elif is_label(name) and spec.shape == ():
             fields[name] = Field(chosen)
         else:
@@ -54,13 +57,22 @@ def _check(options: SyntheticOptions, inputs: Inputs) -> None:
             problem = f"data set 'synthetic' cannot make up the network's input {name!r}"
             raise UserError(Diagnostic(problem, None, "float32 or int32", spec.dtype))
         if spec.dtype == "float32":
-            total += (options.records + 1) * spec.elements
+            # Labels become float32.
+            size = 5 if is_label(name) else 1
+            total += (options.records + 1) * size * spec.elements
         else:
             total += options.records * spec.nbytes
     if total > MAXIMUM_BYTES:
         problem = f"{options.records} records of these inputs are too much to hold in memory"
         expected, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
         raise UserError(Diagnostic(problem, None, expected, got, "ask for fewer `records`"))
+
+
+def _shares(patterns: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Float32 [records, n], each row of sum 1; no share is 0."""
+    counts = patterns.astype(np.float32) + 1
+    shares: NDArray[np.float32] = counts / counts.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _patterns(

@@ -101,8 +101,9 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
 
     data and output [N, ...]. label: data's shape without its last axis, so [N] for rows alone (of
     more axes MXNet reads the first N labels: Flatten data first); with multi_output without axis 1;
-    or data's shape, as probabilities. loss [1], hidden; of C classes with smooth_alpha a: the sum
-    of -(1 - a) * log(output[label]) and, for each other k, of -a / (C - 1) * log(output[k]).
+    or data's shape, as probabilities in float32. loss [1], hidden; of C classes with smooth_alpha
+    a: the sum of -(1 - a) * log(output[label]) and, for each other k, of -a / (C - 1) *
+    log(output[k]).
     Backward: data's gradient is (output - onehot(label)) * grad_scale, unnormalised unless asked;
     a label outside the classes is no class at all, as in MXNet. It reads label and output, with
     out_grad also the output's gradient, with use_sample_weight also the weights [N].
@@ -193,10 +194,17 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         shapes = " or ".join(show(shape) for shape in dict.fromkeys((*accepted, data)))
         raise ShapeContradiction("label", show(label), shapes, f"data {show(data)}")
 
+    def types_of_shapes(self, inputs: PartialShapes) -> list[PartialType]:
+        """A label of data's shape holds probabilities."""
+        types: list[PartialType] = [None] * len(inputs)
+        if inputs[1] is not None and None not in inputs[1] and inputs[0] == inputs[1]:
+            types[1] = "float32"
+        return types
+
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Labels are int32 unless given; weights are float32."""
+        """Labels are int32 unless given, or probabilities; weights are float32."""
         completed, types = super().infer_type(inputs, outputs)
         for index, default in enumerate(("int32", "float32"), start=1):
             if index < len(completed):

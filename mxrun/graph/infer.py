@@ -56,7 +56,7 @@ def infer(
     nodes = topological(heads)
     state = _ShapeInference(nodes, shapes)
     state.run()
-    inferred_types, mistyped = _infer_types(nodes, types or {})
+    inferred_types, mistyped = _infer_types(nodes, types or {}, state.shapes)
     contradictions = tuple(state.diagnostics)
     return Inference(state.shapes, inferred_types, contradictions, mistyped, state.unknown())
 
@@ -188,15 +188,25 @@ def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
 
 
 def _infer_types(
-    nodes: list[Node], given: Mapping[str, str]
+    nodes: list[Node], given: Mapping[str, str], shapes: Mapping[NodeEntry, PartialShape]
 ) -> tuple[dict[NodeEntry, str], tuple[Diagnostic, ...]]:
-    """Element types, to a fixpoint; what nothing decides is float32. And what is refused."""
+    """Element types, to a fixpoint; what nothing decides is float32. And what is refused.
+
+    What is given comes first, then what shapes decide.
+    """
     types: dict[NodeEntry, PartialType] = {}
     refused: dict[Node, tuple[Diagnostic, ...]] = {}
     for node in nodes:
         for index in range(node.num_outputs):
             declared = given.get(node.name) if node.is_variable else None
             types[NodeEntry(node, index)] = declared
+    for node in nodes:
+        if node.prop is not None:
+            entries = list(node.argument_entries())
+            decided = node.prop.types_of_shapes([shapes.get(entry) for entry in entries])
+            for entry, dtype in zip(entries, decided, strict=True):
+                if entry.node.is_variable:
+                    types[entry] = types[entry] or dtype
     changed = True
     while changed:
         changed = False

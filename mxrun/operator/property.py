@@ -191,6 +191,12 @@ class OperatorProperty(ABC, Generic[P]):
         Not knowing enough is no error; raises ShapeContradiction where two sides disagree.
         """
 
+    def types_of_shapes(self, inputs: PartialShapes) -> list[PartialType]:
+        """For each input the element type that shapes decide where nothing else does; None, for all
+        of them by default, where they do not.
+        """
+        return [None] * len(inputs)
+
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:

@@ -23,7 +23,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
-from mxrun.graph.symbol import Symbol, load_json
+from mxrun.graph.symbol import Symbol, apply, load_json, variable
 from mxrun.peers.peer import SGD, MXNet, Peer, PyTorch
 
 PEERS: list[type[Peer]] = [MXNet, PyTorch]
@@ -210,3 +210,35 @@ def test_X8_operators_created_by_name_are_the_yamls_graph(name: str) -> None:
     assert bundled.composed(name).graph_hash() != built.model.symbol.graph_hash()
     texts = [bundled.composed(other, weighted=True).graph_hash() for other in bundled.LAYERS]
     assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("kind", PEERS, ids=lambda kind: kind.__name__)
+def test_labels_of_the_datas_shape_are_probabilities_as_the_peers_have_them(
+    kind: type[Peer],
+) -> None:
+    peer = asked(kind)
+    data = variable("data")
+    symbol = networks.softmax(apply("FullyConnected", {"data": data}, {"num_hidden": 3}, "fc"))
+    shapes = {"data": (6, 4), "label": (6, 3)}
+    inference = infer(symbol.heads, shapes)
+    specs = {
+        node.name: inference.spec(NodeEntry(node)) for node in symbol.nodes if node.is_variable
+    }
+    assert specs["label"].dtype == "float32"
+    random = np.random.default_rng(4)
+    arrays = {
+        name: random.standard_normal(spec.shape).astype("float32") for name, spec in specs.items()
+    }
+    likely = np.exp(arrays["label"])
+    arrays["label"] = likely / likely.sum(axis=1, keepdims=True)
+    names = tuple(parameters(symbol))
+    inputs = {name: specs[name] for name in shapes}
+    executor = bound(symbol, CompileRequest(inputs, gradients=names, phases=(TRAIN,)), arrays)
+    executor.run(TRAIN)
+    theirs = peer.run_symbol(symbol.tojson(), as_float64(arrays))
+    output = theirs.outputs[0]
+    close(executor.result(TRAIN, "softmax_output"), output, "output")
+    for name in names:
+        close(executor.result(TRAIN, f"{name}_grad"), theirs.gradients[name], name)
+    loss = -(arrays["label"] * np.log(output)).sum()
+    close(executor.result(TRAIN, "softmax_loss"), loss.reshape(1), "loss")

@@ -1,0 +1,87 @@
+"""Labels that hold a probability for each class, from the file to the loss that is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.io.dataset import open_datasets
+from mxrun.train.replay import Silent
+
+CONFIG = """\
+name: soft
+threads: 1
+network:
+  inputs: {data: [4], label: [3]}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 3}
+    - SoftmaxOutput: {name: softmax, label: label}
+data: {batch_size: 8, train: {dataset: npz, path: soft.npz}}
+train: {epochs: 30, optimizer: {sgd: {lr: 0.5}}}
+"""
+ONE_HOT = "data.train.transforms=[{one_hot: {classes: 3}}]"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Beside it soft.npz with probabilities, hard.npz with classes, hot.npz with these as rows."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(8)
+    data = random.standard_normal((32, 4)).astype("f4")
+    likely = np.exp(data @ random.standard_normal((4, 3)))
+    soft = (likely / likely.sum(axis=1, keepdims=True)).astype("f4")
+    classes = soft.argmax(axis=1)
+    for name, label in (("soft", soft), ("hard", classes), ("hot", np.eye(3, dtype="f4")[classes])):
+        np.savez(tmp_path / name, data=data, label=label)
+    path = tmp_path / "net.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def losses(config: Path, *overrides: str) -> list[float]:
+    """The mean loss of each epoch."""
+    request = session.TrainRequest("overwrite")
+    session.train(config, overrides, Silent(), request)
+    (loss,) = (each for each in session.plot("runs/soft")["metrics"] if each["name"] == "loss")
+    return list(loss["train"])
+
+
+def test_probabilities_of_a_file_are_what_is_learned(config):
+    told = losses(config)
+    with np.load("soft.npz") as held:
+        label = held["label"].astype("f8")
+        entropy = -(label * np.log(label)).sum(axis=1).mean()
+        # The first loss is of the initial weights; the least that there can be is the entropy.
+        assert entropy < told[-1] < told[0]
+        assert told[-1] < 1.1 * entropy
+        result = session.infer(Path("runs/soft"), session.InferRequest(split="train"))
+        (output,) = (
+            np.concatenate(parts)
+            for parts in zip(*([*each.arrays.values()] for each in result.batches()), strict=True)
+        )
+        measured = -(label * np.log(output)).sum(axis=1).mean()
+    assert result.summary()["metrics"]["loss"] == pytest.approx(measured, rel=1e-5)
+
+
+def test_one_hot_makes_probabilities_of_classes(config):
+    assert losses(config, "data.train.path=hard.npz", ONE_HOT) == losses(
+        config, "data.train.path=hot.npz"
+    )
+
+
+def test_metrics_of_classes_are_refused_for_probabilities(config):
+    with pytest.raises(UserError, match="do not name one class"):
+        session.load(config, ("train.metrics=[accuracy]",))
+
+
+def test_synthetic_probabilities_have_the_sum_1(config):
+    built = session.load(config, ("data.train={dataset: synthetic, split: train}",))
+    label = open_datasets(built.data, built.model.records)["train"].fields["label"]
+    assert label.scale is None
+    assert label.records.shape == (1024, 3)
+    assert label.records.min() > 0
+    assert np.abs(label.records.sum(axis=1) - 1).max() < 1e-6
