@@ -12,6 +12,7 @@ import os
 import pkgutil
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -44,7 +45,7 @@ def load() -> None:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin file that was run: its path, the SHA-256 of its content, and its module's name."""
+    """A plugin file: its path, the SHA-256 of its content, and the name of its module."""
 
     path: str
     sha256: str
@@ -54,11 +55,16 @@ class Plugin:
 _PLUGINS: dict[str, Plugin] = {}
 
 
-def load_plugin(path: str, named_at: Place | None = None) -> Plugin:
+def load_plugin(
+    path: str,
+    named_at: Place | None = None,
+    permit: Callable[[Plugin], None] = lambda plugin: None,
+) -> Plugin:
     """Run a plugin file, whose decorators register what it defines; once for each content.
 
-    named_at: where a config names the file. Raises UserError, with the line where there is one, for
-    a file that cannot be read, is not Python, raises, or registers what is registered already.
+    named_at: where a config names the file. permit: asked before exactly these bytes are run; it
+    raises where they must not be. Raises UserError, with the line where there is one, for a file
+    that cannot be read, is not Python, raises, or registers what is registered already.
     """
     load()
     path = os.path.abspath(path)
@@ -70,8 +76,10 @@ def load_plugin(path: str, named_at: Place | None = None) -> Plugin:
             raise UserError(Diagnostic(problem, named_at, hint="start a new process"))
         module = ModuleType(f"mxrun_plugin_{digest[:16]}")
         module.__file__ = path
+        plugin = Plugin(path, digest, module.__name__)
+        permit(plugin)
         _run(content, module, path)
-        _PLUGINS[digest] = Plugin(path, digest, module.__name__)
+        _PLUGINS[digest] = plugin
     return _PLUGINS[digest]
 
 

@@ -54,6 +54,20 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, max=1024, metavar="N", help="Compute team.", show_default="config"),
 ]
+AllowPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--allow-plugins",
+        help="Run the plugins that a run's folder names, now and later: they can do whatever you "
+        "can.",
+    ),
+]
+AllowOtherCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changes", help="Go on where config or plugins have changed since the run."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 
 

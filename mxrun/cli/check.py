@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from mxrun.cli.arguments import Config, Json, Overrides
+from mxrun.cli.arguments import AllowPlugins, Config, Json, Overrides
 
 
-def check(config: Config, overrides: Overrides = None, json: Json = False) -> None:
+def check(
+    config: Config,
+    overrides: Overrides = None,
+    allow_plugins: AllowPlugins = False,
+    json: Json = False,
+) -> None:
     """Check a config and show its layers.
 
     Needs no data. All that is wrong is reported at once, each with its line and column; all that is
@@ -21,6 +26,8 @@ def check(config: Config, overrides: Overrides = None, json: Json = False) -> No
     from mxrun.config.bundled import find_config
     from mxrun.report.result import write_json, write_tables
 
+    if allow_plugins:
+        session.allow_plugins(find_config(config), overrides or ())
     report = session.check(find_config(config), overrides or ()).to_json()
     if json:
         write_json(report)

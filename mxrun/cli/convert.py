@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mxrun.cli.arguments import Json, Overrides
+from mxrun.cli.arguments import AllowOtherCode, AllowPlugins, Json, Overrides
 
 
 class FormName(str, Enum):
@@ -41,6 +41,8 @@ def convert(
     output: Output,
     checkpoint: CheckpointName = None,
     batch: OnlyBatch = None,
+    allow_changes: AllowOtherCode = False,
+    allow_plugins: AllowPlugins = False,
     json: Json = False,
 ) -> None:
     """Write a network for other programs.
@@ -58,7 +60,11 @@ def convert(
     from mxrun.report.result import write_json, write_tables
 
     del to
-    request = session.ConvertRequest(source, output, tuple(overrides or ()), checkpoint, batch)
+    if allow_plugins:
+        session.allow_plugins(source, overrides or ())
+    request = session.ConvertRequest(
+        *(source, output, tuple(overrides or ()), checkpoint, batch, allow_changes)
+    )
     converted = session.convert(request)
     write_notes(converted.notes)
     if json:

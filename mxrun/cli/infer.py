@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mxrun.cli.arguments import Json, LargestBatch, Threads, batch_size
+from mxrun.cli.arguments import (
+    AllowOtherCode,
+    AllowPlugins,
+    Json,
+    LargestBatch,
+    Threads,
+    batch_size,
+)
 
 if TYPE_CHECKING:
     from mxrun import session
@@ -104,6 +111,8 @@ def infer(
     batch: LargestBatch = None,
     threads: Threads = None,
     precision: Precision = None,
+    allow_changes: AllowOtherCode = False,
+    allow_plugins: AllowPlugins = False,
     json: Json = False,
 ) -> None:
     """Run a trained network.
@@ -135,7 +144,10 @@ def infer(
     request = session.InferRequest(
         *(tuple(inputs or ()), split, checkpoint, names, top, classes, batch_size(batch), threads),
         precision=precision.value if precision else None,
+        allow_changes=allow_changes,
     )
+    if allow_plugins:
+        session.allow_plugins(run)
     inference = session.infer(run, request, write_note)
     write_notes(inference.trained.notes)
     _give(inference, form, to, json)

@@ -12,6 +12,7 @@ import typer
 from mxrun.base.errors import UserError
 from mxrun.base.sizes import SIZE_FORM, parse_size
 from mxrun.cli.arguments import (
+    AllowPlugins,
     ConfigOrNone,
     Json,
     LargestBatch,
@@ -45,6 +46,7 @@ def inspect_memory(
     ] = None,
     batch: LargestBatch = None,
     threads: Threads = None,
+    allow_plugins: AllowPlugins = False,
     what_if: Annotated[
         bool,
         typer.Option(
@@ -126,6 +128,9 @@ def inspect_memory(
         raise UserError("--what-if and --diff go not together: each changes what is held against")
     names = [name for name in (config, diff) if name is not None]
     paths = [find_config(name) for name in names]
+    if allow_plugins:
+        for path in paths:
+            session.allow_plugins(path, overrides or ())
     _check_files(paths, {"--svg": svg, "--html": html, "--csv": csv})
     write_notes(session.notes())
     # A process that has bound one network's kernels shows nothing of what another's take.

@@ -15,7 +15,9 @@ from pydantic import ValidationError
 from mxrun.base.errors import Diagnostic, Place, UserError
 from mxrun.config.dump import dump
 from mxrun.config.expand import Expanded, expand
+from mxrun.config.interpolate import depth_of
 from mxrun.config.layers import LayerConfig, read_layers
+from mxrun.config.load import DEEPEST, LARGEST_FILE, MOST_VALUES
 from mxrun.config.marked import REQUIRED, Marked, dotted
 from mxrun.config.marked import Path as KeyPath
 from mxrun.config.schema import Data, Dataset, Network, Settings, are_plugins
@@ -35,6 +37,7 @@ _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
     ("data", "prefetch"),
     ("memory",),
 )
+_INFERENCE = ("network", "precision", "data")
 _TRAIN_CHOICES = ("optimizer", "schedule", "initializer", "metrics")
 
 
@@ -60,8 +63,28 @@ class RunConfig(Settings):
         return self._tree.find(*path).start
 
     def resolved(self) -> str:
-        """The expanded config as YAML text; reading it gives an equal config."""
-        return dump(self._tree)
+        """The expanded config as YAML text; reading it gives an equal config.
+
+        Raises UserError for one that has grown beyond what can be read.
+        """
+        text = dump(self._tree)
+        sizes = {
+            "bytes": (len(text), LARGEST_FILE),
+            "keys and values": (_entries(self._tree), MOST_VALUES),
+            "levels": (depth_of(self._tree), DEEPEST),
+        }
+        beyond = {what: both for what, both in sizes.items() if both[0] > both[1]}
+        if beyond:
+            raise UserError(
+                Diagnostic(
+                    f"the config has too many {what} to be saved, once it is expanded",
+                    self._tree.place,
+                    f"at most {most}",
+                    str(found),
+                )
+                for what, (found, most) in beyond.items()
+            )
+        return text
 
     def identity(self) -> str:
         """The resolved text without what changes no result: the run's name, where its data and
@@ -75,6 +98,17 @@ class RunConfig(Settings):
     def sha256(self) -> str:
         """The SHA-256 of the identity, in hexadecimal digits."""
         return hashlib.sha256(self.identity().encode()).hexdigest()
+
+    def inference_sha256(self) -> str:
+        """The SHA-256 of the part of the identity that inference depends on: the network, its
+        precision, and what is done to records; not how it is trained.
+        """
+        tree = self._tree
+        for path in (*_WITHOUT_EFFECT, ("data", "batch_size")):
+            tree = _without(tree, path)
+        assert isinstance(tree.value, Mapping)
+        kept = {key: part for key, part in tree.value.items() if key in _INFERENCE}
+        return hashlib.sha256(dump(replace(tree, value=kept)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -152,6 +186,15 @@ def _located(tree: Marked) -> Marked:
     for part in ("train", "eval"):
         tree = _changed(tree, ("data", part, "path"), _absolute)
     return _changed(tree, ("plugins",), _all_absolute)
+
+
+def _entries(node: Marked) -> int:
+    """How many keys and values a value holds, itself included."""
+    if isinstance(node.value, Mapping):
+        return 1 + sum(1 + _entries(part) for part in node.value.values())
+    if isinstance(node.value, tuple):
+        return 1 + sum(map(_entries, node.value))
+    return 1
 
 
 def _changed(node: Marked, path: KeyPath, change: Callable[[Marked], Marked]) -> Marked:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mxrun.session.benchmark import BenchReport, BenchRequest, bench
-    from mxrun.session.build import load, notes, plan_for
+    from mxrun.session.build import allow_plugins, load, notes, plan_for
     from mxrun.session.check_op import check_operator
     from mxrun.session.conversion import Converted, ConvertRequest, convert
     from mxrun.session.drawing import plot
@@ -34,6 +34,7 @@ __all__ = [
     "Inference",
     "Run",
     "TrainRequest",
+    "allow_plugins",
     "bench",
     "check",
     "check_operator",
@@ -55,7 +56,7 @@ __all__ = [
 
 _MODULES = {
     "benchmark": ("BenchReport", "BenchRequest", "bench"),
-    "build": ("load", "notes", "plan_for"),
+    "build": ("allow_plugins", "load", "notes", "plan_for"),
     "check_op": ("check_operator",),
     "conversion": ("ConvertRequest", "Converted", "convert"),
     "drawing": ("plot",),

@@ -23,6 +23,7 @@ from mxrun.io.prefetch import staging_specs
 from mxrun.runtime.storage import remaining_bytes
 from mxrun.session.budget import budgeted
 from mxrun.session.plugins import load_plugins
+from mxrun.train.run_directory import CONFIG_FILE
 
 
 def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = None) -> Built:
@@ -31,6 +32,19 @@ def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = No
     parsed = parse(path, overrides)
     load_plugins(parsed)
     return build(parsed, batch)
+
+
+def allow_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
+    """Let the plugins of a config, or of a run's or a checkpoint's folder, run from now on.
+
+    Raises UserError where they cannot be loaded; a source that is neither is not judged here.
+    """
+    folder = Path(source)
+    places = (folder, folder / CONFIG_FILE, folder.parent / CONFIG_FILE)
+    config = next((path for path in places if path.is_file()), None)
+    if config is not None:
+        library.load()
+        load_plugins(parse(config, overrides), allow=True)
 
 
 # Hears of long waits; `silent` is for who does not care.

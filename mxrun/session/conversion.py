@@ -28,7 +28,8 @@ class ConvertRequest:
     """What is converted, and where to.
 
     source: a config, or the folder of a run or checkpoint; checkpoint: of a run, as `infer` has it.
-    batch: the only batch size that the result is for; by default it is for any.
+    batch: the only batch size that the result is for; by default it is for any. allow_changes: also
+    where config or plugins have changed since the run.
     """
 
     source: str
@@ -36,6 +37,7 @@ class ConvertRequest:
     overrides: tuple[str, ...] = ()
     checkpoint: str | None = None
     batch: int | None = None
+    allow_changes: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def _source(request: ConvertRequest) -> _Source:
     if path.is_dir():
         if request.overrides:
             raise UserError("a run's config is as it was trained: KEY=VALUE goes with configs")
-        trained = Trained.open(path, request.checkpoint, request.batch)
+        trained = Trained.open(path, request.checkpoint, request.batch, request.allow_changes)
         return _Source(trained.built, trained.arrays, trained.notes, trained)
     if request.checkpoint is not None:
         raise UserError("--checkpoint goes with a run's folder")

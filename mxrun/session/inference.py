@@ -47,7 +47,7 @@ class InferRequest:
     inputs: files, folders, `-`; or else split: a data section of the config, or a split of its data
     set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs are wanted instead of
     the network's. top: how many classes; classes: a file of their names. batch, threads, precision:
-    in place of the config's.
+    in place of the config's. allow_changes: also where config or plugins have changed since.
     """
 
     inputs: tuple[str, ...] = ()
@@ -59,6 +59,7 @@ class InferRequest:
     batch: BatchSize | None = None
     threads: int | None = None
     precision: str | None = None
+    allow_changes: bool = False
 
     @property
     def measured(self) -> bool:
@@ -204,7 +205,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     Raises UserError for what is wrong with run, checkpoint, names or the first records.
     """
     batch = _largest(path, request, say) if request.batch == MAX else request.batch
-    trained = Trained.open(Path(path), request.checkpoint, batch)
+    trained = Trained.open(Path(path), request.checkpoint, batch, request.allow_changes)
     built = trained.built
     chosen = heads(built, request.outputs)
     source = _source(trained, request, chosen)
@@ -225,7 +226,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
 
 def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
     """The largest batch that fits, and that the records fill where it is known how many."""
-    trained = Trained.open(Path(path), request.checkpoint, 1)
+    trained = Trained.open(Path(path), request.checkpoint, 1, request.allow_changes)
     chosen = heads(trained.built, request.outputs)
     source = _source(trained, request, chosen)
 

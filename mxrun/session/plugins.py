@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
 from mxrun import library
-from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.errors import Diagnostic, Place, UserError, nearest
 from mxrun.config import Parsed, RunConfig
 from mxrun.operator.register import OPERATORS
+from mxrun.session import trusted_plugins
+from mxrun.train.run_directory import is_run_config
 
 _SUFFIX = ".py"
 
 
-def load_plugins(parsed: Parsed) -> None:
+def load_plugins(parsed: Parsed, allow: bool = False) -> None:
     """Run the plugins of a config.
 
-    Raises UserError for those that cannot be loaded, with all else that is wrong with the config.
+    allow: also those that the config in a run's folder names and this user never ran before.
+    Raises UserError for those that cannot be loaded or must not be run, with all else that is wrong
+    with the config.
     """
     problems: list[Diagnostic] = []
     for path, place in parsed.plugins.items():
         try:
-            library.load_plugin(path, place)
+            library.load_plugin(path, place, partial(_permit, place, allow))
         except UserError as error:
             problems += error.diagnostics
     if problems:
         raise UserError([*parsed.diagnostics, *problems])
+
+
+def _permit(named_at: Place, allow: bool, plugin: library.Plugin) -> None:
+    """Raise UserError for a plugin that a run's folder asks to run and this user does not know.
+
+    A file that a user's own config, command line or flag names is known from then on.
+    """
+    if allow or not is_run_config(Path(named_at.file)):
+        trusted_plugins.remember(plugin.sha256, plugin.path)
+    elif not trusted_plugins.is_known(plugin.sha256):
+        raise UserError(
+            Diagnostic(
+                f"the plugin {plugin.path} was never run by you as it is now, and a run's folder "
+                "asks to run it",
+                named_at,
+                expected="a file that a config of yours has named, unchanged since",
+                got=f"a file of {trusted_plugins.owner_of(plugin.path)}, "
+                f"SHA-256 {plugin.sha256[:16]}...",
+                hint="read it: it can do whatever you can; "
+                f"`mxrun check {named_at.file} --allow-plugins` lets it run from then on",
+            )
+        )
 
 
 def plugin_hashes(config: RunConfig) -> dict[str, str]:
@@ -30,6 +60,16 @@ def plugin_hashes(config: RunConfig) -> dict[str, str]:
     loaded = (library.load_plugin(path) for path in config.plugins)
     names = (path.replace("\\", "/").rpartition("/")[2] for path in config.plugins)
     return dict(zip(names, (plugin.sha256 for plugin in loaded), strict=True))
+
+
+def plugin_differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Plugins whose SHA-256 is not the one they had, one line each."""
+    names = sorted({*saved, *now})
+    return [
+        f"plugins: the code of {name} is not the same"
+        for name in names
+        if saved.get(name) != now.get(name)
+    ]
 
 
 def named_operator(target: str) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import RunConfig, load_config
 from mxrun.io.classes import listed
+from mxrun.session.plugins import plugin_differences
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import (
     Checkpoint,
@@ -99,11 +100,10 @@ def _saved_config(directory: RunDirectory) -> RunConfig | None:
 
 def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[str]:
     config = run.built.config
-    if saved is not None:
-        found = _config_differences(saved.identity(), config.identity())
-    else:
-        same = manifest.config_sha256 == config.sha256()
-        found = [] if same else ["the config is not the one of the checkpoint"]
+    found = [] if saved is None else _config_differences(saved.identity(), config.identity())
+    if not found and manifest.config_sha256 != config.sha256():
+        # The checkpoint may have come from another run, whatever lies beside it.
+        found.append("the config is not the one of the checkpoint")
     return found + state_differences(manifest, run.state(Progress(), due=True))
 
 
@@ -140,9 +140,7 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     if saved.classes and now.classes and saved.classes != now.classes:
         then, classes = (listed(state.classes) for state in (saved, now))
         found.append(f"classes: {then} then, {classes} now")
-    for name in sorted({*saved.plugins, *now.plugins}):
-        if saved.plugins.get(name) != now.plugins.get(name):
-            found.append(f"plugins: the code of {name} is not the same")
+    found += plugin_differences(saved.plugins, now.plugins)
     return found + _implementation_differences(saved.plan, now.plan)
 
 

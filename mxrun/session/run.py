@@ -186,6 +186,7 @@ class Run:
                 },
             ),
             config_sha256=config.sha256(),
+            inference_sha256=config.inference_sha256(),
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
             columns=self.datasets["train"].columns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mxrun.graph.graph import MemoryClass
 from mxrun.graph.passes.updates import averaged
 from mxrun.session.build import load
 from mxrun.session.made_up import synthetic_notes
+from mxrun.session.plugins import plugin_differences, plugin_hashes
 from mxrun.train.checkpoint import (
     MANIFEST_FILE,
     Arrays,
@@ -42,12 +44,19 @@ class Trained:
     notes: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path, wanted: str | None = None, batch: int | None = None) -> Trained:
+    def open(
+        cls,
+        path: Path,
+        wanted: str | None = None,
+        batch: int | None = None,
+        allow_changes: bool = False,
+    ) -> Trained:
         """Read a run's folder or one of its checkpoints.
 
         `wanted` is `best`, `newest` or a step; by default the best where the run keeps one, else
         the newest. `batch` takes the place of the config's batch size. Raises UserError for a
-        folder of another kind and for what cannot be used.
+        folder of another kind and for what cannot be used; and where config or plugins are not
+        those that the checkpoint was trained with, which with `allow_changes` is only said.
         """
         run = path.parent if (path / MANIFEST_FILE).is_file() else path
         if not (run / _CONFIG).is_file():
@@ -60,6 +69,11 @@ class Trained:
         arrays = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
         # The hint to use another checkpoint is followed already.
         notes = [f"{problem.problem}; another checkpoint is used" for problem in found.damaged]
+        differences = _differences(built, checkpoint)
+        if differences and not allow_changes:
+            raise _changed(run, checkpoint, differences)
+        if differences:
+            notes.append("this is not what was trained: " + "; ".join(differences))
         notes.append(_described(checkpoint, bool(means)))
         notes += synthetic_notes(run)
         return cls(built, checkpoint, arrays, bool(means), tuple(notes))
@@ -96,6 +110,29 @@ class Trained:
                     hint="use the config that the checkpoint was trained with",
                 )
             )
+
+
+def _differences(built: Built, checkpoint: Checkpoint) -> list[str]:
+    """What inference depends on and is not as it was when the checkpoint was trained."""
+    manifest, config = checkpoint.manifest, built.config
+    found = []
+    if manifest.inference_sha256 not in (None, config.inference_sha256()):
+        found.append("the config's network, precision or data are not those of the checkpoint")
+    elif manifest.inference_sha256 is None and manifest.config_sha256 != config.sha256():
+        found.append("the config is not the one of the checkpoint")
+    return found + plugin_differences(manifest.plugins, plugin_hashes(config))
+
+
+def _changed(run: Path, checkpoint: Checkpoint, differences: Sequence[str]) -> UserError:
+    return UserError(
+        Diagnostic(
+            f"{checkpoint.folder} was trained as something else than {run} says now",
+            expected="the config and the plugins that the checkpoint was trained with",
+            got="; ".join(differences),
+            hint="undo the change, or say --allow-changes: the results are then not those of the "
+            "run",
+        )
+    )
 
 
 def averages(checkpoint: Checkpoint) -> Arrays:

@@ -95,6 +95,9 @@ class RunState(Parameters):
     seed: Count = Field(description="The seed of every random number.")
     plan: PlanRecord = Field(description="The plan the arrays were computed by.")
     config_sha256: Sha256 = Field(description="The SHA-256 of what the config decides.")
+    inference_sha256: Sha256 | None = Field(
+        default=None, description="The SHA-256 of what the config says of inference, if known."
+    )
     data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
     classes: tuple[str, ...] = Field(
         default=(), description="The names of the classes that were learned, where they have any."

@@ -12,17 +12,17 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import PARTIAL, whole_file, writing
-from mxrun.train.checkpoint import FILES, clear_hidden, recover_checkpoint
+from mxrun.train.checkpoint import FILES, MANIFEST_FILE, clear_hidden, recover_checkpoint
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.observer import EpochDone
 
 ROOT = Path("runs")
 
-_CONFIG = "config.yaml"
+CONFIG_FILE = "config.yaml"
 _METRICS = "metrics.jsonl"
 _TIMING = "timing.jsonl"
 _SUMMARY = "summary.json"
-_OWN_FILES = (_CONFIG, _METRICS, _TIMING, _SUMMARY)
+_OWN_FILES = (CONFIG_FILE, _METRICS, _TIMING, _SUMMARY)
 _NAMES = "|".join(map(re.escape, _OWN_FILES))
 _OWN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES}){PARTIAL}")
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|replaced|removed)")
@@ -33,6 +33,19 @@ _REPLACED = re.compile(r"\.checkpoint-([0-9]+)\.replaced")
 def run_path(name: str) -> Path:
     """Where the run `name` lies."""
     return ROOT / name
+
+
+def is_run_config(path: Path) -> bool:
+    """Whether a file is the config that a run saved, beside what came of it.
+
+    Such a folder may be anybody's; what its config names was not chosen by who opens it.
+    """
+    folder = path.resolve().parent
+    if path.resolve().name != CONFIG_FILE:
+        return False
+    with writing(folder):
+        others = (entry.name for entry in _of_a_run(folder) if entry.name != CONFIG_FILE)
+        return any(others) or any(folder.glob(f"*/{MANIFEST_FILE}"))
 
 
 class RunDirectory:
@@ -84,7 +97,7 @@ class RunDirectory:
     @property
     def config_path(self) -> Path:
         """The resolved config of the run."""
-        return self.path / _CONFIG
+        return self.path / CONFIG_FILE
 
     def replace_config(self, text: str) -> None:
         """Make it the folder of a run with another config."""

@@ -150,6 +150,56 @@ def test_P14_a_users_operator_trains_from_any_folder(config: Path, tmp_path: Pat
     assert again.returncode == 0, again.stderr
 
 
+def untrusted(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A short run of the config, whose plugin this user never ran."""
+    result("train", str(config), "train.epochs=1", cwd=tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "runs" / "swish"
+
+
+def test_the_plugin_of_anothers_run_is_not_run_unless_allowed(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = untrusted(config, tmp_path, monkeypatch)
+    marker = tmp_path / "was run"
+    plugin_of(config).write_text(SWISH + f"open({str(marker)!r}, 'w').close()\n")
+    saved = str(run / "config.yaml")
+    for command in (
+        ("check", saved),
+        ("inspect-memory", saved),
+        ("plot", saved),
+        ("infer", str(run), "--split", "test"),
+        ("convert", str(run), "-o", "net.onnx"),
+    ):
+        text = refused(*command, cwd=tmp_path)
+        assert f"the plugin {plugin_of(config)} was never run by you" in text, command
+        assert f"a file of {plugin_of(config).owner()}" in text
+        assert f"`mxrun check {saved} --allow-plugins`" in text
+    assert not marker.exists()
+    # What runs it is allowed from then on, and what is not as it was trained is another matter.
+    assert result("check", saved, "--allow-plugins", cwd=tmp_path)["rows"]
+    assert marker.exists()
+    assert result("check", saved, cwd=tmp_path)["rows"]
+    assert "code of my_ops.py is not the same" in refused("infer", str(run), "7.png", cwd=tmp_path)
+    plugin_of(config).write_text(SWISH)
+    assert "--allow-plugins" in refused("infer", str(run), "--split", "test", cwd=tmp_path)
+    done = mxrun("infer", str(run), "--split", "test", "--allow-plugins", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_changed_plugin_changes_no_result_unless_allowed(config: Path, tmp_path: Path) -> None:
+    result("train", str(config), "train.epochs=1", cwd=tmp_path)
+    plugin_of(config).write_text(SWISH.replace("data / (1 + ", "-data / (1 + "))
+    result("check", str(config), cwd=tmp_path)
+    asked = ("infer", str(tmp_path / "runs" / "swish"), "--split", "test")
+    text = refused(*asked, cwd=tmp_path)
+    assert "plugins: the code of my_ops.py is not the same" in text
+    assert "--allow-changes" in text
+    done = mxrun(*asked, "--allow-changes", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "this is not what was trained: plugins: the code of my_ops.py" in done.stderr
+
+
 def test_P11_a_users_operator_is_shown(config: Path, tmp_path: Path) -> None:
     target = f"{plugin_of(config)}:my_swish"
     shown = result("ops", target, cwd=tmp_path)

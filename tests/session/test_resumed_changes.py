@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -226,3 +227,35 @@ def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
     with pytest.raises(UserError, match="training has diverged") as caught:
         session.train("net.yaml", overrides, Damaging(), session.TrainRequest())
     assert "cannot use the checkpoint's runs/bad/checkpoint-" in str(caught.value)
+
+
+def test_a_checkpoint_of_another_run_is_refused(project: Path) -> None:
+    """Its network has the same shapes, and the config beside it is the run's own."""
+    result("train", "net.yaml", "name=other", "train.optimizer.sgd.lr=0.3", cwd=project)
+    stranger = project / "runs/one/checkpoint-30"
+    shutil.copytree(project / "runs/other/checkpoint-30", stranger)
+    text = refused("train", "net.yaml", "--resume", cwd=project)
+    assert "the config is not the one of the checkpoint" in text
+    assert "--allow-changes" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_refused"),
+    [("act_type: tanh", "act_type: relu", True), ("lr: 0.1", "lr: 0.2", False)],
+)
+def test_inference_is_of_the_network_that_was_trained(
+    old: str, new: str, is_refused: bool, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    config = project / "runs/one/config.yaml"
+    assert old in config.read_text()
+    config.write_text(config.read_text().replace(old, new))
+    np.save("rows.npy", np.zeros((2, 12), "f4"))
+    request = session.InferRequest(inputs=("rows.npy",))
+    if is_refused:
+        with pytest.raises(UserError, match="was trained as something else") as caught:
+            session.infer("runs/one", request)
+        assert "--allow-changes" in str(caught.value)
+        request = replace(request, allow_changes=True)
+    notes = session.infer("runs/one", request).trained.notes
+    assert any("this is not what was trained" in note for note in notes) == is_refused
