@@ -10,6 +10,8 @@ from mxrun.config.scalar import resolve
 
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
+# YAML reads no longer key before a colon (1024 characters with quotes): `? key` has no limit.
+_LONGEST_KEY = 1000
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
@@ -23,7 +25,7 @@ def _block(node: Marked, indent: int, *, top: bool = False) -> Iterator[str]:
     space = " " * indent
     if isinstance(node.value, Mapping):
         for key, part in node.value.items():
-            yield from _entry(f"{space}{_text(key)}:", part, indent, split=top)
+            yield from _entry(_head(key, space), part, indent, split=top)
     elif isinstance(node.value, tuple):
         for item in node.value:
             short = _flow(item)
@@ -51,16 +53,28 @@ def _has_parts(node: Marked) -> bool:
 def _unbraced(item: Marked, short: str) -> str:
     """A list item that is a mapping of one key needs no braces of its own."""
     one_key = isinstance(item.value, Mapping) and len(item.value) == 1
-    return short[1:-1] if one_key else short
+    return short[1:-1] if one_key and not short.startswith("{? ") else short
 
 
 def _flow(node: Marked) -> str:
     if isinstance(node.value, Mapping):
-        parts = (f"{_text(key)}: {_flow(part)}" for key, part in node.value.items())
+        parts = (f"{_flow_head(key)}: {_flow(part)}" for key, part in node.value.items())
         return "{" + ", ".join(parts) + "}"
     if isinstance(node.value, tuple):
         return "[" + ", ".join(map(_flow, node.value)) + "]"
     return _scalar(node.value)
+
+
+def _head(key: str, space: str) -> str:
+    """A key in block style, with its colon."""
+    text = _text(key)
+    return f"{space}{text}:" if len(text) <= _LONGEST_KEY else f"{space}? {text}\n{space}:"
+
+
+def _flow_head(key: str) -> str:
+    """A key in flow style, up to its colon."""
+    text = _text(key)
+    return text if len(text) <= _LONGEST_KEY else f"? {text} "
 
 
 def _scalar(value: Scalar) -> str:

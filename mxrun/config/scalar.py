@@ -22,7 +22,8 @@ _LONGEST_NUMBER = 100
 def resolve(text: str) -> Scalar:
     """The value of an unquoted scalar; whatever the core schema does not name is text.
 
-    Raises ValueError when a number has more than 100 characters.
+    Raises ValueError when a number has more than 100 characters, or an integer more than 100
+    digits: in whatever base it was written, it is saved in decimal ones.
     """
     if text in _NAMED:
         return _NAMED[text]
@@ -35,4 +36,9 @@ def resolve(text: str) -> Scalar:
         raise ValueError(f"a number of {len(text)} characters")
     if decimal:
         return int(text)
-    return int(text, 0) if prefixed else float(text)
+    if not prefixed:
+        return float(text)
+    value = int(text, 0)
+    if value >= 10**_LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(str(value))} digits")
+    return value
