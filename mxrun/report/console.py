@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from mxrun.base.errors import MxrunError, Stopped, UserError
+from mxrun.report.printable import printable
 from mxrun.report.streams import dispensable, escape_names
 
 # Files and pipes have no width: wide enough that no table is cut.
 _WIDTH_OF_FILES = 200
 
 
+class PrintableConsole(Console):
+    """A console on which text moves no cursor and sets no colour: only styles do."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """The renderable's segments; control characters within their texts are spelled out."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(printable(text), style)
+
+
 def stdout() -> Console:
-    """The console of results, where names of files that are no text are shown escaped."""
+    """The console of results, where what the stream's encoding lacks is shown escaped."""
     escape_names(sys.stdout)
-    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES, highlight=False)
+    return PrintableConsole(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES, highlight=False)
 
 
 def stderr() -> Console:
     """The console of progress and errors."""
     width = None if sys.stderr.isatty() else _WIDTH_OF_FILES
-    return Console(stderr=True, width=width, highlight=False)
+    return PrintableConsole(stderr=True, width=width, highlight=False)
 
 
 def print_error(error: MxrunError) -> None:
@@ -33,7 +48,7 @@ def print_error(error: MxrunError) -> None:
     """
     with dispensable():
         for problem in problems(error):
-            _print_problem(problem)
+            _print_problem(printable(problem))
         sys.stderr.flush()
 
 

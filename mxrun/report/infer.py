@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mxrun.base.files import whole_file
 from mxrun.report.figures import count_text
+from mxrun.report.printable import csv_cells
 from mxrun.report.progress import metrics_text
 from mxrun.report.result import standard_output
 from mxrun.train.files import canonical_json
@@ -51,7 +52,7 @@ def write_csv(rows: Iterable[Row], to: Path | None) -> None:
 
 def _csv_line(values: Sequence[Any]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(values)
+    csv.writer(text, lineterminator="\n").writerow(csv_cells(values))
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 

@@ -7,6 +7,8 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from mxrun.report.printable import csv_cells
+
 Report = Mapping[str, Any]
 
 
@@ -23,5 +25,6 @@ def memory_csv(report: Report) -> str:
         name = block["tensor"]
         seen[name] = seen.get(name, 0) + 1
         identity = name if seen[name] == 1 else f"{name}#{seen[name]}"
-        writer.writerow((identity, block["first"], block["last"] + 1, block["bytes"]))
+        cells = (identity, block["first"], block["last"] + 1, block["bytes"])
+        writer.writerow(csv_cells(cells))
     return file.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from mxrun.report.printable import printable
 from mxrun.report.streams import dispensable
 
 
@@ -17,5 +18,5 @@ def write_notes(notes: Sequence[str]) -> None:
     """Write one line per note, unless standard error cannot be written."""
     with dispensable():
         for note in notes:
-            sys.stderr.write(f"mxrun: {note}\n")
+            sys.stderr.write(f"mxrun: {printable(note)}\n")
         sys.stderr.flush()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mxrun.report.figures import bytes_text, count_text, duration_text, metric_text
+from mxrun.report.printable import printable
 from mxrun.report.streams import dispensable
 from mxrun.report.warm_start import warm_start_lines
 from mxrun.train.metric_kind import Figure
@@ -36,7 +37,7 @@ def watching() -> Iterator[Observer]:
 
 def _write_plain(line: str) -> None:
     with dispensable():
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{printable(line)}\n")
         sys.stderr.flush()
 
 
