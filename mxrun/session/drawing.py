@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os.path
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from mxrun.session.made_up import synthetic_notes
 from mxrun.session.registry import example
 
 _METRICS = "metrics.jsonl"
+# Numbers of so many bits are no counts and no measurements.
+_LARGEST = 1 << 63
 _OF_A_RUN = (_METRICS, "config.yaml")
 
 Report = dict[str, Any]
@@ -138,6 +141,11 @@ def curves(folder: Path) -> Report:
         for name, value in record[part].items()
         if not isinstance(value, (list, Mapping))
     }
+
+    def number(value: Any) -> float | None:
+        """What a curve has: a metric may be a table in one epoch and a number in another."""
+        return None if isinstance(value, (list, Mapping)) else value
+
     return {
         "kind": "curves",
         "name": folder.resolve().name,
@@ -149,7 +157,7 @@ def curves(folder: Path) -> Report:
             {
                 "name": name,
                 **{
-                    part: [record[part].get(name) for record in records]
+                    part: [number(record[part].get(name)) for record in records]
                     for part in ("train", "eval")
                 },
             }
@@ -172,7 +180,7 @@ def _read_records(path: Path) -> Iterator[Report]:
         place = Place(str(path), number, 1)
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _damaged(place, f"{type(error).__name__}: {error}") from error
         if not _is_record(record):
             raise _damaged(place, line[:100].decode("utf-8", "replace"))
@@ -185,7 +193,9 @@ def _read_records(path: Path) -> Iterator[Report]:
 def _is_record(record: Any) -> bool:
     if not isinstance(record, Mapping):
         return False
-    counts = all(type(record.get(key)) is int and record[key] >= 1 for key in ("epoch", "step"))
+    counts = all(
+        type(record.get(key)) is int and 1 <= record[key] < _LARGEST for key in ("epoch", "step")
+    )
     parts = (record.get("train"), record.get("eval"))
     return counts and all(isinstance(part, Mapping) and _is_measured(part) for part in parts)
 
@@ -193,9 +203,16 @@ def _is_record(record: Any) -> bool:
 def _is_measured(part: Mapping[str, Any]) -> bool:
     """Numbers, null for what was not finite; a metric may also be a table, which has no curve."""
     return all(
-        value is None or type(value) in (int, float) or isinstance(value, (list, Mapping))
+        value is None or isinstance(value, (list, Mapping)) or _is_number(value)
         for value in part.values()
     )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number that can be drawn: JSON has larger ones, and Python reads NaN."""
+    if type(value) is int:
+        return abs(value) < _LARGEST
+    return type(value) is float and math.isfinite(value)
 
 
 def _damaged(place: Place, got: str) -> UserError:

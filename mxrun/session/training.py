@@ -24,6 +24,7 @@ from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import Beginning, resume, saved_plan
 from mxrun.session.run import Run
+from mxrun.session.saved_summary import is_summary
 from mxrun.session.variables import (
     groups_json,
     trainable_elements,
@@ -99,10 +100,9 @@ class TrainSummary:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> TrainSummary | None:
         """What `to_json` gave and summary.json holds; None where that is something else."""
-        times = content.get("step_ms")
-        if content.keys() != {field.name for field in fields(cls)} or not isinstance(times, dict):
+        if content.keys() != {field.name for field in fields(cls)} or not is_summary(content):
             return None
-        first = content["first_step_s"]
+        times, first = content["step_ms"], content["first_step_s"]
         step_ms = {name: math.nan if time is None else time for name, time in times.items()}
         return cls(
             **{

@@ -138,7 +138,7 @@ class RunDirectory:
         """summary.json of a finished run; None where there is none or it cannot be read."""
         try:
             content = json.loads((self.path / _SUMMARY).read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
 
@@ -191,7 +191,7 @@ def _recorded_before(line: bytes, epoch: int) -> bool:
     """Whether a line is whole and of an epoch before `epoch`."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     recorded = record.get("epoch") if isinstance(record, dict) else None
     return line.endswith(b"\n") and isinstance(recorded, int) and recorded < epoch

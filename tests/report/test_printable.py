@@ -19,7 +19,7 @@ SPELLED = "a\\x1b[31mb\\x07\\x9b2Jc\\u202ed\\x7f\\r"
 
 def test_control_characters_are_spelled_out() -> None:
     assert printable(NASTY) == SPELLED
-    assert printable("\udcff") == "\\udcff"
+    assert printable("\udcff") == "\\xff"
     plain = "é 日本 \U0001f600\tx\ny \u200d"
     assert printable(plain) == plain
 

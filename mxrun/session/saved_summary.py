@@ -1,0 +1,73 @@
+"""Whether summary.json holds what a run wrote there: files are changed and damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Check = Callable[[Any], bool]
+
+
+def is_summary(content: Mapping[str, Any]) -> bool:
+    """Whether everything that is shown of a finished run is there and of its type."""
+    return all(check(content.get(name)) for name, check in _CHECKS.items())
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is int and abs(value) < 1 << 63)
+
+
+def _is_number_or_null(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_metric(value: Any) -> bool:
+    """A number, null where it was not finite, or a table."""
+    return _is_number_or_null(value) or isinstance(value, list)
+
+
+def _is_mapping(check: Check, *names: str) -> Check:
+    """Whether a value is a mapping that has these names, and all its values pass."""
+
+    def is_mapping(value: Any) -> bool:
+        return (
+            isinstance(value, Mapping)
+            and all(name in value for name in names)
+            and all(map(check, value.values()))
+        )
+
+    return is_mapping
+
+
+def _or_null(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+_CHECKS: Mapping[str, Check] = {
+    **dict.fromkeys(("steps", "epochs", "micro_batches", "threads"), _is_count),
+    "eval": _is_mapping(_is_metric),
+    "step_ms": _is_mapping(_is_number_or_null, "median", "p90", "p99", "min"),
+    "first_step_s": _is_number_or_null,
+    "memory": _is_mapping(
+        *(_is_count, "planned_bytes", "touched_bytes", "lower_bound_bytes", "rss_peak_bytes")
+    ),
+    "run_dir": _is_text,
+    **dict.fromkeys(("stopped_early", "synthetic_data"), lambda value: isinstance(value, bool)),
+    "resumed_from": _or_null(_is_count),
+    "best": _or_null(lambda value: isinstance(value, Mapping)),
+    "started_from": _or_null(lambda value: isinstance(value, Mapping)),
+    **dict.fromkeys(("data_wait_share", "core_wait_share"), _is_number_or_null),
+    "variables": lambda value: isinstance(value, Mapping),
+    "classes": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    "recompute": _or_null(
+        _is_mapping(lambda value: True, "steps", "measured_extra", "predicted_extra")
+    ),
+}
