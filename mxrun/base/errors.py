@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+
+from mxrun.base.near_names import nearest
+
+__all__ = [
+    "MAX_SHOWN",
+    "AtWorkFor",
+    "Diagnostic",
+    "InternalError",
+    "MxrunError",
+    "OperatorRaised",
+    "Place",
+    "Stopped",
+    "UserError",
+    "nearest",
+    "shown",
+]
+
+MAX_SHOWN = 20
+"""Diagnostics of one error that are shown; of more it is said how many there are."""
 
 
 @dataclass(frozen=True, order=True)
@@ -47,6 +65,15 @@ class Diagnostic:
         return "\n".join(lines)
 
 
+def shown(diagnostics: Sequence[Diagnostic]) -> list[str]:
+    """The texts of the first diagnostics, and of many how many more there are."""
+    texts = [str(diagnostic) for diagnostic in diagnostics[:MAX_SHOWN]]
+    more = len(diagnostics) - MAX_SHOWN
+    if more > 0:
+        texts.append(f"and {more} more {'problems' if more > 1 else 'problem'}")
+    return texts
+
+
 class MxrunError(Exception):
     """Base of every error that mxrun raises on purpose; `exit_code` is the process's."""
 
@@ -64,7 +91,7 @@ class UserError(MxrunError):
         if isinstance(diagnostics, Diagnostic):
             diagnostics = (diagnostics,)
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
-        super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+        super().__init__("\n".join(shown(self.diagnostics)))
 
 
 class Stopped(MxrunError):
@@ -111,13 +138,3 @@ class AtWorkFor:
             return
         if isinstance(error, (Exception, SystemExit)):
             raise OperatorRaised(*self._said) from error
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint naming the known names closest to `name`; empty when nothing comes close."""
-    known = sorted(known)
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
-    if not close:
-        return ""
-    return "did you mean " + " or ".join(repr(by_lower[candidate]) for candidate in close) + "?"

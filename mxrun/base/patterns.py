@@ -1,28 +1,45 @@
-"""Many names as a few patterns: `conv1_weight, conv2_weight` are `conv*_weight`."""
+"""Which of many patterns a name matches."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from fnmatch import translate
 
-_NUMBER = re.compile(r"[0-9]+")
+_SPECIAL = re.compile(r"[*?\[]")
 
 
-def patterns(names: Iterable[str]) -> tuple[str, ...]:
-    """Merge names that differ in their numbers alone, in order of first appearance.
+_Entry = tuple[int, str, re.Pattern[str] | None]
 
-    A number that is the same in all merged names stays; `*` takes the place of the others.
+
+class PatternTable:
+    """Shell-style patterns, case-sensitive, by what they begin with.
+
+    A name is held only against the patterns that begin as it does, so that thousands of patterns
+    of as many names take no time for each pair.
     """
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name in names:
-        groups.setdefault(tuple(_NUMBER.split(name)), []).append(name)
-    return tuple(_pattern(texts, merged) for texts, merged in groups.items())
 
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._by_beginning: dict[str, list[_Entry]] = {}
+        for position, pattern in enumerate(patterns):
+            beginning = _SPECIAL.split(pattern, maxsplit=1)[0]
+            is_name = beginning == pattern
+            entry = position, pattern, None if is_name else re.compile(translate(pattern))
+            self._by_beginning.setdefault(beginning, []).append(entry)
+        self._longest = max(map(len, self._by_beginning), default=0)
 
-def _pattern(texts: tuple[str, ...], names: list[str]) -> str:
-    """One pattern of names that have these texts around their numbers."""
-    columns = zip(*(_NUMBER.findall(name) for name in names), strict=True)
-    numbers = [column[0] if len({*column}) == 1 else "*" for column in columns]
-    return texts[0] + "".join(
-        number + text for number, text in zip(numbers, texts[1:], strict=True)
-    )
+    def candidates(self, name: str) -> list[_Entry]:
+        """The patterns that begin as the name does: position, text, and the form of one that is no
+        plain name.
+        """
+        beginnings = (name[:size] for size in range(min(len(name), self._longest) + 1))
+        return [entry for each in beginnings for entry in self._by_beginning.get(each, ())]
+
+    def matching(self, name: str) -> list[str]:
+        """The patterns that match, in the order they were given."""
+        found = [
+            (position, pattern)
+            for position, pattern, form in self.candidates(name)
+            if (pattern == name if form is None else form.match(name))
+        ]
+        return [pattern for _, pattern in sorted(found)]

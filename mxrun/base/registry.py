@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
-from mxrun.base.errors import Diagnostic, InternalError, UserError, nearest
+from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.near_names import listed, nearest
 
 T = TypeVar("T")
 
@@ -61,6 +62,11 @@ class Registry(Generic[T]):
             raise UserError(self.unknown(name))
         return entry
 
+    def names(self) -> Iterator[str]:
+        """Every name and alias."""
+        yield from self._entries
+        yield from self._aliases
+
     def aliases(self, name: str) -> tuple[str, ...]:
         """The other names of the entry registered as `name`, sorted."""
         return tuple(sorted(alias for alias, entry in self._aliases.items() if entry == name))
@@ -68,5 +74,5 @@ class Registry(Generic[T]):
     def unknown(self, name: str) -> Diagnostic:
         """The diagnostic for a name that is not registered."""
         names = [*self._entries, *self._aliases]
-        hint = nearest(name, names) or f"known: {', '.join(sorted(names))}"
+        hint = nearest(name, names) or f"known: {listed(sorted(names))}"
         return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 
-from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, UserError
+from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import LARGEST_INT32
+from mxrun.base.patterns import PatternTable
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.build.frozen import with_frozen_states
 from mxrun.config import Network, Parsed, Variable
@@ -176,21 +177,23 @@ def _variables(
         for node in symbol.nodes
         if node.is_variable and node.name not in network.inputs and node.name != SAMPLE_WEIGHT
     ]
-    for pattern in network.variables:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            problems.append(
-                Diagnostic(
-                    f"no variable is named or matches {pattern!r}",
-                    place=parsed.key_place("network", "variables", pattern),
-                    hint=nearest(pattern, names) or f"variables: {', '.join(names)}",
-                )
-            )
-    settings = {}
+    table = PatternTable(network.variables)
+    settings, used = {}, set[str]()
     for name in names:
-        matching = [p for p in network.variables if fnmatchcase(name, p)]
-        if name in network.variables:
-            matching = [name]
-        settings[name] = network.variables[matching[-1]] if matching else Variable()
+        matching = table.matching(name)
+        used.update(matching)
+        own = name if name in network.variables else matching[-1] if matching else None
+        settings[name] = Variable() if own is None else network.variables[own]
+    suggestions = Suggestions(MAX_SHOWN)
+    problems += (
+        Diagnostic(
+            f"no variable is named or matches {pattern!r}",
+            place=parsed.key_place("network", "variables", pattern),
+            hint=suggestions.nearest(pattern, names) or f"variables: {listed(names)}",
+        )
+        for pattern in network.variables
+        if pattern not in used
+    )
     return settings
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mxrun.base.dtype import BFLOAT16
-from mxrun.base.errors import Diagnostic, Place, nearest
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, Place
+from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
 from mxrun.build.model import is_loss
 from mxrun.config import LayerConfig, Marked, Names, Parsed
@@ -15,7 +16,7 @@ from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Precision
-from mxrun.operator.register import OPERATORS, AnyProperty
+from mxrun.operator.register import OPERATORS, AnyProperty, unknown_operator
 
 # Operators that weigh the rows of a batch have this parameter; padded rows then count for nothing.
 _WEIGHTED = "use_sample_weight"
@@ -44,6 +45,7 @@ class _Wiring:
     def __init__(self, parsed: Parsed, problems: list[Diagnostic]) -> None:
         self.problems = problems
         self.told = len(problems)
+        self.suggestions = Suggestions(MAX_SHOWN)
         self.parsed = parsed
         self.nodes: dict[str, Node] = {}
         self.variables: dict[str, Node] = {}
@@ -113,9 +115,8 @@ class _Wiring:
 
     def _property(self, layer: LayerConfig) -> AnyProperty | None:
         if layer.operator not in OPERATORS or OPERATORS.get(layer.operator).is_internal:
-            unknown = OPERATORS.unknown(layer.operator)
-            hint = nearest(layer.operator, [*OPERATORS, *self.parsed.blocks]) or unknown.hint
-            self._problem(layer, unknown.problem, layer.place, hint=hint)
+            unknown = unknown_operator(layer.operator, self.suggestions, self.parsed.blocks)
+            self._problem(layer, unknown.problem, layer.place, hint=unknown.hint)
             return None
         property_class = OPERATORS.get(layer.operator)
         self._check_precision(layer, property_class)
@@ -191,7 +192,7 @@ class _Wiring:
                 self._problem(layer, text, layer.key_place_of(key), hint=hint)
             elif key not in known:
                 text = f"{layer.operator} {layer.name!r} has no parameter or argument {key!r}"
-                hint = nearest(key, offered)
+                hint = self.suggestions.nearest(key, offered)
                 expected = f"one of {', '.join(offered)}"
                 self._problem(layer, text, layer.key_place_of(key), expected, key, hint)
 
@@ -412,7 +413,7 @@ class _Wiring:
                 chain=chain,
             )
         known = [*self.names, *self.variables, *self.declared]
-        hint = nearest(name, known) or f"known here: {', '.join(known)}"
+        hint = self.suggestions.nearest(name, known) or f"known here: {listed(known)}"
         return Diagnostic(
             f"nothing is named {reference!r}",
             place,

@@ -15,6 +15,7 @@ from mxrun.base.errors import MxrunError
 from mxrun.cli.bench import bench
 from mxrun.cli.check import check
 from mxrun.cli.check_op import check_op
+from mxrun.cli.command_group import CommandGroup
 from mxrun.cli.convert import convert
 from mxrun.cli.infer import infer
 from mxrun.cli.inspect_memory import inspect_memory
@@ -26,6 +27,7 @@ from mxrun.cli.verify import verify
 
 app = typer.Typer(
     name="mxrun",
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

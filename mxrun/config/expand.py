@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mxrun.base.errors import Diagnostic, Place, nearest
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, Place, nearest
 from mxrun.base.keywords import REPEAT
+from mxrun.base.near_names import Suggestions
 from mxrun.config.arithmetic import RESERVED
 from mxrun.config.interpolate import Interpolator, mentions
 from mxrun.config.load import MOST_VALUES
@@ -148,6 +149,7 @@ class _Expander:
         self._blocks = blocks
         self._interpolator = interpolator
         self._problems = problems
+        self._suggestions = Suggestions(MAX_SHOWN)
         self._names = Names(inputs)
         self._automatic: dict[str, int] = {}
         self._previous = f"/{inputs[0]}" if inputs else None
@@ -292,7 +294,8 @@ class _Expander:
             return
         found = self._names.resolve(items[0].value, frame.scope)
         if found is None:
-            hint = nearest(items[0].value, self._names) or "a layer is used after it is defined"
+            hint = self._suggestions.nearest(items[0].value, self._names)
+            hint = hint or "a layer is used after it is defined"
             problem = f"there is no layer {items[0].value!r} before this one"
             self._problem(frame, problem, items[0].place, hint=hint)
             return

@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
+from mxrun.base.near_names import Suggestions
 from mxrun.base.params import Parameters, Problem, check, from_strings
 from mxrun.base.registry import Registry
+from mxrun.operator.foreign_names import counterpart, missing
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.property import OperatorProperty
 
@@ -34,8 +36,32 @@ class Implementation:
         raise NotImplementedError
 
 
-OPERATORS: Registry[type[AnyProperty]] = Registry("operator")
+class Operators(Registry[type[AnyProperty]]):
+    """The operators; those that passes alone make are never suggested."""
+
+    def unknown(self, name: str) -> Diagnostic:
+        """The diagnostic for a name that no operator has."""
+        return unknown_operator(name, Suggestions(most=1))
+
+
+OPERATORS = Operators("operator")
+_LISTED = "`mxrun ops` lists the operators"
 _IMPLEMENTATIONS: Registry[Mapping[str, Implementation]] = Registry("implementations")
+
+
+def unknown_operator(name: str, suggestions: Suggestions, others: Iterable[str] = ()) -> Diagnostic:
+    """The diagnostic for a name that no operator has, which may mean one of `others` too.
+
+    Its hint is the operator that does what one of that name does in other frameworks, or else the
+    names nearest to it.
+    """
+    problem, known = f"unknown operator {name!r}", counterpart(name)
+    if known is not None:
+        return Diagnostic(problem, hint=f"mxrun calls it {known.layer}")
+    if lacking := missing(name):
+        return Diagnostic(problem, hint=f"mxrun has no {lacking} yet; {_LISTED}")
+    public = [each for each in OPERATORS.names() if not OPERATORS.get(each).is_internal]
+    return Diagnostic(problem, hint=suggestions.nearest(name, [*public, *others]) or _LISTED)
 
 
 def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClass]:

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from mxrun.base.errors import MxrunError, Stopped, UserError
+from mxrun.base.errors import MxrunError, Stopped, UserError, shown
 from mxrun.report.printable import printable
 from mxrun.report.streams import dispensable, escape_names
 
@@ -62,9 +62,9 @@ def _print_problem(problem: str) -> None:
 
 
 def problems(error: MxrunError) -> list[str]:
-    """The texts of an error: its diagnostics, or its one line."""
+    """The texts of an error: its first diagnostics, or its one line."""
     if isinstance(error, UserError):
-        return [str(diagnostic) for diagnostic in error.diagnostics]
+        return shown(error.diagnostics)
     if isinstance(error, Stopped):
         return [f"mxrun: {error}"]
     return [f"mxrun: internal error: {error}"]

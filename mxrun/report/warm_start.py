@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mxrun.base.patterns import patterns
+from mxrun.base.merged_names import patterns
 from mxrun.report.figures import bytes_text
 from mxrun.train.observer import VariableGroup, WarmStart
 

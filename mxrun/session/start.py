@@ -11,7 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.patterns import patterns
+from mxrun.base.merged_names import patterns
 from mxrun.build import Built
 from mxrun.config import StartFrom
 from mxrun.session.made_up import synthetic_notes

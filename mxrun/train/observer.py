@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mxrun.base.patterns import patterns
+from mxrun.base.merged_names import patterns
 from mxrun.train.metric_kind import Figure
 
 

@@ -107,7 +107,7 @@ class RunDirectory:
     def withdraw(self) -> None:
         """Remove the config of a run that nothing has come of, so that the next one may begin."""
         with writing(self.path):
-            if [entry.name for entry in _of_a_run(self.path)] == [_CONFIG]:
+            if [entry.name for entry in _of_a_run(self.path)] == [CONFIG_FILE]:
                 self.config_path.unlink()
 
     def clean_up(self) -> None:

@@ -256,6 +256,29 @@ def test_F9_P3_all_kinds_of_mistakes_come_in_one_pass(tmp_path: Path) -> None:
     assert kernel.chain == (f"data is [4, 1, 8, 8], as given at {path}:3:12",)
 
 
+def test_many_mistakes_are_told_in_part_and_without_internal_names(tmp_path: Path) -> None:
+    layers = [f"FullyConected: {{name: fc{i}, num_hidden: 3}}" for i in range(300)]
+    path = written(tmp_path, [*layers, SOFTMAX])
+    found = problems(path)
+    assert len(found) == 300
+    assert {problem.hint for problem in found[:20]} == {"did you mean 'FullyConnected'?"}
+    # Nothing shows those: they are held against no names.
+    assert {problem.hint for problem in found[20:]} == {"`mxrun ops` lists the operators"}
+    said = refused("check", "net.yaml", cwd=tmp_path)
+    assert said.count("unknown operator") == 20
+    assert said.endswith("and 280 more problems\n")
+
+
+def test_many_variables_are_settled_once(tmp_path: Path) -> None:
+    layers = [f"FullyConnected: {{name: fc{i}, num_hidden: 2}}" for i in range(30)]
+    path = written(tmp_path, [*layers, DENSE, SOFTMAX])
+    names = ", ".join(f"fc{i}_wieght: {{frozen: true}}" for i in range(30))
+    found = problems(path, [f"network.variables={{{names}}}"])
+    assert len(found) == 30
+    assert "'fc0_weight'" in found[0].hint
+    assert found[-1].hint.endswith("and 50 more")
+
+
 def test_F9_a_mistake_in_the_network_section_brings_no_others_along(tmp_path: Path) -> None:
     path = written(tmp_path, [DENSE, "Activation: {act_type: relu, implementation: one}", SOFTMAX])
     (found,) = problems(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxrun.base.patterns import patterns
+from mxrun.base.merged_names import patterns
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,28 @@
+"""Many names as a few patterns: `conv1_weight, conv2_weight` are `conv*_weight`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_NUMBER = re.compile(r"[0-9]+")
+
+
+def patterns(names: Iterable[str]) -> tuple[str, ...]:
+    """Merge names that differ in their numbers alone, in order of first appearance.
+
+    A number that is the same in all merged names stays; `*` takes the place of the others.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        groups.setdefault(tuple(_NUMBER.split(name)), []).append(name)
+    return tuple(_pattern(texts, merged) for texts, merged in groups.items())
+
+
+def _pattern(texts: tuple[str, ...], names: list[str]) -> str:
+    """One pattern of names that have these texts around their numbers."""
+    columns = zip(*(_NUMBER.findall(name) for name in names), strict=True)
+    numbers = [column[0] if len({*column}) == 1 else "*" for column in columns]
+    return texts[0] + "".join(
+        number + text for number, text in zip(numbers, texts[1:], strict=True)
+    )

@@ -1,0 +1,53 @@
+"""The group of commands: what an unknown one probably means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from typer.core import TyperGroup
+
+from mxrun.base.near_names import folded, near_names
+
+# What other programs call our commands, see `folded`.
+_MEANT: Mapping[str, str] = {
+    "export": "convert",
+    "save": "convert",
+    "fit": "train",
+    "resume": "train CONFIG --resume",
+    "predict": "infer",
+    "run": "infer",
+    "eval": "infer RUN --split eval",
+    "evaluate": "infer RUN --split eval",
+    "test": "infer RUN --split eval",
+    "benchmark": "bench",
+    "profile": "train CONFIG --profile",
+    "validate": "check",
+    "lint": "check",
+    "summary": "check",
+    "memory": "inspect-memory",
+    "draw": "plot",
+    "show": "plot",
+    "operators": "ops",
+    "list": "ops",
+}
+
+
+class CommandGroup(TyperGroup):
+    """Typer's group, whose suggestions take letters alone for likeness: export for plot."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names; what it may mean where there is none."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in self.commands:
+            ctx.fail(f"No such command {name!r}. {suggestion(name, self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+def suggestion(name: str, commands: Mapping[str, object]) -> str:
+    """What to type in place of a command that there is not."""
+    meant = _MEANT.get(folded(name))
+    near = [meant] if meant is not None else near_names(name, commands)
+    if not near:
+        return f"Commands: {', '.join(commands)}."
+    return f"Did you mean {' or '.join(map(repr, near))}?"
