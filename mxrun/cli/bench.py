@@ -89,6 +89,11 @@ def bench(
     write_notes(session.notes())
     pythons = dict(_pair(text) for text in peer_python or ())
     names = () if against is None else _names(against)
+    if pythons and not names:
+        from mxrun.base.errors import Diagnostic, UserError
+
+        problem = f"--peer-python says where {', '.join(pythons)} is, and nothing asks for a peer"
+        raise UserError(Diagnostic(problem, hint=f"add --against {','.join(pythons)}"))
     request = session.BenchRequest(
         phase.value, batch, threads, steps, warmup, names, pythons, remeasure
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +32,8 @@ class Form(str, Enum):
     NPY = "npy"
 
 
+# Inputs that a message names.
+_FEW = 3
 _OF_SUFFIX = {".jsonl": Form.JSONL, ".csv": Form.CSV, ".npy": Form.NPY, ".npz": Form.NPY}
 
 
@@ -135,11 +137,13 @@ def infer(
     from mxrun.report.notes import write_note, write_notes
 
     form = _form(output, to, top)
-    if bool(inputs) == (split is not None):
-        raise typer.BadParameter("name files, folders or -, or else --split")
+    _check_records(inputs or (), split)
     if json and (output or to):
-        raise typer.BadParameter("--json prints everything; --output and --to go without it")
-    names = tuple(name.strip() for name in outputs.split(",")) if outputs else ()
+        given = f"--to {to}" if to else f"--output {output.value}" if output else ""
+        raise typer.BadParameter(
+            f"--json prints everything to standard output: leave out {given}, or --json"
+        )
+    names = _output_names(outputs)
     write_notes(session.notes())
     request = session.InferRequest(
         *(tuple(inputs or ()), split, checkpoint, names, top, classes, batch_size(batch), threads),
@@ -152,6 +156,32 @@ def infer(
     write_notes(inference.trained.notes)
     _give(inference, form, to, json)
     write_notes([work_text(inference.summary())])
+
+
+def _check_records(inputs: Sequence[str], split: str | None) -> None:
+    """Raise BadParameter unless either files or a split are given."""
+    if inputs and split is not None:
+        raise typer.BadParameter(
+            f"{', '.join(inputs[:_FEW])} and --split {split} both say what to run on: "
+            "leave out the files or --split"
+        )
+    if not inputs and split is None:
+        raise typer.BadParameter(
+            "nothing to run on: name files, folders or - after RUN, such as images/, or a part of "
+            "the run's data, such as --split eval"
+        )
+
+
+def _output_names(outputs: str | None) -> tuple[str, ...]:
+    """The layers of `fc1,fc2`; raises BadParameter where a name is empty."""
+    if outputs is None:
+        return ()
+    names = tuple(name.strip() for name in outputs.split(","))
+    if not all(names):
+        raise typer.BadParameter(
+            f"--outputs {outputs!r} has an empty name: write layers such as fc1 or fc1,fc2"
+        )
+    return names
 
 
 def _give(inference: session.Inference, form: Form, to: Path | None, json: bool) -> None:
@@ -189,7 +219,10 @@ def _write(
     else:
         names = [output.name for output in inference.outputs]
         if len(names) > 1 and to is not None and to.suffix == ".npy":
-            raise typer.BadParameter("a .npy file holds one output; say --to FILE.npz")
+            raise typer.BadParameter(
+                f"a .npy file holds one output, and these are {len(names)}: {', '.join(names)}; "
+                f"write --to {to.with_suffix('.npz')}"
+            )
         archive = len(names) > 1 or (to is not None and to.suffix == ".npz")
         batches = (batch.arrays for batch in inference.batches(advance))
         write_arrays(batches, names, archive, to)
@@ -201,11 +234,21 @@ def _form(output: Form | None, to: Path | None, top: int | None) -> Form:
     if to is not None:
         form = output or _OF_SUFFIX.get(to.suffix, Form.TABLE)
         if form is Form.TABLE:
-            raise typer.BadParameter(
-                "--to FILE ends in .jsonl, .csv, .npy or .npz, or say --output"
-            )
+            raise typer.BadParameter(_no_form(to, output))
     if form is Form.NPY and top is not None:
-        raise typer.BadParameter("--top goes without npy, which holds the numbers of all classes")
+        raise typer.BadParameter(
+            f"--top {top} picks classes, and npy holds the numbers of all: leave out --top, or "
+            "write --output jsonl or csv"
+        )
     if form is Form.NPY and to is None and sys.stdout.isatty():
-        raise typer.BadParameter("arrays are nothing for a terminal; say --to FILE")
+        raise typer.BadParameter("arrays are nothing for a terminal: add --to FILE.npy")
     return form
+
+
+def _no_form(to: Path, output: Form | None) -> str:
+    """Why nothing says how a file is written."""
+    if output is Form.TABLE:
+        return "--output table is for the terminal: with --to write jsonl, csv or npy"
+    ending = f"the ending {to.suffix!r}" if to.suffix else "a name without an ending"
+    endings = ", ".join(_OF_SUFFIX)
+    return f"--to {to}: {ending} says no form: end it in one of {endings}, or add --output jsonl"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mxrun.base.errors import UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.sizes import SIZE_FORM, parse_size
 from mxrun.cli.arguments import (
     AllowPlugins,
@@ -25,6 +25,11 @@ from mxrun.cli.memory_problem import memory_problem
 
 # The exit code for an arena above the limit: the report is good, and the network is not.
 _ABOVE = 1
+# What says something of networks, and nothing of a file of blocks.
+_FOR_NETWORKS = (
+    *("CONFIG", "--phase", "--batch", "--threads", "--diff"),
+    *("--svg", "--html", "--csv", "--fail-above", "--what-if"),
+)
 
 
 def _size(text: str) -> int:
@@ -118,14 +123,13 @@ def inspect_memory(
 
     if problem is not None:
         given = (config, phase, batch, threads, diff, svg, html, csv, fail_above, what_if or None)
-        memory_problem(problem, any(value is not None for value in given), time_limit, json)
+        named = zip(_FOR_NETWORKS, given, strict=True)
+        others = [name for name, value in named if value is not None]
+        memory_problem(problem, others, time_limit, json)
         return
     if time_limit is not None:
         raise UserError("--time-limit goes with --problem")
-    if config is None:
-        raise UserError("inspect-memory needs a CONFIG, or --problem FILE")
-    if what_if and diff is not None:
-        raise UserError("--what-if and --diff go not together: each changes what is held against")
+    _check_networks(config, diff, what_if)
     names = [name for name in (config, diff) if name is not None]
     paths = [find_config(name) for name in names]
     if allow_plugins:
@@ -156,6 +160,25 @@ def inspect_memory(
 
         write_note(too_large(report, fail_above))
         raise typer.Exit(_ABOVE)
+
+
+def _check_networks(config: str | None, diff: str | None, what_if: bool) -> None:
+    """Raise UserError where no network is given, or two ways to compare it."""
+    if config is None:
+        raise UserError(
+            Diagnostic(
+                "nothing to inspect: neither CONFIG nor --problem FILE is given",
+                hint="mxrun inspect-memory net.yaml, or mxrun inspect-memory --problem blocks.csv",
+            )
+        )
+    if what_if and diff is not None:
+        raise UserError(
+            Diagnostic(
+                "--what-if cannot be combined with --diff: both change the baseline of the "
+                "comparison",
+                hint="give them one after the other, in two commands",
+            )
+        )
 
 
 def _inspected(config: Path, name: str, asked: Sequence[Any]) -> dict[str, Any]:

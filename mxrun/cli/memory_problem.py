@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from mxrun.base.errors import UserError
+from mxrun.base.errors import Diagnostic, UserError
 
 
-def memory_problem(path: Path, others: bool, time_limit_s: float | None, json: bool) -> None:
-    """Place the blocks of a file; `others` says whether what is for networks was given too.
+def memory_problem(
+    path: Path, others: Sequence[str], time_limit_s: float | None, json: bool
+) -> None:
+    """Place the blocks of a file; `others` names what is for networks and was given too.
 
     Raises UserError where it was.
     """
@@ -18,7 +21,11 @@ def memory_problem(path: Path, others: bool, time_limit_s: float | None, json: b
 
     if others:
         raise UserError(
-            "--problem goes with no CONFIG and with no options but --time-limit and --json"
+            Diagnostic(
+                f"--problem reads blocks from a file, and not a network: {', '.join(others)} "
+                "cannot be combined with it",
+                hint=f"mxrun inspect-memory --problem {path}, with or without --time-limit and --json",
+            )
         )
     with searching(time_limit_s) as advance:
         report = session.place_problem(path, time_limit_s, advance).to_json()

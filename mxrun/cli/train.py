@@ -68,8 +68,7 @@ def train(
     from mxrun.report.trace import check_trace
 
     started_at = process_start()
-    if (allow_changes and not resume) or (resume and overwrite):
-        raise typer.BadParameter("--allow-changes goes with --resume, --overwrite without it")
+    _check_options(resume, overwrite, allow_changes)
     path = find_config(config)
     request = session.TrainRequest(
         "resume" if resume else "overwrite" if overwrite else "refuse",
@@ -84,6 +83,18 @@ def train(
     with watching() as observer:
         trained = session.train(path, overrides or (), observer, request)
     _report(trained, profile, trace, json)
+
+
+def _check_options(resume: bool, overwrite: bool, allow_changes: bool) -> None:
+    """Raise BadParameter for options that contradict each other or stand alone."""
+    if resume and overwrite:
+        raise typer.BadParameter(
+            "--resume goes on with the run and --overwrite replaces it: give one of them"
+        )
+    if allow_changes and not resume:
+        raise typer.BadParameter(
+            "--allow-changes says how to resume: give --resume too, or leave it out"
+        )
 
 
 def _report(trained: Trained, profile: bool, trace: Path | None, json: bool) -> None:

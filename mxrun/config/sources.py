@@ -134,6 +134,7 @@ def _parse_path(argument: str, number: int) -> tuple[list[tuple[str | int, Place
             Place(COMMAND_LINE, number, at + 1),
             "key.key[index].key=value",
             repr(argument[:100]),
+            "such as train.epochs=3 or network.layers[0].Convolution.num_filter=8",
         )
         raise UserError(problem)
     return steps, at

@@ -134,11 +134,11 @@ def test_a_bad_file_is_named_and_leaves_no_half_result(work, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "name files, folders or -, or else --split"),
-        (("digits.npy", "--split", "eval"), "name files, folders or -, or else --split"),
+        ((), "nothing to run on: name files, folders or -"),
+        (("digits.npy", "--split", "eval"), "both say what to run on"),
         (("digits.npy", "--json", "--output", "csv"), "--json prints everything"),
-        (("digits.npy", "--to", "results.txt"), "--to FILE ends in"),
-        (("digits.npy", "--to", "results.npy", "--top", "2"), "--top goes without npy"),
+        (("digits.npy", "--to", "results.txt"), "says no form: end it in one of .jsonl"),
+        (("digits.npy", "--to", "results.npy", "--top", "2"), "leave out --top"),
         (("--split", "tests"), "did you mean 'test'?"),
         (("digits.npy", "--outputs", "conv1", "--top", "2"), "one number for each class"),
         (("digits.npy", "--to", "digits.npy/x.csv"), "cannot write digits.npy/"),

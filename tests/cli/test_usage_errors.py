@@ -1,0 +1,59 @@
+"""A mistake in a command line is answered with what is wrong with it and what to type."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from mxrun.base.errors import UserError
+from mxrun.cli.main import app
+
+
+def said(*arguments: str) -> str:
+    """What a command that refuses its arguments says, on one line."""
+    done = CliRunner().invoke(app, list(arguments))
+    if isinstance(done.exception, UserError):
+        return " ".join(str(done.exception).split())
+    assert done.exit_code == 2, (arguments, done.output, done.exception)
+    return " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        ("export net.yaml", ["No such command 'export'", "Did you mean 'convert'?"]),
+        ("inspect net.yaml", ["Did you mean 'inspect-memory'?"]),
+        ("eval runs/a", ["Did you mean 'infer RUN --split eval'?"]),
+        ("xyzzy", ["No such command 'xyzzy'. Commands: train, infer, check,"]),
+        ("infer", ["Missing argument 'RUN'"]),
+        ("infer runs/a", ["nothing to run on", "images/", "--split eval"]),
+        ("infer runs/a a.png b.png --split eval", ["a.png, b.png and --split eval both say"]),
+        ("infer runs/a a.png --json --to f.npy", ["leave out --to f.npy, or --json"]),
+        ("infer runs/a a.png --json --output csv", ["leave out --output csv, or --json"]),
+        ("infer runs/a a.png --to f.foo", ["the ending '.foo' says no form", ".jsonl, .csv"]),
+        ("infer runs/a a.png --to results", ["a name without an ending says no form"]),
+        ("infer runs/a a.png --to f.csv --output table", ["--output table is for the terminal"]),
+        ("infer runs/a a.png --to f.npy --top 2", ["--top 2 picks classes", "leave out --top"]),
+        ("infer runs/a a.png --outputs fc1,,fc2", ["'fc1,,fc2' has an empty name", "fc1,fc2"]),
+        ("train net.yaml --resume --overwrite", ["--resume goes on with the run", "give one"]),
+        ("train net.yaml --allow-changes", ["--allow-changes says how to resume", "--resume"]),
+        ("train digits_lenet epochs", ["not an override", "'epochs'", "train.epochs=3"]),
+        ("inspect-memory", ["nothing to inspect", "inspect-memory --problem blocks.csv"]),
+        (
+            "inspect-memory a.yaml --problem b.csv --phase infer",
+            ["CONFIG, --phase cannot be combined with it", "--problem b.csv, with or without"],
+        ),
+        (
+            "inspect-memory a.yaml --what-if --diff b.yaml",
+            ["--what-if cannot be combined with --diff", "two commands"],
+        ),
+        (
+            "bench digits_lenet --peer-python torch=/a",
+            ["--peer-python says where torch is", "add --against torch"],
+        ),
+    ],
+)
+def test_each_mistake_has_its_own_answer(arguments: str, texts: list[str]) -> None:
+    found = said(*arguments.split())
+    for text in texts:
+        assert text in found
