@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
@@ -199,8 +200,13 @@ class Plan:
         return self.planned_bytes == self.proved_bytes
 
     def offset(self, name: str) -> int:
-        """Where a pinned tensor lies."""
-        return next(block.offset for block in self.pinned if block.name == name)
+        """Where a pinned tensor lies; raises KeyError for what is none."""
+        return self._offsets[name]
+
+    @cached_property
+    def _offsets(self) -> dict[str, int]:
+        """The offsets of the pinned tensors by name."""
+        return {block.name: block.offset for block in self.pinned}
 
     def classes(self) -> dict[str, ClassBytes]:
         """Bytes by memory class, of the phase that needs most."""
