@@ -24,7 +24,7 @@ def memory_problem(
             Diagnostic(
                 f"--problem reads blocks from a file, and not a network: {', '.join(others)} "
                 "cannot be combined with it",
-                hint=f"mxrun inspect-memory --problem {path}, with or without --time-limit and --json",
+                hint=f"mxrun inspect-memory --problem {path} goes with --time-limit and --json",
             )
         )
     with searching(time_limit_s) as advance:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import yaml
 
 from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.config.foreign_files import foreign_file
 from mxrun.config.marked import Marked, describe
 from mxrun.config.scalar import resolve
 
@@ -52,6 +53,9 @@ def _read(path: Path, shown: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(Diagnostic(f"cannot read the config: {reason}", place)) from error
+    foreign = foreign_file(content, shown)
+    if foreign is not None:
+        raise UserError(foreign)
     if len(content) > LARGEST_FILE:
         raise UserError(
             Diagnostic("the config is too large", place, f"at most {LARGEST_FILE} bytes")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.config.foreign_files import mxnet_symbol
 from mxrun.config.load import load_file, load_text
 from mxrun.config.marked import Marked, describe, dotted
 from mxrun.config.marked import Path as KeyPath
@@ -50,6 +51,9 @@ def _with_bases(
         raise UserError(
             Diagnostic("a config is a mapping", root.place, "a mapping", describe(root.value))
         )
+    symbol = mxnet_symbol(root.value, root.place)
+    if symbol is not None:
+        raise UserError(symbol)
     base = root.value.get("extends")
     if base is None:
         return root

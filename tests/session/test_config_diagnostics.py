@@ -326,6 +326,37 @@ def test_F9_a_file_that_is_no_config(content: bytes, problem: str, tmp_path: Pat
     assert problem in refused("check", "net.yaml", cwd=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "what", "hint"),
+    [
+        ("net.onnx", b"\x08\x08\x12\x07pytorch", "an ONNX model", "mxrun convert"),
+        ("m.safetensors", b"\x40" + bytes(7) + b'{"w": {}}', "a safetensors file", "infer RUN"),
+        ("data.npz", b"PK\x03\x04\x14", "a NumPy archive (.npz)", "data section"),
+        ("model.pt", b"PK\x03\x04\x14", "a PyTorch file", "write its layers as a config"),
+        ("other", b"PK\x03\x04\x14", "a ZIP archive", "unpack it"),
+        ("x.npy", b"\x93NUMPY\x01", "a NumPy array (.npy)", "data section"),
+        ("seven.png", b"\x89PNG\r\n", "a PNG image", "mxrun infer RUN FILE"),
+        ("net.params", b"\x12\x01" + bytes(6) + b"\x00", "MXNet parameters", "no command"),
+        (
+            *("net-symbol.json", b'{"nodes": [], "arg_nodes": [], "heads": []}'),
+            *("an MXNet symbol file", "no command reads one yet"),
+        ),
+    ],
+)
+def test_a_file_of_another_kind_is_told_as_what_it_is(
+    name: str, content: bytes, what: str, hint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    # Larger than any config may be: what it is goes before that.
+    path.write_bytes(content + b" " * (2 << 20 if name == "net.onnx" else 0))
+    (found,) = problems(path)
+    assert what in found.problem
+    assert "YAML" in found.expected
+    assert hint in found.hint
+    assert found.place is not None
+    assert (found.place.line, found.place.column) == (1, 1)
+
+
 def test_F9_a_folder_is_no_config(tmp_path: Path) -> None:
     assert "is a folder" in refused("check", ".", cwd=tmp_path)
 
