@@ -40,10 +40,16 @@ class Network(Section):
     """The network: its inputs and its layers in order."""
 
     inputs: dict[Word, Shape] = Field(
-        min_length=1, description="The shape of one sample of each input; the batch axis is added."
+        min_length=1,
+        description="The shape of one sample of each input; the batch axis is added.",
+        examples=[{"data": [1, 28, 28], "label": []}],
     )
     layers: tuple[AnyLayer, ...] = Field(
-        min_length=1, description="The layers, each {Operator: parameters}."
+        min_length=1,
+        description="The layers, each {Operator: parameters}.",
+        examples=[
+            [{"FullyConnected": {"num_hidden": 10}}, {"SoftmaxOutput": {"label": "label"}}],
+        ],
     )
     variables: dict[str, Variable] = Field(
         default={},
@@ -60,6 +66,7 @@ class Split(Section):
     of: Annotated[str, StringConstraints(min_length=1)] | None = Field(
         default=None,
         description="The part's name, such as train or test; default: as where no split is named.",
+        examples=["train"],
     )
     range: tuple[int, int] | None = Field(
         default=None, description="The first record and the one after the last, counted from 0."
@@ -106,7 +113,9 @@ class Dataset(Section):
 
     OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle", "transforms"})
 
-    dataset: str = Field(min_length=1, description="The data set's name, such as digits.")
+    dataset: str = Field(
+        min_length=1, description="The data set's name, such as digits.", examples=["digits"]
+    )
     split: Split | None = Field(
         default=None,
         description="Which part of it: a name, a range, a share, or rest, what data.train leaves; "
@@ -128,10 +137,11 @@ class Data(Section):
 
     stand_ins: ClassVar[Mapping[str, object]] = {"batch_size": 1}
 
-    batch_size: Size = Field(description="Samples per step.")
+    batch_size: Size = Field(description="Samples per step.", examples=[64])
     train: Dataset = Field(
         description="The data trained on; without the path that its data set wants, and without "
-        "one in eval, training makes records up."
+        "one in eval, training makes records up.",
+        examples=[{"dataset": "digits", "split": "train"}],
     )
     eval: Dataset | None = Field(default=None, description="The data evaluated on; default: none.")
     last_batch: Literal["pad", "discard", "roll_over"] | None = Field(
@@ -198,9 +208,25 @@ class Settings(Section):
     fuse: bool = Field(
         default=True, description="Whether chains of operators become one where there is one."
     )
-    network: Network = Field(description="The network.")
-    data: Data = Field(description="The data.")
-    train: Train = Field(description="The training.")
+    network: Network = Field(
+        description="The network.",
+        examples=[
+            {
+                "inputs": {"data": [64], "label": []},
+                "layers": [
+                    {"FullyConnected": {"num_hidden": 10}},
+                    {"SoftmaxOutput": {"label": "label"}},
+                ],
+            }
+        ],
+    )
+    data: Data = Field(
+        description="The data.", examples=[{"batch_size": 64, "train": {"dataset": "digits"}}]
+    )
+    train: Train = Field(
+        description="The training.",
+        examples=[{"epochs": 20, "optimizer": {"sgd": {"lr": 0.1}}}],
+    )
     memory: Memory = Field(default=Memory(), description="What memory a run may take.")
 
     @field_validator("plugins")

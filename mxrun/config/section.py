@@ -7,8 +7,12 @@ from types import UnionType
 from typing import Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 
+from mxrun.config.choice import FORM, Choice
 from mxrun.config.marked import Path
+
+_NAMES: Mapping[type, str] = {int: "an integer", str: "text", Choice: FORM}
 
 
 class Section(BaseModel):
@@ -47,6 +51,30 @@ def sections_in(model: type[Section]) -> Iterator[type[Section]]:
         if _is_section(inner):
             yield inner
             yield from sections_in(inner)
+
+
+def describe_field(field: FieldInfo) -> str:
+    """What to write for a key, in words: its type, its range and an example."""
+    annotation = field.annotation
+    text = _NAMES.get(annotation, "") if isinstance(annotation, type) else ""
+    if _is_section(annotation) or get_origin(annotation) is dict:
+        text = "a mapping"
+    elif get_origin(annotation) is tuple:
+        text = "a list"
+    least = next((rule.ge for rule in field.metadata if hasattr(rule, "ge")), None)
+    if least is not None:
+        text += f", {least} or more"
+    example = next(iter(field.examples or ()), None)
+    return text if example is None else f"{text}, such as {_flow(example)}"
+
+
+def _flow(value: object) -> str:
+    """An example as YAML on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return str(value)
 
 
 def _is_section(annotation: Any) -> bool:

@@ -71,7 +71,9 @@ class EarlyStopping(Section):
     """End the run when evaluations no longer get better."""
 
     metric: str = Field(default="loss", description="What has to get better.")
-    patience: Size = Field(description="Evaluations in a row that may fail to.")
+    patience: Size = Field(
+        description="Evaluations in a row that may fail to get better.", examples=[3]
+    )
     min_delta: NotNegative = Field(default=0.0, description="The least that counts as better.")
 
 
@@ -90,7 +92,11 @@ WhichCheckpoint = Annotated[
 class StartFrom(Section):
     """Parameters and auxiliary states of another run to begin with."""
 
-    run: str = Field(min_length=1, description="A run's folder, or one of its checkpoints.")
+    run: str = Field(
+        min_length=1,
+        description="A run's folder, or one of its checkpoints.",
+        examples=["runs/digits_lenet"],
+    )
     checkpoint: WhichCheckpoint | None = Field(
         default=None,
         description="Which of the run's checkpoints: best, newest or a step; default: the best "
@@ -119,8 +125,10 @@ class Train(Section):
 
     stand_ins: ClassVar[Mapping[str, object]] = {"epochs": 1}
 
-    epochs: Size = Field(description="How often the training data is gone through.")
-    optimizer: AnyChoice = Field(description="How gradients change parameters.")
+    epochs: Size = Field(description="How often the training data is gone through.", examples=[20])
+    optimizer: AnyChoice = Field(
+        description="How gradients change parameters.", examples=[{"sgd": {"lr": 0.1}}]
+    )
     schedule: AnyChoice = Field(
         default=CONSTANT,
         description="How the learning rate changes over the steps; default: constant.",

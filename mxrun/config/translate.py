@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from mxrun.base.errors import Diagnostic, Place, nearest
 from mxrun.config.marked import Marked, Path, describe, dotted
 from mxrun.config.scalar import resolve
-from mxrun.config.section import Section, section_at
+from mxrun.config.section import Section, describe_field, section_at
 
 _KINDS = {
     "int_type": "an integer",
@@ -120,8 +120,8 @@ def _missing(path: Path, tree: Marked, model: type[Section]) -> Diagnostic:
     if isinstance(key, int):
         return Diagnostic(f"{dotted(tuple(parents))} has too few items", tree.find(*parents).place)
     place = tree.find(*parents).start
-    expected = (field.description or "") if field else ""
-    return Diagnostic(f"{dotted(path)} is missing", place, expected)
+    expected, hint = (describe_field(field), field.description or "") if field else ("", "")
+    return Diagnostic(f"{dotted(path)} is missing", place, expected, "nothing", hint)
 
 
 def _is_not_yet(path: Path, value: object, model: type[Section]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from mxrun.base.errors import Place, UserError
 from mxrun.config import Choice, Marked, json_schema, load_config, parse
+from mxrun.config.schema import Settings
 from mxrun.config.training import Interval
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -230,6 +231,37 @@ def test_missing_keys_are_reported_at_their_section(
         lines = [f"{line} {{}}" if row.startswith(line) else row for row in GOOD.splitlines()]
         good.write_text("\n".join(lines))
     assert [problem.problem for problem in parse(good).diagnostics] == missing
+
+
+@pytest.mark.parametrize(
+    ("override", "expected", "hint"),
+    [
+        ("train={epochs: 1}", "{kind: {parameter: value}}, such as {sgd: {lr: 0.1}}", "gradients"),
+        ("train={optimizer: sgd}", "an integer, 1 or more, such as 20", "How often"),
+        ("train.early_stopping={metric: loss}", "an integer, 1 or more, such as 3", "in a row"),
+        ("train.start_from={load: [a]}", "text, such as runs/digits_lenet", "run's folder"),
+        ("data={train: {dataset: digits}}", "an integer, 1 or more, such as 64", "per step"),
+        ("data={batch_size: 4}", "a mapping, such as {dataset: digits, split: train}", "trained"),
+        ("data.train.split={range: [0, 1]}", "text, such as train", "name"),
+        ("network={layers: [A]}", "a mapping, such as {data: [1, 28, 28], label: []}", "input"),
+    ],
+)
+def test_what_is_missing_is_described_by_its_form_and_an_example(
+    good: Path, override: str, expected: str, hint: str
+) -> None:
+    found = [each for each in parse(good, [override]).diagnostics if "missing" in each.problem]
+    (problem,) = found
+    assert (problem.expected, problem.got) == (expected, "nothing")
+    assert hint in problem.hint
+
+
+def test_the_examples_of_the_sections_are_a_config(tmp_path: Path) -> None:
+    sections = ("network", "data", "train")
+    examples = {name: Settings.model_fields[name].examples for name in sections}
+    # JSON is YAML.
+    text = json.dumps({name: found[0] for name, found in examples.items() if found})
+    (tmp_path / "net.yaml").write_text(text)
+    assert load_config(tmp_path / "net.yaml").train.epochs == 20
 
 
 def test_F9_everything_wrong_is_reported_in_one_pass_in_the_file_order(good: Path) -> None:
