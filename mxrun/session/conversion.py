@@ -138,11 +138,24 @@ def _source(request: ConvertRequest) -> _Source:
     path = Path(request.source)
     if path.is_dir():
         if request.overrides:
-            raise UserError("a run's config is as it was trained: KEY=VALUE goes with configs")
+            raise UserError(
+                Diagnostic(
+                    "a run's config is as it was trained: KEY=VALUE goes with configs",
+                    got=" ".join(request.overrides),
+                    hint="leave that out, or convert a config in place of the run's folder",
+                )
+            )
         trained = Trained.open(path, request.checkpoint, request.batch, request.allow_changes)
         return _Source(trained.built, trained.arrays, trained.notes, trained)
     if request.checkpoint is not None:
-        raise UserError("--checkpoint goes with a run's folder")
+        raise UserError(
+            Diagnostic(
+                "--checkpoint goes with a run's folder",
+                got=f"a config, {request.source}",
+                hint="leave out --checkpoint: a config has no trained parameters; or name the run, "
+                "such as runs/digits_lenet",
+            )
+        )
     built = load(find_config(request.source), request.overrides, request.batch)
     notes = ("the parameters are initial ones: nothing is trained",)
     return _Source(built, initial_arrays(built), notes)
