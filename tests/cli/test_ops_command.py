@@ -20,6 +20,7 @@ LAYERS = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("netwo
 UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("train:")]
 
 # One more layer that can be trained, so that any operator may stand beside it.
+LEARNED = {"weight", "bias", "gamma", "beta"}
 HEAD: list[dict[str, Any]] = [
     {"FullyConnected": {"name": "head", "inputs": ["other"], "num_hidden": 2}},
     {"SoftmaxOutput": {"name": "end", "label": "target"}},
@@ -129,9 +130,13 @@ def layer_config(name: str) -> dict[str, Any]:
     first = next(iter(network["inputs"]))
     # The first layer reads the first input; named, since the other network has inputs too.
     body = {"inputs": [first], **body, "name": "example"}
+    arguments = {argument["name"] for argument in DESCRIPTIONS[name]["arguments"]}
+    # No loss depends on the example, so that what it learns would not be trained.
+    frozen = {"example_*": {"frozen": True}} if arguments & LEARNED else {}
     return {
         "network": {
             "inputs": {**network["inputs"], "other": [3], "target": []},
+            "variables": frozen,
             "layers": [{name: body}, *HEAD],
             "outputs": ["example", "end"],
         },
