@@ -1,16 +1,113 @@
-"""What holds for every test: its cache folder, verified graphs, and no limits on time."""
+"""What holds for every test: which tests a run takes, its cache folder, and verified graphs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import tiers
 from caches import cache_machine, link_cached
 from hypothesis import HealthCheck, settings
+from xdist.workermanage import WorkerController
+
+from mxrun import library
+from mxrun.backend.team import available_cores
+from mxrun.operator.register import OPERATORS
+
+# Processes that share a run of the whole suite. Some tests take two cores, and all more memory.
+_PROCESSES = 2
 
 # An example takes as long as the machine's other work makes it.
 settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any load")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers")
+    group.addoption("--full", action="store_true", help="run every test but the soak tests")
+    group.addoption("--soak", action="store_true", help="run the soak tests alone")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in tiers.MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    if config.option.full and config.option.soak:
+        raise pytest.UsageError("--full and --soak are two runs: soak tests run alone")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"tests: {_tier(config).value}"
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Whole folders have two processes, a few files none of their own."""
+    alone = config.option.soak or not all(Path(name).is_dir() for name in config.args)
+    return 0 if alone else min(_PROCESSES, available_cores())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of the tier, among those that -k and -m leave."""
+    named = _named(config)
+    # Also where no test collected here loads it: what is an operator depends on nothing else.
+    library.load()
+    cases = [_case(item, named) for item in items]
+    taken = {case.node for case in tiers.choose(cases, _tier(config))}
+    left_out = [item for item in items if item.nodeid not in taken]
+    items[:] = [item for item in items if item.nodeid in taken]
+    if not left_out:
+        return
+    config.hook.pytest_deselected(items=left_out)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = len(left_out)
+
+
+def pytest_testnodedown(node: WorkerController, error: object) -> None:
+    """Tell of what each process has left out, once: they all leave out the same."""
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    count = getattr(node, "workeroutput", {}).get("left_out", 0)
+    if reporter is not None and count:
+        reporter.stats.setdefault("deselected", [node] * count)
+
+
+def _tier(config: pytest.Config) -> tiers.Tier:
+    if config.option.soak:
+        return tiers.Tier.SOAK
+    return tiers.Tier.FULL if config.option.full else tiers.Tier.PLAIN
+
+
+def _named(config: pytest.Config) -> dict[Path, set[str]]:
+    """What the command line names within files, as it names it: `Class::test[case]`."""
+    found = defaultdict(set)
+    for argument in config.args:
+        file, separator, name = argument.partition("::")
+        if separator:
+            found[(config.invocation_params.dir / file).resolve()].add(name)
+    return found
+
+
+def _case(item: pytest.Item, named: dict[Path, set[str]]) -> tiers.Case:
+    name = item.nodeid.partition("::")[2]
+    function = name.partition("[")[0]
+    asked = named.get(item.path.resolve(), set()) if named else set()
+    return tiers.Case(
+        node=item.nodeid,
+        function=item.nodeid.partition("[")[0],
+        operators=frozenset(_operators(item)),
+        marks=frozenset(mark.name for mark in item.iter_markers() if mark.name in tiers.MARKERS),
+        named=not asked.isdisjoint({name, function, function.partition("::")[0]}),
+    )
+
+
+def _operators(item: pytest.Item) -> Iterator[str]:
+    """The operators among a test's parameters: by name, or of a row of a table."""
+    parameters = getattr(item, "callspec", None)
+    for value in parameters.params.values() if parameters else ():
+        name = getattr(value, "operator", value)
+        if isinstance(name, str) and name in OPERATORS:
+            yield name
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# Of each file of the sources, in every run.
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Each layer and the layers it may import; everything else is forbidden.

@@ -1,0 +1,118 @@
+"""What the tiers of the tests leave out, and what they never do."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import tiers
+from operator_rows import ROWS
+from tiers import FEW, LARGE, Case, Tier, choose
+
+TESTS = Path(__file__).parents[1]
+
+
+def matrix(function: str, parameters: list[str], **more: object) -> list[Case]:
+    return [Case(f"{function}[{each}]", function, **more) for each in parameters]
+
+
+def numbered(function: str, count: int, **more: object) -> list[Case]:
+    return matrix(function, [str(number) for number in range(count)], **more)
+
+
+def table(function: str) -> list[Case]:
+    """A matrix over the rows of the operators' table, each in two types."""
+    return [
+        Case(f"{function}[{dtype}-{row}]", function, frozenset({row.operator}))
+        for row in ROWS
+        for dtype in ("float32", "float64")
+    ]
+
+
+MANY = numbered("tests/a.py::test_many", 10 * FEW)
+
+
+def test_every_operator_is_in_each_sampled_matrix() -> None:
+    for function in ("tests/a.py::test_forward", "tests/b.py::test_backward"):
+        cases = table(function)
+        taken = choose(cases, Tier.PLAIN)
+        operators = {name for case in taken for name in case.operators}
+        assert operators == {row.operator for row in ROWS}
+        # A tenth, and one for every operator.
+        assert len(taken) < len(cases) / tiers.SHARE * 1.3 + len(operators)
+
+
+def test_a_choice_depends_on_nothing_but_the_case() -> None:
+    cases = [*table("tests/a.py::test_forward"), *MANY]
+    taken = {case.node for case in choose(cases, Tier.PLAIN)}
+    shuffled = random.Random(0).sample(cases, len(cases))
+    assert {case.node for case in choose(shuffled, Tier.PLAIN)} == taken
+    beside = [*numbered("tests/b.py::test_others", 3 * LARGE), *cases]
+    with_more = {case.node for case in choose(beside, Tier.PLAIN)}
+    assert {node for node in with_more if not node.startswith("tests/b.py")} == taken
+    # A case that comes or goes moves no other one, unless it is the first of its operator.
+    assert {case.node for case in choose(MANY[1:], Tier.PLAIN)} >= {
+        case.node for case in choose(MANY, Tier.PLAIN)[2:]
+    }
+
+
+def test_a_tenth_of_a_matrix_without_operators_is_taken() -> None:
+    taken = choose(MANY, Tier.PLAIN)
+    assert len(MANY) / 20 < len(taken) < len(MANY) / 5
+    assert taken == [case for case in MANY if case in taken]
+
+
+def test_no_function_vanishes() -> None:
+    functions = [f"tests/a.py::test_{number}" for number in range(40)]
+    for count in (1, LARGE, LARGE + 1, 5 * LARGE):
+        cases = [case for function in functions for case in numbered(function, count)]
+        taken = choose([*cases, *MANY], Tier.PLAIN)
+        assert {case.function for case in taken} >= set(functions)
+        if count <= LARGE:
+            assert set(cases) <= set(taken)
+
+
+def test_marks_leave_out_and_keep() -> None:
+    slow = numbered("tests/a.py::test_slow", 2, marks=frozenset({"full"}))
+    cheap = numbered("tests/a.py::test_cheap", 3 * LARGE, marks=frozenset({"whole"}))
+    long = numbered("tests/soak/a.py::test_long", 2, marks=frozenset({"soak"}))
+    cases = [*slow, *cheap, *long, *MANY]
+    plain = set(choose(cases, Tier.PLAIN))
+    assert not plain & {*slow, *long}
+    assert plain >= set(cheap)
+    assert choose(cases, Tier.FULL) == [*slow, *cheap, *MANY]
+    assert choose(cases, Tier.SOAK) == long
+
+
+def test_what_is_named_runs() -> None:
+    named = numbered("tests/a.py::test_slow", 1, marks=frozenset({"full"}), named=True)
+    named += numbered("tests/soak/a.py::test_long", 1, marks=frozenset({"soak"}), named=True)
+    named += numbered("tests/a.py::test_cases", 5 * LARGE, named=True)
+    for tier in Tier:
+        assert set(choose([*named, *MANY], tier)) >= set(named)
+
+
+def test_a_few_tests_all_run() -> None:
+    few = MANY[: FEW - 1] + numbered("tests/a.py::test_slow", 1, marks=frozenset({"full"}))
+    assert choose(few, Tier.PLAIN) == few
+    assert choose([*few, *MANY[FEW:]], Tier.PLAIN) != [*few, *MANY[FEW:]]
+
+
+def marked(path: Path, mark: str) -> bool:
+    """Whether a whole file has a mark."""
+    return re.search(rf"^pytestmark = .*pytest\.mark\.{mark}\b", path.read_text(), re.M) is not None
+
+
+def test_soak_tests_are_in_their_folder_and_no_other() -> None:
+    for path in TESTS.rglob("test_*.py"):
+        assert marked(path, "soak") == (path.parent.name == "soak"), path
+
+
+def test_no_file_is_left_out_of_the_plain_tier() -> None:
+    """Each has tests that no mark leaves out; a test that has such a mark says so above itself."""
+    for path in TESTS.rglob("test_*.py"):
+        text = path.read_text()
+        assert not marked(path, "full"), path
+        left_out = len(re.findall(r"^@pytest\.mark\.full$", text, re.M))
+        assert left_out < len(re.findall(r"^def test_", text, re.M)), path
