@@ -307,11 +307,14 @@ def test_an_interrupted_run_saves_and_ends_with_75(tmp_path: Path) -> None:
         text=True,
         cwd=tmp_path,
     )
-    assert process.stderr is not None
-    while not process.stderr.readline().startswith("epoch"):
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=HANG_S)
+    try:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith("epoch"):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=HANG_S)
+    finally:
+        process.kill()
     assert process.returncode == 75
     assert output == ""
     assert "Traceback" not in errors
