@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from interrupted_runs import EPOCH, INTERVAL, NEVER, STEPS, Started, go_on, left, resumed_from
+from interrupted_runs import EPOCH, INTERVAL, STEPS, Started, go_on, left
+from killed_runs import FINISHED, OPERATIONS, Killed, Moment, assert_little_is_redone, chain, kill
 
 from mxrun.train.keeper import saved_steps
 
 # Steps after which something is saved: those of the policy, and evaluations that were the best.
 SAVES = [*range(INTERVAL, STEPS, INTERVAL), EPOCH, 2 * EPOCH, STEPS]
-FINISHED = "is already finished"
-# File operations of a save and of what it removes.
-OPERATIONS = 24
-
-
-@dataclass(frozen=True)
-class Moment:
-    """Where a run is killed: so long after a step (at step 0, after the command has begun), or
-    before a file operation after a step.
-    """
-
-    step: int
-    seconds: float = 0.0
-    operation: int = 0
 
 
 def chains() -> list[list[Moment]]:
@@ -53,48 +37,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     code, _, errors = Started(folder).end()
     assert code == 0, errors
     return left(folder)
-
-
-@dataclass(frozen=True)
-class Killed:
-    """After which step a process went on, if it came to say so, and the last that it took."""
-
-    resumed: int | None
-    taken: int
-
-
-def kill(folder: Path, moment: Moment, *arguments: str) -> Killed:
-    """Start, or go on, and kill."""
-    doom = f"{moment.step}:{moment.operation}" if moment.operation else NEVER
-    started = Started(folder, *arguments, moment=doom)
-    if not moment.operation:
-        started.wait_for(moment.step, moment.seconds)
-        started.process.kill()
-    code, _, errors = started.end()
-    # A late moment may find the run at its end.
-    assert code in (-signal.SIGKILL, 0), errors
-    return Killed(resumed_from(errors), started.step)
-
-
-def chain(folder: Path, moments: Sequence[Moment], *arguments: str) -> list[Killed]:
-    """A run killed at each of the moments, and then left to end; every restart resumes."""
-    found = [
-        kill(folder, moment, *arguments, *(("--resume",) if number else ()))
-        for number, moment in enumerate(moments)
-    ]
-    gone = go_on(folder, *arguments)
-    if FINISHED not in gone.errors:
-        assert resumed_from(gone.errors) == (gone.summary["resumed_from"] or 0)
-    return [*found, Killed(resumed_from(gone.errors), STEPS)]
-
-
-def assert_little_is_redone(found: Sequence[Killed]) -> None:
-    """No process takes more than an interval of steps that were taken before."""
-    reached = 0
-    for process in found:
-        if process.resumed is not None:
-            assert 0 <= reached - process.resumed <= INTERVAL, found
-        reached = max(reached, process.taken)
 
 
 def test_F5_runs_killed_anywhere_go_on_to_the_same_bytes(

@@ -51,9 +51,11 @@ train:
 class Started:
     """A process that trains, and the number of the last step it has taken."""
 
-    def __init__(self, folder: Path, *arguments: str, moment: str = NEVER) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, moment: str = NEVER, config: str = CONFIG
+    ) -> None:
         folder.mkdir(exist_ok=True)
-        (folder / "net.yaml").write_text(CONFIG)
+        (folder / "net.yaml").write_text(config)
         self._published = folder / "published"
         self._published.write_bytes(struct.pack("q", -1))
         self.process = subprocess.Popen(
@@ -93,9 +95,9 @@ class Gone:
     errors: str
 
 
-def go_on(folder: Path, *arguments: str) -> Gone:
+def go_on(folder: Path, *arguments: str, config: str = CONFIG) -> Gone:
     """Resume to the end."""
-    code, output, errors = Started(folder, *arguments, "--resume").end()
+    code, output, errors = Started(folder, *arguments, "--resume", config=config).end()
     assert code == 0, errors
     assert "Traceback" not in errors
     return Gone(json.loads(output), errors)

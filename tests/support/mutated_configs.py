@@ -1,0 +1,71 @@
+"""Mutated configs are planned, or every diagnostic names file, line and column."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from commands import CONFIGS
+from mutations import is_yaml, make_extreme, mutate
+
+from mxrun import session
+from mxrun.base.errors import Diagnostic, UserError
+
+RESNET = Path(__file__).parents[1] / "config" / "resnet50.yaml"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Of some mutated configs, how many are YAML, and how many could be planned."""
+
+    well_formed: int
+    planned: int
+
+
+def survey(folder: Path, count: int, seed: int) -> Survey:
+    """Mutate the bundled configs and a large one in turn; fails on any but a clear answer."""
+    sources = [path.read_bytes() for path in (*sorted(CONFIGS.glob("*.yaml")), RESNET)]
+    assert len(sources) >= 4
+    source = random.Random(seed)
+    path = folder / "mutated.yaml"
+    for config in CONFIGS.glob("*.yaml"):
+        shutil.copy(config, folder)
+    well_formed = planned = 0
+    for number in range(count):
+        content = sources[number // 2 % len(sources)]
+        if number % 2:
+            content = make_extreme(content.decode(), source).encode()
+        else:
+            content = mutate(content, source)
+        path.write_bytes(content)
+        well_formed += is_yaml(content)
+        found = _refused(path)
+        planned += not found
+        for problem in found:
+            assert _has_place(problem, path), (content, problem)
+            assert problem.problem
+        assert path.read_bytes() == content
+    return Survey(well_formed, planned)
+
+
+def _refused(path: Path) -> tuple[Diagnostic, ...]:
+    """What is wrong with a config, or nothing; any other error is the test's."""
+    try:
+        plan = session.plan_for(session.load(path), training=True, threads=1)
+    except UserError as error:
+        return error.diagnostics or pytest.fail("an error that says nothing")
+    assert plan.planned_bytes > 0
+    return ()
+
+
+def _has_place(problem: Diagnostic, path: Path) -> bool:
+    """Whether it is told where, in the config or in one that it extends; or from where."""
+    place = problem.place
+    if place is None or any(str(path) in link for link in problem.chain):
+        return place is not None
+    file = Path(place.file)
+    lines = file.read_bytes().count(b"\n") if file.parent == path.parent else -2
+    return 1 <= place.line <= lines + 2 and place.column >= 1
