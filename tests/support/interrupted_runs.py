@@ -57,18 +57,21 @@ class Started:
         folder.mkdir(exist_ok=True)
         (folder / "net.yaml").write_text(config)
         self._published = folder / "published"
+        # No pipe: the lines of a long run would fill it, and nobody reads them before its end.
+        self._errors = folder / "errors"
         self._published.write_bytes(struct.pack("q", -1))
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, DOOMED, self._published, moment),
-                *("train", "net.yaml", "--json", *arguments),
-            ],
-            cwd=folder,
-            env={**os.environ, "MXRUN_DEBUG": "0"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        with self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, DOOMED, self._published, moment),
+                    *("train", "net.yaml", "--json", *arguments),
+                ],
+                cwd=folder,
+                env={**os.environ, "MXRUN_DEBUG": "0"},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
 
     @property
     def step(self) -> int:
@@ -83,8 +86,8 @@ class Started:
 
     def end(self) -> tuple[int, str, str]:
         """Exit code, standard output and error."""
-        output, errors = self.process.communicate(timeout=HANG_S)
-        return self.process.returncode, output, errors
+        output, _ = self.process.communicate(timeout=HANG_S)
+        return self.process.returncode, output, self._errors.read_text()
 
 
 @dataclass(frozen=True)
