@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import pytest
 from mutated_configs import survey
 
-MUTATIONS = 500
 
-
-def test_F9_mutated_configs_give_plans_or_diagnostics_with_places(tmp_path: Path) -> None:
-    found = survey(tmp_path, MUTATIONS, seed=20)
-    assert found.well_formed >= MUTATIONS / 2
-    assert MUTATIONS / 20 < found.planned < MUTATIONS / 2
+@pytest.mark.parametrize(
+    ("mutations", "seed"), [(100, 21), pytest.param(400, 20, marks=pytest.mark.full)]
+)
+def test_F9_mutated_configs_give_plans_or_diagnostics_with_places(
+    mutations: int, seed: int, tmp_path: Path
+) -> None:
+    found = survey(tmp_path, mutations, seed)
+    assert found.well_formed >= mutations / 2
+    assert mutations / 20 < found.planned < mutations / 2

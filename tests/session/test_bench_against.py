@@ -142,6 +142,7 @@ def test_ratios_are_of_each_pair_of_turns() -> None:
     assert content["step_ms"]["min"] == 3.0
 
 
+@pytest.mark.full
 def test_the_compiler_is_a_peer_of_its_own(tmp_path: Path) -> None:
     options = ("--against", "torch-compile", "--peer-python", f"torch={python_of('torch')}")
     peers = result("bench", "mlp_regression", *options, *FEW, cwd=tmp_path)["peers"]

@@ -39,6 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return left(folder)
 
 
+@pytest.mark.full
 def test_F5_runs_killed_anywhere_go_on_to_the_same_bytes(
     whole: dict[str, str], tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_F5_a_run_killed_three_times_in_saves(whole: dict[str, str], tmp_path: P
     assert left(tmp_path) == whole
 
 
+@pytest.mark.full
 def test_F5_every_file_operation_of_one_save(whole: dict[str, str], tmp_path: Path) -> None:
     """Killed before each in turn, until the checkpoint has its name."""
     moments = [Moment(3 * INTERVAL, operation=number) for number in range(1, 14)]

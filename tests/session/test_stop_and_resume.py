@@ -81,6 +81,7 @@ def stop(folder: Path, moment: Moment, reached: int) -> int:
     return newest
 
 
+@pytest.mark.full
 def test_F5_runs_asked_to_stop_go_on_to_the_same_bytes(
     whole: dict[str, str], tmp_path: Path
 ) -> None:
