@@ -124,8 +124,8 @@ def inspect_memory(
     if problem is not None:
         given = (config, phase, batch, threads, diff, svg, html, csv, fail_above, what_if or None)
         options = zip(_FOR_NETWORKS, given, strict=True)
-        others = [name for name, value in options if value is not None]
-        memory_problem(problem, others, time_limit, json)
+        unfit = [name for name, value in options if value is not None]
+        memory_problem(problem, unfit, time_limit, json)
         return
     if time_limit is not None:
         raise UserError("--time-limit goes with --problem")
