@@ -11,32 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import (
-    Block,
-    float32s,
-    int32s,
-    integer,
-    native,
-    real,
-    share,
-)
-from mxrun.backend.onednn import operations
-from mxrun.backend.onednn.primitive import Argument
-from mxrun.backend.team import team_for_elements
 from mxrun.base.classification import Classification
 from mxrun.base.params import Float32, Parameters
-from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import (
-    LoopPart,
-    Part,
-    PrimitivePart,
-    Slot,
-    native_kernel,
-    onednn_serves,
-    source,
-    target,
-)
+from mxrun.base.tensor import PartialShape, Shape
+from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign, need
 from mxrun.operator.property import (
     Inferred,
@@ -44,7 +22,7 @@ from mxrun.operator.property import (
     PartialShapes,
     PartialType,
 )
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.operator.tensor import Tensor
 
@@ -353,155 +331,3 @@ class SoftmaxOutput(Operator):
         if self.parameters.normalization == "valid":
             return max(1, int(np.count_nonzero(valid & present[:, None])))
         return positions
-
-
-@native
-def cross_entropy_loop(block: Block) -> None:
-    """loss[0] = the sum over samples, in their order, of weight * -(target . log(output))."""
-    samples, classes = integer(block, 0), integer(block, 1)
-    output, label, loss = float32s(block, 2), int32s(block, 3), float32s(block, 4)
-    ignoring, ignored = integer(block, 5), integer(block, 6)
-    own, other, tiny = real(block, 7), real(block, 8), real(block, 9)
-    weight, repeats = float32s(block, 10), integer(block, 11)
-    total = 0.0
-    for n in range(samples):
-        if ignoring != 0 and label[n] == ignored:
-            continue
-        chosen = tiny
-        if 0 <= label[n] < classes:
-            chosen = output[n * classes + label[n]]
-            if chosen == 0:
-                # Where the data are not finite, oneDNN leaves NaN there and 0 beside it.
-                for k in range(n * classes, (n + 1) * classes):
-                    if math.isnan(output[k]):
-                        chosen = output[k]
-            chosen = max(chosen, tiny)
-        entropy = -own * math.log(chosen)
-        if other > 0:
-            for k in range(classes):
-                if k != label[n]:
-                    entropy -= other * math.log(max(output[n * classes + k], tiny))
-        if integer(block, 10) != 0:
-            entropy *= weight[n // repeats]
-        total += entropy
-    loss[0] = total
-
-
-@native
-def softmax_gradient_loop(block: Block) -> None:
-    """gradient = (output - target) * weight * scale / divisor; it may lie over the output."""
-    samples, classes = integer(block, 0), integer(block, 1)
-    output, label, gradient = float32s(block, 2), int32s(block, 3), float32s(block, 4)
-    ignoring, ignored = integer(block, 5), integer(block, 6)
-    own, other, scale = real(block, 7), real(block, 8), real(block, 9)
-    weight, repeats = float32s(block, 10), integer(block, 11)
-    normalization = integer(block, 12)
-    counted = 0
-    if normalization != 0:
-        for n in range(samples):
-            present = integer(block, 10) == 0 or weight[n // repeats] != 0
-            if present and (normalization == 1 or label[n] != ignored):
-                counted += 1
-    begin, end = share(block, samples)
-    for n in range(begin, end):
-        row = n * classes
-        factor = scale / np.float32(max(counted, 1))
-        if integer(block, 10) != 0:
-            factor *= weight[n // repeats]
-        if ignoring != 0 and label[n] == ignored:
-            factor = np.float32(0)
-        inside = 0 <= label[n] < classes
-        chosen = output[row + label[n]] if inside else own
-        if integer(block, 2) != integer(block, 4):
-            for k in range(row, row + classes):
-                gradient[k] = output[k]
-        for k in range(row, row + classes):
-            gradient[k] = (gradient[k] - other) * factor
-        if inside:
-            gradient[row + label[n]] = (chosen - own) * factor
-
-
-@implement("SoftmaxOutput", backend="onednn")
-class OnednnSoftmaxOutput(Implementation):
-    """oneDNN's softmax of float32 rows with one int32 label each; loss and gradient are loops."""
-
-    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Softmax by the team; the loss, if asked for, by one thread in the samples' order."""
-        data, label = request.inputs[:2]
-        if not self._serves(prop, data, label) or request.requests[0] is OpReqType.NULL:
-            return None
-        samples, classes = label.elements, data.elements // label.elements
-        team = team_for_elements(data.elements, request.threads)
-        softmax = operations.softmax_forward(TensorSpec((samples, classes)), 1, team)
-        slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
-        parts: list[Part] = [PrimitivePart(softmax, slots)]
-        loss = request.requests[1] is not OpReqType.NULL
-        if loss:
-            tiny = float(np.finfo(np.float32).tiny)
-            places = (target(0), source(1), target(1))
-            rules = self._rules(prop, label, classes, tiny, 2)
-            parts.append(LoopPart(cross_entropy_loop, (samples, classes, *places, *rules), 1))
-        return native_kernel(
-            f"onednn:{softmax.implementation}",
-            parts,
-            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
-            (request.outputs[0].laid_out(PLAIN), request.outputs[1] if loss else None),
-            request.requests,
-            request.threads,
-            flops=prop.flops([data.shape], []),
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One pass over the output, which the gradient may replace."""
-        label, output = request.in_data[1], request.out_data[0]
-        assert label is not None
-        assert output is not None
-        samples, classes = label.elements, output.elements // label.elements
-        outputs, arguments = len(request.out_grad), len(request.in_data)
-        places = (source(outputs + arguments), source(outputs + 1), target(0))
-        scale = float(prop.parameters.grad_scale)
-        rules = self._rules(prop, label, classes, scale, outputs + 2)
-        normalization = ("null", "batch", "valid").index(prop.parameters.normalization)
-        part = LoopPart(
-            softmax_gradient_loop,
-            (samples, classes, *places, *rules, normalization),
-            team_for_elements(output.elements, request.threads),
-        )
-        read = (None, *request.in_data[1:], output, None)
-        return native_kernel(
-            "jit",
-            [part],
-            (
-                *(None,) * outputs,
-                *(None if spec is None else spec.laid_out(PLAIN) for spec in read),
-            ),
-            (request.in_grad[0].laid_out(PLAIN), *(None,) * (arguments - 1)),
-            request.requests,
-            request.threads,
-            flops=2 * output.elements,
-        )
-
-    def _serves(self, prop: AnyProperty, data: TensorSpec, label: TensorSpec) -> bool:
-        p = prop.parameters
-        rows = data.shape[:-1] if p.preserve_shape else data.shape[:1]
-        one_each = label.elements == math.prod(rows)
-        return (
-            onednn_serves(data)
-            and label.dtype == "int32"
-            and one_each
-            and not (p.multi_output or p.out_grad)
-        )
-
-    def _rules(
-        self, prop: AnyProperty, label: TensorSpec, classes: int, last: float, weight: int
-    ) -> tuple[Slot | int | float, ...]:
-        """ignoring, ignored, the target inside and outside the label, `last`, the weights and how
-        many samples share one.
-        """
-        p = prop.parameters
-        smooth = float(p.smooth_alpha)
-        return (
-            *(int(p.use_ignore), int(p.ignore_label)),
-            *(1.0 - smooth, smooth / max(classes - 1, 1), last),
-            *(source(weight) if p.use_sample_weight else 0, label.elements // label.shape[0]),
-        )
