@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from mxrun.report.printable import printable
 from mxrun.report.tables import titled_table
 
 _MOST_COLUMNS = 16
@@ -31,7 +32,8 @@ def confusion_table(
     """How often each class was predicted as which; null stands for what was no number."""
     # A network with several losses may have another one that tells other classes apart.
     named = len(classes) == len(counts)
-    names = [Text(each) for each in (classes if named else map(str, range(len(counts))))]
+    shown = map(printable, classes) if named else map(str, range(len(counts)))
+    names = [Text(each) for each in shown]
     if len(counts) > _MOST_COLUMNS:
         return _mistakes(name, counts, names)
     table = titled_table(name)

@@ -83,6 +83,7 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
     """One row per record: its likeliest classes, or its first numbers."""
     from rich.text import Text
 
+    from mxrun.report.printable import printable
     from mxrun.report.tables import titled_table
 
     table = titled_table(title)
@@ -110,7 +111,8 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
                 cells.append("\n".join(f"{each[figure]:.4f}" for each in output["top"]))
             else:
                 cells.append(_numbers(output["output"]))
-        table.add_row(*map(Text, cells))
+        # Spelled out before widths are measured: what a cell gains later is cut off.
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 
 

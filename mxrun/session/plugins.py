@@ -10,7 +10,7 @@ from mxrun import library
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
 from mxrun.config import Parsed, RunConfig
 from mxrun.operator.register import OPERATORS
-from mxrun.session import trusted_plugins
+from mxrun.session.trusted_plugins import is_known, owner_of, remember
 from mxrun.train.run_directory import is_run_config
 
 _SUFFIX = ".py"
@@ -39,16 +39,15 @@ def _permit(named_at: Place, allow: bool, plugin: library.Plugin) -> None:
     A file that a user's own config, command line or flag names is known from then on.
     """
     if allow or not is_run_config(Path(named_at.file)):
-        trusted_plugins.remember(plugin.sha256, plugin.path)
-    elif not trusted_plugins.is_known(plugin.sha256):
+        remember(plugin.sha256, plugin.path)
+    elif not is_known(plugin.sha256):
         raise UserError(
             Diagnostic(
                 f"the plugin {plugin.path} was never run by you as it is now, and a run's folder "
                 "asks to run it",
                 named_at,
                 expected="a file that a config of yours has named, unchanged since",
-                got=f"a file of {trusted_plugins.owner_of(plugin.path)}, "
-                f"SHA-256 {plugin.sha256[:16]}...",
+                got=f"a file of {owner_of(plugin.path)}, SHA-256 {plugin.sha256[:16]}...",
                 hint="read it: it can do whatever you can; "
                 f"`mxrun check {named_at.file} --allow-plugins` lets it run from then on",
             )

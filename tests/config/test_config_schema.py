@@ -242,7 +242,6 @@ def test_missing_keys_are_reported_at_their_section(
         ("train.start_from={load: [a]}", "text, such as runs/digits_lenet", "run's folder"),
         ("data={train: {dataset: digits}}", "an integer, 1 or more, such as 64", "per step"),
         ("data={batch_size: 4}", "a mapping, such as {dataset: digits, split: train}", "trained"),
-        ("data.train.split={range: [0, 1]}", "text, such as train", "name"),
         ("network={layers: [A]}", "a mapping, such as {data: [1, 28, 28], label: []}", "input"),
     ],
 )

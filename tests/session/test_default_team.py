@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 from commands import digests, mxrun, refused, result
 
@@ -14,12 +18,27 @@ from mxrun.config.bundled import find_config
 SMALL = ("train", "digits_lenet", "train.epochs=2", "name=run")
 
 
-def forget_team(run: Path) -> None:
-    """Make the run one that was begun where two threads were the default."""
-    config = run / "config.yaml"
-    text = config.read_text()
-    assert "threads: 2\n" in text
-    config.write_text(text.replace("threads: 2\n", ""))
+# A batch whose training step is worth two threads, and whose inference is worth one.
+LARGER = (*SMALL, "data.batch_size=104")
+ON_ONE_CORE = (
+    "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+    "from mxrun.__main__ import main; main()"
+)
+
+
+def on_one_core(*arguments: str, cwd: Path) -> dict[str, Any]:
+    """The JSON result of a command that may use one core."""
+    done = subprocess.run(
+        [sys.executable, "-c", ON_ONE_CORE, *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    value = json.loads(done.stdout)
+    assert isinstance(value, dict)
+    return value
 
 
 def test_plans_have_the_team_that_their_network_is_worth() -> None:
@@ -33,34 +52,29 @@ def test_plans_have_the_team_that_their_network_is_worth() -> None:
 
 
 def test_the_team_is_part_of_the_run(tmp_path: Path) -> None:
-    """Going on takes the run's team, so that an earlier rule or other cores change no bit."""
-    whole = result(*SMALL, "threads=2", cwd=tmp_path)
-    assert whole["threads"] == 2
+    """Going on takes the run's team, so that other cores change no bit."""
+    whole = result(*LARGER, cwd=tmp_path)
+    assert whole["threads"] == min(2, available_cores())
     run = tmp_path / "runs/run"
     before = digests(run)
-    forget_team(run)
-    shutil.rmtree(run / "checkpoint-46")
+    shutil.rmtree(run / f"checkpoint-{whole['steps']}")
     (run / "summary.json").unlink()
-    assert (run / "checkpoint-23").is_dir()
-    resumed = result(*SMALL, "--resume", cwd=tmp_path)
-    assert resumed["threads"] == 2
-    assert (
-        digests(run)["checkpoint-46/parameters.safetensors"]
-        == (before["checkpoint-46/parameters.safetensors"])
-    )
-    text = refused(*SMALL, "--resume", "threads=1", "train.epochs=3", cwd=tmp_path)
-    assert "threads: 2 then, 1 now" in text
+    assert (run / f"checkpoint-{whole['steps'] // 2}").is_dir()
+    assert on_one_core(*LARGER, "--resume", cwd=tmp_path)["threads"] == whole["threads"]
+    assert digests(run) == before
+    words = (*LARGER, "--resume", "threads=3", "train.epochs=3")
+    assert f"threads: {whole['threads']} then, 3 now" in refused(*words, cwd=tmp_path)
 
 
 def test_inference_has_the_team_of_the_run(tmp_path: Path) -> None:
     """So that it gives its evaluation's bits; as far as there are cores, unless one is named."""
-    trained = result(*SMALL, "threads=2", cwd=tmp_path)
-    forget_team(tmp_path / "runs/run")
+    trained = result(*LARGER, cwd=tmp_path)
     words = ("infer", "runs/run", "--split", "eval")
     inferred = result(*words, cwd=tmp_path)
-    assert inferred["threads"] == min(2, available_cores())
+    assert inferred["threads"] == trained["threads"]
     assert inferred["metrics"]["loss"] == trained["eval"]["loss"]
-    assert result(*words, "--threads", "1", cwd=tmp_path)["threads"] == 1
+    assert result(*words, "--threads", "3", cwd=tmp_path)["threads"] == 3
+    assert on_one_core(*words, cwd=tmp_path)["threads"] == 1
 
 
 def test_the_chosen_team_is_shown(tmp_path: Path) -> None:

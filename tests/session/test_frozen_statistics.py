@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from commands import digests
 from interrupted_runs import CONFIG as EVERYTHING
+from planted import keep_apart
 
 from mxrun import session
 from mxrun.base.errors import UserError
@@ -301,7 +302,8 @@ class Centre(Operator):
 '''
 
 
-def test_a_state_that_cannot_be_frozen_is_said() -> None:
+def test_a_state_that_cannot_be_frozen_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_apart(monkeypatch)
     Path("centre.py").write_text(COUNTING)
     layers = "    - centre: {name: middle}\n    - FullyConnected: {name: head"
     text = CONFIG.replace("    - FullyConnected: {name: head", layers)

@@ -383,7 +383,7 @@ def test_what_mxrun_refuses_within_a_plugin_is_said_as_it_is(config: Path, tmp_p
     plugin_of(config).write_text(nowhere)
     said = refused("check", str(config), cwd=tmp_path)
     assert said.splitlines()[0] == f"{plugin_of(config)}:3:1: unknown operator 'Flattern'"
-    assert "did you mean 'flatten'?" in said
+    assert "did you mean 'Flatten' or 'flatten'?" in said
 
 
 def test_a_plugin_that_fails_halfway_leaves_nothing_registered(config: Path) -> None:

@@ -26,7 +26,11 @@ SOUND: dict[str, Any] = {
     "best": None,
     "started_from": None,
     "data_wait_share": 0.25,
-    "made_up_data": False,
+    "synthetic_data": False,
+    "threads": 1,
+    "core_wait_share": None,
+    "variables": {},
+    "classes": ["a", "b"],
     "recompute": None,
     "micro_batches": 1,
 }

@@ -27,7 +27,7 @@ def losses(bench: Bench) -> Iterator[Problem]:
     if shape != (1,):
         yield Problem("the loss is not one number", "[1]", str(list(shape)), "sum over the batch")
         return
-    if not case.asked:
+    if case.is_train and not case.asked:
         yield Problem(
             "the loss has no gradient: no network that ends in it can be trained",
             "a gradient of its data",
