@@ -20,6 +20,9 @@ from mxrun.operator.register import OPERATORS
 # Processes that share a run of the whole suite. Some tests take two cores, and all more memory.
 _PROCESSES = 2
 
+# The folders whose tests run whole commands, or do in this process what these do.
+_OF_COMMANDS = ("cli", "session")
+
 # An example takes as long as the machine's other work makes it.
 settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any load")
@@ -97,11 +100,14 @@ def _case(item: pytest.Item, named: dict[Path, set[str]]) -> tiers.Case:
     name = item.nodeid.partition("::")[2]
     function = name.partition("[")[0]
     asked = named.get(item.path.resolve(), set()) if named else set()
+    marks = {mark.name for mark in item.iter_markers() if mark.name in tiers.MARKERS}
+    if item.path.parent.name in _OF_COMMANDS:
+        marks.add("commands")
     return tiers.Case(
         node=item.nodeid,
         function=item.nodeid.partition("[")[0],
         operators=frozenset(_operators(item)),
-        marks=frozenset(mark.name for mark in item.iter_markers() if mark.name in tiers.MARKERS),
+        marks=frozenset(marks),
         named=not asked.isdisjoint({name, function, function.partition("::")[0]}),
     )
 

@@ -16,6 +16,8 @@ from commands import HANG_S
 from mxrun.backend import object_cache
 from mxrun.ops.batch_norm_loops import shift_bfloat16_loop, shift_loop
 
+pytestmark = pytest.mark.commands
+
 SCRIPT = """\
 import json
 import sys

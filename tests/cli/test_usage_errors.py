@@ -41,7 +41,10 @@ def said(*arguments: str) -> str:
         ("inspect-memory", ["nothing to inspect", "inspect-memory --problem blocks.csv"]),
         (
             "inspect-memory a.yaml --problem b.csv --phase infer",
-            ["CONFIG, --phase cannot be combined with it", "--problem b.csv, with or without"],
+            [
+                "CONFIG, --phase cannot be combined with it",
+                "--problem b.csv goes with --time-limit",
+            ],
         ),
         (
             "inspect-memory a.yaml --what-if --diff b.yaml",

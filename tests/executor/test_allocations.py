@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.commands
+
 SUPPORT = Path(__file__).parents[1] / "support"
 # Steps of one epoch; with 300 and more what grows slowly reaches 4 KiB, and the loop has looked at
 # all parameters and states three times.

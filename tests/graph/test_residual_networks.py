@@ -35,6 +35,8 @@ from mxrun.peers.peer import SGD, MXNet, Peer, PyTorch
 from mxrun.session.build import plan_for
 from mxrun.train.initializer import Msra, initial_value, initializer_for
 
+pytestmark = pytest.mark.commands
+
 PEERS: list[type[Peer]] = [MXNet, PyTorch]
 STEPS = 5
 RATE, DECAY = 0.05, 1e-4

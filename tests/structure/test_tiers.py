@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import tiers
@@ -83,6 +84,32 @@ def test_marks_leave_out_and_keep() -> None:
     assert plain >= set(cheap)
     assert choose(cases, Tier.FULL) == [*slow, *cheap, *MANY]
     assert choose(cases, Tier.SOAK) == long
+
+
+def test_a_fifth_of_whole_commands_is_taken_and_some_of_every_file() -> None:
+    marks = frozenset({"commands"})
+    files = [f"tests/cli/test_{number}.py" for number in range(40)]
+    cases = [
+        case
+        for file in files
+        for count, name in ((1, "one"), (1, "other"), (2, "both"), (40, "many"))
+        for case in numbered(f"{file}::test_{name}", count, marks=marks)
+    ]
+    taken = choose([*cases, *MANY], Tier.PLAIN)
+    assert {case.function.partition("::")[0] for case in taken} == {*files, "tests/a.py"}
+    functions = {case.function for case in taken} - {MANY[0].function}
+    assert len(files) <= len(functions) < 0.4 * 4 * len(files)
+    for function in functions:
+        cases_of = [case for case in cases if case.function == function]
+        share = [case for case in taken if case.function == function]
+        assert share == cases_of if len(cases_of) <= 2 else 0 < len(share) < len(cases_of) / 2
+
+
+def test_of_a_sparse_matrix_a_tenth_is_taken() -> None:
+    rows = [replace(case, marks=frozenset({"sparse"})) for case in table("tests/a.py::test_rows")]
+    taken = choose([*rows, *MANY], Tier.PLAIN)
+    share = [case for case in taken if case in rows]
+    assert 0 < len(share) < len(rows) / tiers.SHARE * 1.3
 
 
 def test_what_is_named_runs() -> None:

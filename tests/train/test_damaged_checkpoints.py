@@ -29,6 +29,8 @@ from mxrun.train.checkpoint import (
 from mxrun.train.keeper import newest_checkpoint
 from mxrun.train.progress import Best, Progress
 
+pytestmark = pytest.mark.commands
+
 FLIPS, CUTS = 800, 200
 
 

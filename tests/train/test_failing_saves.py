@@ -21,6 +21,8 @@ from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
 from mxrun.train.saver import RunSaver
 
+pytestmark = pytest.mark.commands
+
 SUPPORT = Path(__file__).parents[1] / "support"
 SHORT = ("train", "digits_lenet", "threads=1", "train.epochs=3", "train.checkpoint.keep=1")
 
