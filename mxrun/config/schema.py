@@ -71,7 +71,6 @@ class Split(Section):
     range: tuple[int, int] | None = Field(
         default=None, description="The first record and the one after the last, counted from 0."
     )
-
     share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None, description="The share of the records that is drawn, such as 0.8."
     )
@@ -140,7 +139,7 @@ class Data(Section):
     batch_size: Size = Field(description="Samples per step.", examples=[64])
     train: Dataset = Field(
         description="The data trained on; without the path that its data set wants, and without "
-        "one in eval, training makes records up.",
+        "one in eval, training makes synthetic data.",
         examples=[{"dataset": "digits", "split": "train"}],
     )
     eval: Dataset | None = Field(default=None, description="The data evaluated on; default: none.")

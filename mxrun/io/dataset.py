@@ -141,8 +141,18 @@ class Dataset:
         Raises UserError for classes that are not known.
         """
         label = self.class_field
-        if not known or label is None or self.classes == tuple(known):
+        if label is None or self.classes == tuple(known):
             return self
+        if not known:
+            raise UserError(
+                Diagnostic(
+                    f"data.{role} ({self.name} {self.split}) has labels that are words, and those "
+                    "of training are numbers",
+                    self.place,
+                    "labels that are numbers",
+                    f"classes {listed(self.classes)}",
+                )
+            )
         where = (f"data.{role} ({self.name} {self.split})", self.place)
         column = self.fields[label]
         labels = renumbered(column.records, self.classes, known, where)
@@ -400,11 +410,12 @@ def open_datasets(
             opened[role] = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
     if classes is None and "train" in opened:
         classes = opened["train"].classes
-    for role, dataset in opened.items():
-        try:
-            opened[role] = dataset.with_classes(classes or (), role)
-        except UserError as error:
-            found += error.diagnostics
+    if classes is not None:
+        for role, dataset in opened.items():
+            try:
+                opened[role] = dataset.with_classes(classes, role)
+            except UserError as error:
+                found += error.diagnostics
     if found:
         # What is written once for both is told once.
         raise UserError(dict.fromkeys(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mxrun.base.errors import Diagnostic, Place, UserError
-from mxrun.runtime.storage import unused_bytes
+from mxrun.runtime.storage import remaining_bytes
 
 # What a data set that is read at once may take in memory.
 MAXIMUM_BYTES = 4 << 30
@@ -43,14 +43,14 @@ def unreadable(path: Path | str, error: OSError | ValueError) -> UserError:
 
 def check_memory(where: Path | str, needed: int) -> None:
     """Raise UserError where so many bytes, for what is in a file, are more than there are."""
-    unused = unused_bytes()
-    if needed > unused:
+    remaining = remaining_bytes()
+    if needed > remaining:
         problem = f"{where}: what it holds does not fit into memory"
         raise UserError(
             Diagnostic(
                 problem,
                 None,
-                f"at most {unused:,} bytes, which this process may still take",
+                f"at most {remaining:,} bytes, which this process may still take",
                 f"{needed:,} bytes",
                 "give fewer records at a time, or allow the process more memory",
             )

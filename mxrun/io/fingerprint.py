@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 
 import numpy as np
 
@@ -29,6 +28,6 @@ def fingerprint(dataset: Dataset) -> str:
         digest.update(f"{name} {lazy.count} {lazy.start} {lazy.content()}\n".encode())
         if lazy.rows is not None:
             digest.update(lazy.rows.astype("<i8").tobytes())
-    # Names of folders need not be UTF-8; their bytes are what counts.
-    digest.update(os.fsencode(" ".join(dataset.classes)))
+    # Names of folders need not be UTF-8; their bytes are what counts, in whatever locale.
+    digest.update(" ".join(dataset.classes).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()

@@ -87,7 +87,7 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
 
 
 class _Reader:
-    """One file; what it says of its own form, its first row does."""
+    """Reader of one file, whose first row tells the delimiter and the names of the columns."""
 
     def __init__(self, content: bytes, path: Path | str, form: TableForm, hint: str) -> None:
         self._content, self._path, self._form, self._hint = content, path, form, hint
@@ -182,7 +182,7 @@ class _Reader:
             if by_name and form.data is not None:
                 return [self._column(column, width) for column in form.data], None
             if width == form.size:
-                return everything, None
+                return self._in_order(everything), None
             try:
                 return self._numbered(width)[0], None
             except UserError:
@@ -194,6 +194,15 @@ class _Reader:
             problem = f"{self._path}: no column is left for the data"
             raise UserError(Diagnostic(problem, hint=hint))
         return columns, label
+
+    def _in_order(self, columns: list[int]) -> list[int]:
+        """Columns of a table of data alone, in the order in which training took them."""
+        taken = self._form.data or ()
+        # Numbers from the end and names say nothing of a table of another width.
+        if not all(isinstance(each, int) and each >= 0 for each in taken):
+            return columns
+        ranks = {each: rank for rank, each in enumerate(sorted(set(taken)))}
+        return [ranks[each] for each in taken] if len(ranks) == len(columns) else columns
 
     def _numbered(self, width: int) -> tuple[list[int], int | None]:
         """As `_columns`, of a table like that of training."""
@@ -279,19 +288,22 @@ def _cells(text: bytes, divider: bytes) -> list[bytes]:
     parts = text.split(divider)
     if b'"' not in text:
         return parts
-    cells: list[bytes] = []
+    cells: list[list[bytes]] = []
+    is_open = False
     for part in parts:
-        last = cells[-1] if cells else b""
-        if last.lstrip().startswith(b'"') and last.count(b'"') % 2:
-            cells[-1] = last + divider + part
+        if is_open:
+            cells[-1].append(part)
+            is_open = part.count(b'"') % 2 == 0
         else:
-            cells.append(part)
-    return cells
+            cells.append([part])
+            is_open = part.lstrip().startswith(b'"') and part.count(b'"') % 2 == 1
+    return [divider.join(cell) for cell in cells]
 
 
 def _text(cell: bytes) -> str:
     """What a cell says, without the quotes that it may stand in."""
-    text = cell.decode(errors="replace").strip()
+    # Two words that differ in bytes that are not UTF-8 are two words.
+    text = cell.decode(errors="surrogateescape").strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1].replace('""', '"').strip()
     return text

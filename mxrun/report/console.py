@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mxrun.base.errors import MxrunError, Stopped, UserError, shown
 from mxrun.report.printable import printable
-from mxrun.report.streams import dispensable, escape_names
+from mxrun.report.streams import dispensable, escape_unencodable
 
 # Files and pipes have no width: wide enough that no table is cut.
 _WIDTH_OF_FILES = 200
@@ -31,7 +31,7 @@ class PrintableConsole(Console):
 
 def stdout() -> Console:
     """The console of results, where what the stream's encoding lacks is shown escaped."""
-    escape_names(sys.stdout)
+    escape_unencodable(sys.stdout)
     return PrintableConsole(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES, highlight=False)
 
 

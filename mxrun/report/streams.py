@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import errno
 import io
 import os
@@ -14,27 +13,11 @@ from typing import TextIO
 # What write(2) says of a stream: no space, beyond a quota or size, a failing device, closed.
 _WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
-_ESCAPE = "mxrun.escape"
 
-
-def escape_names(stream: TextIO) -> None:
-    """Have a stream show the bytes of names that are not UTF-8, and all else that its encoding
-    lacks, as escapes: `\\xff`.
-    """
+def escape_unencodable(stream: TextIO) -> None:
+    """Have a stream show what its encoding lacks as escapes, as standard error does: `\\xe4`."""
     if isinstance(stream, io.TextIOWrapper):
-        codecs.register_error(_ESCAPE, _escaped)
-        stream.reconfigure(errors=_ESCAPE)
-
-
-def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """What stands for the characters that cannot be encoded; Python names such bytes U+DCxx."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    codes = map(ord, error.object[error.start : error.end])
-    return "".join(
-        f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\U{code:08x}"
-        for code in codes
-    ), error.end
+        stream.reconfigure(errors="backslashreplace")
 
 
 def is_stream_error(error: OSError) -> bool:

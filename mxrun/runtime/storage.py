@@ -61,22 +61,6 @@ def _address_limit() -> list[int]:
     return [] if limit == resource.RLIM_INFINITY else [limit]
 
 
-def unused_bytes() -> int:
-    """Bytes that this process may still take of `memory_limit`.
-
-    What it has counts as address space where RLIMIT_AS limits that, and as resident size otherwise.
-    """
-    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    try:
-        mapped, resident = map(int, Path("/proc/self/statm").read_text().split()[:2])
-    except OSError:
-        return memory_limit()
-    unused = memory_limit() - resident * mmap.PAGESIZE
-    if address_space != resource.RLIM_INFINITY:
-        unused = min(unused, address_space - mapped * mmap.PAGESIZE)
-    return max(0, unused)
-
-
 def available_bytes() -> int:
     """Bytes that this process could take now without others having to give theirs.
 

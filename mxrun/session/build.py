@@ -23,6 +23,7 @@ from mxrun.io.prefetch import staging_specs
 from mxrun.runtime.storage import remaining_bytes
 from mxrun.session.budget import budgeted
 from mxrun.session.plugins import load_plugins
+from mxrun.train.checkpoint import MANIFEST_FILE
 from mxrun.train.run_directory import CONFIG_FILE
 
 
@@ -30,7 +31,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = No
     """Read and build a config, after its plugins; raises UserError with everything wrong."""
     library.load()
     parsed = parse(path, overrides)
-    load_plugins(parsed)
+    load_plugins(parsed, path)
     return build(parsed, batch)
 
 
@@ -39,12 +40,13 @@ def allow_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
 
     Raises UserError where they cannot be loaded; a source that is neither is not judged here.
     """
-    folder = Path(source)
-    places = (folder, folder / CONFIG_FILE, folder.parent / CONFIG_FILE)
-    config = next((path for path in places if path.is_file()), None)
-    if config is not None:
+    path = Path(source)
+    is_checkpoint = (path / MANIFEST_FILE).is_file()
+    folder = path.parent if is_checkpoint else path
+    config = folder / CONFIG_FILE if folder.is_dir() else path
+    if config.is_file():
         library.load()
-        load_plugins(parse(config, overrides), allow=True)
+        load_plugins(parse(config, overrides), config, allow=True)
 
 
 # Hears of long waits; `silent` is for who does not care.
@@ -172,12 +174,12 @@ def team_size(built: Built, training: bool, threads: int | None = None) -> int:
     """
     wanted = threads or built.config.threads
     if wanted is None:
-        library = onednn.load()
+        found = onednn.load()
         return team_for(
             built.model.symbol,
             built.model.inference,
             trained=frozenset(built.training.rules) if training else frozenset(),
-            instruction_set="" if library is None else library.instruction_set,
+            instruction_set="" if found is None else found.instruction_set,
             precision=built.config.precision,
             largest=min(available_cores(), largest_team()),
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from mxrun import library
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
 from mxrun.config import Parsed, RunConfig
+from mxrun.config.sources import COMMAND_LINE
 from mxrun.operator.register import OPERATORS
 from mxrun.session.trusted_plugins import is_known, owner_of, remember
 from mxrun.train.run_directory import is_run_config
@@ -16,8 +17,8 @@ from mxrun.train.run_directory import is_run_config
 _SUFFIX = ".py"
 
 
-def load_plugins(parsed: Parsed, allow: bool = False) -> None:
-    """Run the plugins of a config.
+def load_plugins(parsed: Parsed, config: str | Path, allow: bool = False) -> None:
+    """Run the plugins of the config in the file `config`.
 
     allow: also those that the config in a run's folder names and this user never ran before.
     Raises UserError for those that cannot be loaded or must not be run, with all else that is wrong
@@ -26,19 +27,21 @@ def load_plugins(parsed: Parsed, allow: bool = False) -> None:
     problems: list[Diagnostic] = []
     for path, place in parsed.plugins.items():
         try:
-            library.load_plugin(path, place, partial(_permit, place, allow))
+            library.load_plugin(path, place, partial(_permit, Path(config), place, allow))
         except UserError as error:
             problems += error.diagnostics
     if problems:
         raise UserError([*parsed.diagnostics, *problems])
 
 
-def _permit(named_at: Place, allow: bool, plugin: library.Plugin) -> None:
+def _permit(config: Path, named_at: Place, allow: bool, plugin: library.Plugin) -> None:
     """Raise UserError for a plugin that a run's folder asks to run and this user does not know.
 
-    A file that a user's own config, command line or flag names is known from then on.
+    A file that a user's own config, command line or flag names is known from then on. What the
+    config in a run's folder extends was not chosen by who opens that folder either.
     """
-    if allow or not is_run_config(Path(named_at.file)):
+    asking = {Path(named_at.file), *((config,) if named_at.file != COMMAND_LINE else ())}
+    if allow or not any(map(is_run_config, asking)):
         remember(plugin.sha256, plugin.path)
     elif not is_known(plugin.sha256):
         raise UserError(

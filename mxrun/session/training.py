@@ -68,7 +68,7 @@ class TrainSummary:
     """What a training run came to; times are of the steps taken by this process.
 
     core_wait_share: of the time that training took, the part in which it was ready to run while
-        others had the cores; None where the system does not tell.
+    others had the cores; None where the system does not tell.
     classes: their names by number, as in the rows and columns of a confusion matrix; empty where
     labels are numbers alone.
     """

@@ -1,7 +1,7 @@
 """The plugin files that this user has chosen to run, by the SHA-256 of their content.
 
-A record lies in the user's cache folder, which counts
-only where nobody else can write it. Where there is none, what was chosen holds for the process.
+A record lies in the user's cache folder, which counts only where nobody else can write it. Where
+there is none, what was chosen holds for the process.
 """
 
 from __future__ import annotations

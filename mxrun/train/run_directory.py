@@ -40,12 +40,16 @@ def is_run_config(path: Path) -> bool:
 
     Such a folder may be anybody's; what its config names was not chosen by who opens it.
     """
-    folder = path.resolve().parent
-    if path.resolve().name != CONFIG_FILE:
+    # By the name that it is opened by as well as by the one that a link leads to.
+    return any(_lies_beside_results(each) for each in {path, path.resolve()})
+
+
+def _lies_beside_results(path: Path) -> bool:
+    if path.name != CONFIG_FILE:
         return False
-    with writing(folder):
-        others = (entry.name for entry in _of_a_run(folder) if entry.name != CONFIG_FILE)
-        return any(others) or any(folder.glob(f"*/{MANIFEST_FILE}"))
+    with writing(path.parent):
+        others = (entry.name for entry in _of_a_run(path.parent) if entry.name != CONFIG_FILE)
+        return any(others) or any(path.parent.glob(f"*/{MANIFEST_FILE}"))
 
 
 class RunDirectory:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MXRUN
+from commands import HANG_S, MXRUN
 from PIL import Image
 
 from mxrun import session
@@ -168,7 +168,7 @@ def test_a_signal_before_there_is_anything_to_save_ends_the_process(tmp_path, nu
     command = [*MXRUN, "train", "net.yaml"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     # Opened once the process reads it.
-    guard = threading.Timer(60, process.kill)
+    guard = threading.Timer(HANG_S, process.kill)
     guard.start()
     writer = os.open(tmp_path / "records.npz", os.O_WRONLY)
     process.send_signal(number)
