@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterator
 
@@ -19,6 +21,10 @@ _WIDTH_OF_FILES = 200
 
 class PrintableConsole(Console):
     """A console on which text moves no cursor and sets no colour: only styles do."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError for the writer to handle: rich would end the process with 1."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -374,8 +374,10 @@ def in_shell(command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_reader_who_goes_away_is_no_error() -> None:
-    process = subprocess.Popen([*MXRUN, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.mark.parametrize("command", ["schema", "check digits_lenet", "ops Convolution"])
+def test_a_reader_who_goes_away_is_no_error(command: str) -> None:
+    words = [*MXRUN, *command.split()]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
