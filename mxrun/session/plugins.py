@@ -52,7 +52,7 @@ def _permit(config: Path, named_at: Place, allow: bool, plugin: library.Plugin) 
                 expected="a file that a config of yours has named, unchanged since",
                 got=f"a file of {owner_of(plugin.path)}, SHA-256 {plugin.sha256[:16]}...",
                 hint="read it: it can do whatever you can; "
-                f"`mxrun check {named_at.file} --allow-plugins` lets it run from then on",
+                f"`mxrun check {config} --allow-plugins` lets it run from then on",
             )
         )
 

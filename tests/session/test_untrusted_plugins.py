@@ -1,0 +1,95 @@
+"""Plugins that a run's folder asks to run, whichever way its config names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mxrun import session
+from mxrun.base.errors import UserError
+from mxrun.train.checkpoint import MANIFEST_FILE
+
+CONFIG = """name: net
+plugins: [evil.py]
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 10}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 64
+  train: {dataset: digits, split: train}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+
+
+@pytest.fixture
+def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run folder with a plugin that this user never ran, and which leaves `was run` behind."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    (folder / "metrics.jsonl").touch()
+    marker = f"open({str(tmp_path / 'was run')!r}, 'w').close()"
+    (folder / "evil.py").write_text(f"{marker}\n")
+    return folder
+
+
+def refuses_to_run(config: Path) -> None:
+    """Assert that the plugins of a config are asked about, and that the hint lets them run."""
+    marker = config.parent.parent / "was run"
+    with pytest.raises(UserError, match="was never run by you") as caught:
+        session.load(config)
+    (found,) = caught.value.diagnostics
+    assert f"`mxrun check {config} --allow-plugins`" in found.hint
+    assert not marker.exists()
+    session.allow_plugins(config)
+    assert marker.exists()
+    # Known from then on.
+    session.load(config)
+
+
+def test_what_the_config_of_a_run_extends_is_asked_about(evil: Path) -> None:
+    (evil / "base.yaml").write_text(CONFIG)
+    (evil / "config.yaml").write_text("extends: base.yaml\n")
+    refuses_to_run(evil / "config.yaml")
+
+
+@pytest.mark.parametrize("target", ["x.yaml", "../elsewhere.yaml"])
+def test_the_config_of_a_run_that_is_a_link_is_asked_about(evil: Path, target: str) -> None:
+    (evil / target).write_text(CONFIG.replace("evil.py", str(evil / "evil.py")))
+    (evil / "config.yaml").symlink_to(target)
+    refuses_to_run(evil / "config.yaml")
+
+
+def test_a_config_that_extends_that_of_a_run_is_asked_about(evil: Path) -> None:
+    (evil / "config.yaml").write_text(CONFIG)
+    (evil.parent / "own").mkdir()
+    config = evil.parent / "own" / "mine.yaml"
+    config.write_text("extends: ../evil/config.yaml\n")
+    refuses_to_run(config)
+
+
+def test_plugins_of_the_command_line_are_the_users_own(evil: Path) -> None:
+    (evil / "config.yaml").write_text(CONFIG.replace("evil.py", "absent.py"))
+    session.load(evil / "config.yaml", [f"plugins=[{evil / 'evil.py'}]"])
+    assert (evil.parent / "was run").exists()
+
+
+def test_allowing_the_plugins_of_a_bundled_config_allows_no_others(
+    evil: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (evil / "config.yaml").write_text(CONFIG)
+    monkeypatch.chdir(evil)
+    session.allow_plugins("digits_lenet")
+    assert not (evil.parent / "was run").exists()
+
+
+def test_allowing_the_plugins_of_a_checkpoint_allows_those_of_its_run(evil: Path) -> None:
+    (evil / "config.yaml").write_text(CONFIG)
+    checkpoint = evil / "checkpoint-1"
+    checkpoint.mkdir()
+    (checkpoint / MANIFEST_FILE).touch()
+    session.allow_plugins(checkpoint)
+    assert (evil.parent / "was run").exists()
