@@ -138,10 +138,13 @@ class Dataset:
     def with_classes(self, known: Sequence[str], role: str = "eval") -> Dataset:
         """The same records, their labels numbering `known`, training's classes, by name.
 
+        Without `known` labels are numbers, as which names that are their own numbers count as well.
         Raises UserError for classes that are not known.
         """
         label = self.class_field
         if label is None or self.classes == tuple(known):
+            return self
+        if not known and self.classes == tuple(map(str, range(len(self.classes)))):
             return self
         if not known:
             raise UserError(

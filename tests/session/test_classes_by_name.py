@@ -118,6 +118,18 @@ def test_numbers_stand_for_the_names_that_they_are(tmp_path: Path) -> None:
     assert "does not know: 10" in problem(path, "data.train.split=train").problem
 
 
+def test_names_that_are_their_own_numbers_are_numbers(tmp_path: Path) -> None:
+    """An archive's labels are numbers alone, and digits are called like theirs."""
+    path = tmp_path / "net.yaml"
+    text = CONFIG.replace("[1, 4, 4]", "[1, 8, 8]").replace("num_hidden: 3", "num_hidden: 10")
+    text = text.replace("image_folder, path: images, split: train", "npz, path: some.npz")
+    path.write_text(text.replace("image_folder, split: test", "digits, split: test"))
+    labels, data = np.arange(10, dtype=np.int32), np.zeros((10, 1, 8, 8), np.float32)
+    np.savez(tmp_path / "some.npz", data=data, label=labels)
+    evaluated = opened(path)["eval"]
+    assert set(evaluated.fields["label"].records.tolist()) == set(range(10))
+
+
 def test_a_head_of_another_size_than_the_named_classes_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path)
     for size in (2, 4):

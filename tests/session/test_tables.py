@@ -10,6 +10,7 @@ from commands import result
 from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset import open_datasets
+from mxrun.train.replay import Silent
 
 CONFIG = """\
 name: net
@@ -108,3 +109,72 @@ def test_inference_finds_columns_by_name(folder: Path) -> None:
     assert kinds(folder, "bare.csv", bare) == expected
     with pytest.raises(UserError, match="no column is called 'b'"):
         kinds(folder, "lacking.csv", rows(("a", "kind"), 12))
+
+
+def numbered(count: int, last: str) -> str:
+    """A table without header, whose label is the row's number and in the end a word."""
+    kinds = [*map(str, range(count - 1)), last]
+    return "".join(f"{number},{number % 2},{kind}\n" for number, kind in enumerate(kinds))
+
+
+def trained(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train the config in its folder."""
+    monkeypatch.chdir(path.parent)
+    session.train(path, (), Silent(), session.TrainRequest())
+
+
+NUMBERED = (
+    CONFIG.replace("num_hidden: 3", "num_hidden: 12")
+    .replace("epochs: 20", "epochs: 1")
+    .replace("header: true, label: kind, ", "")
+)
+
+
+def test_words_are_no_classes_where_training_has_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers among words are sorted as words: 2 would be another class than in training."""
+    (tmp_path / "table.csv").write_text(numbered(12, "11"))
+    (tmp_path / "other.csv").write_text(numbered(12, "x"))
+    path = tmp_path / "net.yaml"
+    path.write_text(NUMBERED)
+    found = problem(path)
+    assert "data.eval (csv all) has labels that are words" in found.problem
+    assert "those of training are numbers" in found.problem
+    assert str(found.place) == f"{path}:11:19"
+    assert found.expected == "labels that are numbers"
+    assert found.got.startswith("classes 0, 1, 10, 2, ")
+    # The same of a part that is read after training.
+    (tmp_path / "other.csv").write_text(numbered(12, "11"))
+    trained(path, monkeypatch)
+    run, request = tmp_path / "runs" / "net", session.InferRequest(split="eval")
+    assert [row["label"] for row in session.infer(run, request).rows()] == list(range(12))
+    (tmp_path / "other.csv").write_text(numbered(12, "x"))
+    with pytest.raises(UserError, match="has labels that are words"):
+        session.infer(run, request)
+
+
+TABLE = ((0, 2, 1), (1, 0, 2))
+
+
+@pytest.mark.parametrize(
+    "taken", ["data: [1, 0]", "data: [2, 1], label: 0", "data: [2, 0], label: 1"]
+)
+def test_inference_takes_columns_in_the_order_of_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    """A table of data alone has the columns that training took, in the order of their numbers."""
+    columns = sorted(map(int, taken.partition("[")[2].partition("]")[0].split(",")))
+    for name, numbers in (("table.csv", [0, 1, 2]), ("alone.csv", columns)):
+        lines = (",".join(str(row[number]) for number in numbers) for row in TABLE)
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    path = tmp_path / "net.yaml"
+    text = NUMBERED.replace("csv, path: table.csv", f"csv, path: table.csv, {taken}")
+    path.write_text(text.partition("  eval:")[0])
+    trained(path, monkeypatch)
+
+    def scores(name: str) -> list[object]:
+        request = session.InferRequest(inputs=(str(tmp_path / name),))
+        return [row["top"] for row in session.infer(Path("runs/net"), request).rows()]
+
+    assert scores("alone.csv") == scores("table.csv")
