@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,9 @@ from damage import damage
 
 from mxrun.base.errors import Place, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, open_datasets, request_dataset
+from mxrun.io.dataset import Dataset, Field, open_datasets, request_dataset
+from mxrun.io.fingerprint import fingerprint
+from mxrun.io.table import TableForm, parse_table
 
 PLACE = Place("c.yaml", 7, 3)
 TABLE = "height,width,kind\n1.5,2,0\n\n3,-4e-1, 2\n5,6,1\n"
@@ -171,3 +176,74 @@ def test_what_divides_the_columns_is_seen(tmp_path, delimiter):
     file.write_text("".join(f"{delimiter.join(row)}\n" for row in rows))
     dataset = open_csv(file, header=True)
     assert dataset.fields["data"].records.tolist() == [[1, 2], [3, 4]]
+
+
+def test_words_that_differ_in_bytes_that_are_not_utf8_are_two_classes(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_bytes("ä,ö,kind\n1,2,räd\n3,4,röd\n5,6,blue\n".encode("latin-1"))
+    dataset = open_csv(file, header=True, label="kind")
+    assert dataset.classes == tuple(os.fsdecode(word) for word in (b"blue", b"r\xe4d", b"r\xf6d"))
+    assert dataset.fields["label"].records.tolist() == [1, 2, 0]
+    assert dataset.columns == tuple(os.fsdecode(name) for name in (b"\xe4", b"\xf6"))
+
+
+FINGERPRINT = """
+import sys
+import numpy as np
+from mxrun.io.dataset import Dataset, Field
+from mxrun.io.fingerprint import fingerprint
+classes = bytes.fromhex(sys.argv[1]).decode(errors="surrogateescape").split()
+print(fingerprint(Dataset("csv", {"label": Field(np.zeros(1, np.int32))}, tuple(classes))))
+"""
+
+
+@pytest.mark.parametrize("words", [b"\xc3\xa4 b", b"\xe4 b"])
+def test_the_fingerprint_of_words_is_that_of_every_locale(words):
+    """Where names of files are in another encoding than UTF-8, as in a bare container."""
+    classes = tuple(words.decode(errors="surrogateescape").split())
+    here = fingerprint(Dataset("csv", {"label": Field(np.zeros(1, np.int32))}, classes))
+    locale = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    done = subprocess.run(
+        [sys.executable, "-c", FINGERPRINT, words.hex()],
+        env={**os.environ, **locale},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == here
+
+
+def columns_of(row: str) -> list[str]:
+    """The names in a header, each character by itself: a quote that opens a cell hides commas."""
+    cells, quotes = [""], 0
+    for character in row:
+        quotes += character == '"'
+        if character == "," and not (cells[-1].lstrip().startswith('"') and quotes % 2):
+            cells.append("")
+            quotes = 0
+        else:
+            cells[-1] += character
+    return [name_in(cell.strip()) for cell in cells]
+
+
+def name_in(cell: str) -> str:
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
+    return cell[1:-1].replace('""', '"').strip() if is_quoted else cell
+
+
+def test_quotes_keep_commas_within_a_cell():
+    draw = random.Random(3)
+    for length in range(1, 400):
+        row = "".join(draw.choices('", a', (3, 3, 1, 2), k=1 + length % 20)) + "."
+        columns = columns_of(row)
+        numbers = ",".join("1" * len(columns))
+        form = TableForm(delimiter=",", header="yes")
+        table = parse_table(f"{row}\n{numbers}\n".encode(), "t.csv", form, "")
+        assert list(table.names) == columns, row
+
+
+def test_a_quote_that_is_never_closed_takes_the_rest_of_the_row():
+    row = 'a,"' + "b," * 200_000
+    table = parse_table(f"{row}\n1,2\n".encode(), "t.csv", TableForm(",", "yes"), "")
+    assert table.names == ("a", row[2:])
