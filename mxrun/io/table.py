@@ -26,6 +26,8 @@ _MARK = b"\xef\xbb\xbf"
 # What divides columns where nobody says so: the first of these in the first row. Commas come last,
 # as they may be inside of numbers.
 _DELIMITERS = (b"\t", b";", b",")
+# What stands for a value that is missing, in lower case; in quotes these are words.
+_GAPS = (b"", b'""', b"na", b"nan", b"null", b"none", b"?")
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,11 @@ class _Reader:
             if label is not None:
                 word = _text(cells[label])
                 number = _number(cells[label])
-                if as_words and word:
-                    number = words.setdefault(word, len(words))
-                elif self._form.words and word and math.isnan(number) and word.lower() != "nan":
-                    return None
+                if self._form.words and word and not _is_gap(cells[label]):
+                    if as_words:
+                        number = words.setdefault(word, len(words))
+                    elif math.isnan(number):
+                        return None
                 if not math.isfinite(number):
                     self._refuse(cells, label, label, (line, offset), not lines)
                 labels.append(number)
@@ -250,6 +253,7 @@ class _Reader:
         where: line and byte of its row.
         """
         cell = cells[column].decode(errors="replace").strip()
+        problem, expected = "this is no number", "a finite number"
         named = f"column {self._names[column]!r}: " if self._names else ""
         hint = (
             "leave it out: `data: [...]` names the columns that are data; a column of words or "
@@ -259,15 +263,20 @@ class _Reader:
             hint = "words are classes for a loss that tells classes apart, such as SoftmaxOutput"
         elif is_first and not self._names and self._form.header != "yes":
             hint = self._hint
-        if not cell or cell.lower() in ("nan", "na", "null", "?"):
+        if _is_gap(cells[column]):
             hint = "fill the gap in, or leave the row or the column out"
+            if column == label and self._form.words:
+                problem, expected = "the label is missing", "a number or a word"
+                word = cell.strip('"')
+                quoted = f', or quote the cell where the word is meant: "{word}"' if word else ""
+                hint = f"fill the gap in, or remove the rows without a label{quoted}"
         elif cell.replace(",", "", 1).lstrip("+-").isdigit():
             hint = "write a point before decimals, not a comma"
         hint = self._other_delimiter() or hint
         line, offset = where
         at = offset + sum(len(before) + len(self._divider) for before in cells[:column])
         cell_at = (line, column + 1, at)
-        self._fail(cell_at, f"{named}this is no number", "a finite number", repr(cell[:40]), hint)
+        self._fail(cell_at, f"{named}{problem}", expected, repr(cell[:40]), hint)
 
     def _fail(
         self, where: tuple[int, int, int], problem: str, expected: str, got: str, hint: str = ""
@@ -298,6 +307,11 @@ def _cells(text: bytes, divider: bytes) -> list[bytes]:
             cells.append([part])
             is_open = part.lstrip().startswith(b'"') and part.count(b'"') % 2 == 1
     return [divider.join(cell) for cell in cells]
+
+
+def _is_gap(cell: bytes) -> bool:
+    """Whether a cell, as it stands in the file, says that its value is missing."""
+    return cell.strip().lower() in _GAPS
 
 
 def _text(cell: bytes) -> str:

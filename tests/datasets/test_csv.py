@@ -153,6 +153,30 @@ def test_words_are_classes_by_their_sorted_names(tmp_path, label):
     assert dataset.fields["label"].records.tolist() == [1, 0, 2]
 
 
+@pytest.mark.parametrize("gap", ["NA", "nan", "Null", " none ", "?", "", '""'])
+@pytest.mark.parametrize("others", [("yes", "no"), ("1", "0")])
+def test_a_gap_is_no_class(tmp_path, gap, others):
+    file, (first, second) = tmp_path / "t.csv", others
+    for row, labels in ((2, (gap, first, second)), (4, (first, second, gap))):
+        file.write_text("a,b,kind\n" + "".join(f"1,2,{label}\n" for label in labels))
+        with pytest.raises(UserError, match="the label is missing") as caught:
+            open_csv(file, header=True)
+        (found,) = caught.value.diagnostics
+        assert f"{file}:{row}:3: byte " in found.problem
+        assert "column 'kind'" in found.problem
+        assert (found.place, found.got) == (PLACE, repr(gap.strip()))
+        assert "remove the rows without a label" in found.hint
+        hint = f'quote the cell where the word is meant: "{gap.strip()}"'
+        assert (hint in found.hint) == bool(gap.strip('"'))
+
+
+@pytest.mark.parametrize("word", ["NA", "nan", "none", "?"])
+def test_a_gap_in_quotes_is_a_word(tmp_path, word):
+    file = tmp_path / "t.csv"
+    file.write_text(f'1,2,"{word}"\n3,4,yes\n')
+    assert set(open_csv(file).classes) == {word, "yes"}
+
+
 def test_words_are_no_numbers(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("1,2,red\n")
