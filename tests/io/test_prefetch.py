@@ -169,13 +169,7 @@ def test_D3_a_batch_that_is_not_made_yet_is_waited_for():
         return picture(index)
 
     with opened(lazy_dataset(late), size=1) as iterator:
-        wait = iterator._loader.wait
-
-        def waits(position: int) -> None:
-            asked.set()
-            wait(position)
-
-        iterator._loader.wait = waits
+        iterator.watch_waits(lambda seconds, record: asked.set())
         started = time.perf_counter()
         iterator.reset(1)
         slots = make_slots(iterator)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
-import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,6 +160,19 @@ def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(config, file
     assert train(config, Silent(), existing="resume").summary.resumed_from == step
 
 
+def writer_to(pipe: Path, process: subprocess.Popen[str]) -> int:
+    """The writing end of a pipe once the process reads it, however long that takes."""
+    while process.poll() is None:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            # Nobody has it open.
+            if error.errno != errno.ENXIO:
+                raise
+        time.sleep(0.01)
+    raise AssertionError(process.communicate()[1])
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -15), (signal.SIGINT, 130)])
 def test_a_signal_before_there_is_anything_to_save_ends_the_process(tmp_path, number, code):
     os.mkfifo(tmp_path / "records.npz")
@@ -167,13 +181,9 @@ def test_a_signal_before_there_is_anything_to_save_ends_the_process(tmp_path, nu
     (tmp_path / "net.yaml").write_text(text + f"data: {data}\n")
     command = [*MXRUN, "train", "net.yaml"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    # Opened once the process reads it.
-    guard = threading.Timer(HANG_S, process.kill)
-    guard.start()
-    writer = os.open(tmp_path / "records.npz", os.O_WRONLY)
+    writer = writer_to(tmp_path / "records.npz", process)
     process.send_signal(number)
-    errors = process.communicate()[1]
-    guard.cancel()
+    errors = process.communicate(timeout=HANG_S)[1]
     os.close(writer)
     assert process.returncode == code
     assert "Traceback" not in errors
