@@ -8,15 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
-
-_MAX_LISTED = 12
-
-
-def listed(names: Sequence[str]) -> str:
-    """The names for a message; of many only the first."""
-    shown = ", ".join(names[:_MAX_LISTED])
-    rest = len(names) - _MAX_LISTED
-    return f"{shown}, and {rest} more" if rest > 0 else shown
+from mxrun.base.near_names import listed
 
 
 def renumbered(

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, Place, UserError, nearest
+from mxrun.base.near_names import listed
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.batch import is_label
-from mxrun.io.classes import counts, lacking, lacking_range, listed, renumbered
+from mxrun.io.classes import counts, lacking, lacking_range, renumbered
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.record import RecordShape, Scale
 from mxrun.io.split import (

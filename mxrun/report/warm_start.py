@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mxrun.base.merged_names import patterns
+from mxrun.base.near_names import listed
 from mxrun.report.figures import bytes_text
 from mxrun.train.observer import VariableGroup, WarmStart
 
@@ -36,10 +37,7 @@ def warm_start_lines(start: WarmStart) -> Iterator[str]:
 
 def names_text(names: Sequence[str]) -> str:
     """The names as patterns, of which only the first are shown: `conv*_weight, fc1_bias`."""
-    merged = patterns(names)
-    shown = ", ".join(merged[:_MAX_PATTERNS])
-    rest = len(merged) - _MAX_PATTERNS
-    return f"{shown} and {rest} more" if rest > 0 else shown
+    return listed(patterns(names), _MAX_PATTERNS)
 
 
 def _count_text(count: int) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed
 from mxrun.config import RunConfig, load_config
-from mxrun.io.classes import listed
 from mxrun.session.plugins import plugin_differences
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import (

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic
+from mxrun.base.near_names import listed
 from mxrun.executor.checked import NonFinite, first_non_finite
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE
@@ -77,10 +78,8 @@ def written_text(found: NonFinite) -> str:
 
 def records_text(batch: Batch) -> str:
     """The numbers of a batch's records, of which only the first are listed."""
-    records = [int(record) for record in batch.indices[: batch.valid]]
-    listed = ", ".join(map(str, records[:_MAX_RECORDS]))
-    more = len(records) - _MAX_RECORDS
-    return f"{listed} and {more} more" if more > 0 else listed
+    records = [str(int(record)) for record in batch.indices[: batch.valid]]
+    return listed(records, _MAX_RECORDS)
 
 
 def is_finite(array: npt.NDArray[Any]) -> bool:

@@ -17,7 +17,7 @@ from mxrun.operator.contract import (
 from mxrun.operator.contract.case import DOUBLE, SINGLE, Bench, Case, Extent
 from mxrun.operator.contract.derive import RANKS
 from mxrun.operator.contract.derive import cases as derived
-from mxrun.operator.contract.problem import Breach, Problem, attempting, listed
+from mxrun.operator.contract.problem import Breach, Problem, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import AnyProperty
 
@@ -197,7 +197,7 @@ def check_property(prop: AnyProperty, fixed: Sequence[str] = ()) -> Report:
     if not cases:
         problem = Problem(
             "no shape of the first argument gives those of all others",
-            f"shapes from {listed(prop.list_arguments()[:1])}, of rank 1 to {len(RANKS)}",
+            f"shapes from {enumerated(prop.list_arguments()[:1])}, of rank 1 to {len(RANKS)}",
             "none",
             "infer the others' in infer_shape, and give parameters that fit as examples",
         )

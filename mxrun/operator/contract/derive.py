@@ -20,7 +20,7 @@ from mxrun.operator.contract.case import DOUBLE, SINGLE, Case, Extent, exact
 from mxrun.operator.contract.interface import describe
 from mxrun.operator.contract.loss import WEIGHT
 from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import Breach, attempting, listed
+from mxrun.operator.contract.problem import Breach, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Inferred, PartialShapes
 from mxrun.operator.register import AnyProperty
@@ -190,7 +190,7 @@ def _case(prop: AnyProperty, sample: Shape) -> list[Case]:
     for case in made:
         if _is_finite(case):
             return [case]
-    return [replace(made[0], undefined=listed(list(_DOMAINS)))]
+    return [replace(made[0], undefined=enumerated(list(_DOMAINS)))]
 
 
 def _times(shape: Shape) -> str:

@@ -9,7 +9,7 @@ from mxrun.base import flags
 from mxrun.base.params import from_strings
 from mxrun.operator.contract import call
 from mxrun.operator.contract.case import SINGLE, Bench
-from mxrun.operator.contract.problem import Problem, attempting, listed
+from mxrun.operator.contract.problem import Problem, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty
@@ -44,7 +44,7 @@ def names(bench: Bench) -> Iterator[Problem]:
     ):
         twice = sorted({name for name in group if group.count(name) > 1})
         if twice or not group:
-            got = f"{listed(twice)} twice" if twice else "none"
+            got = f"{enumerated(twice)} twice" if twice else "none"
             yield Problem(f"{what}: every tensor needs a name of its own", "names", got)
     visible, loss = prop.num_visible_outputs, prop.loss_output
     if not 1 <= visible <= len(case.outputs):

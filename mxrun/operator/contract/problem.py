@@ -126,6 +126,6 @@ def number(array: Array, index: tuple[int, ...]) -> str:
     return str(array[index].item())
 
 
-def listed(names: Sequence[str]) -> str:
+def enumerated(names: Sequence[str]) -> str:
     """Names as a sentence has them: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -16,8 +16,8 @@ from mxrun.operator.contract.problem import (
     Breach,
     Problem,
     differing,
+    enumerated,
     first_difference,
-    listed,
     number,
 )
 from mxrun.operator.numpy_kernel import NUMPY
@@ -193,7 +193,7 @@ def _kept(body: Operator, before: Mapping[str, object]) -> Iterator[Problem]:
     kept = [name for name in now if name not in before or now[name] is not before[name]]
     if kept:
         yield Problem(
-            f"a call leaves {listed(kept)} on its body, where no plan knows of it",
+            f"a call leaves {enumerated(kept)} on its body, where no plan knows of it",
             hint="compute it anew, or make it a hidden output that backward reads",
         )
 
@@ -238,7 +238,7 @@ def alike(bench: Bench) -> Iterator[Problem]:
             index = first_difference(other, one)
             if index is None:
                 continue
-            reason = f": it draws from {listed(drawn)}" if drawn else ""
+            reason = f": it draws from {enumerated(drawn)}" if drawn else ""
             yield Problem(
                 f"{implementation.name} gives other numbers when it is called again with the same: "
                 f"{name} differs{reason}",
