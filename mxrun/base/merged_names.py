@@ -8,7 +8,7 @@ from collections.abc import Iterable
 _NUMBER = re.compile(r"[0-9]+")
 
 
-def patterns(names: Iterable[str]) -> tuple[str, ...]:
+def merged_names(names: Iterable[str]) -> tuple[str, ...]:
     """Merge names that differ in their numbers alone, in order of first appearance.
 
     A number that is the same in all merged names stays; `*` takes the place of the others.

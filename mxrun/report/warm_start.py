@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mxrun.base.merged_names import patterns
+from mxrun.base.merged_names import merged_names
 from mxrun.base.near_names import listed
 from mxrun.report.figures import bytes_text
 from mxrun.train.observer import VariableGroup, WarmStart
@@ -37,7 +37,7 @@ def warm_start_lines(start: WarmStart) -> Iterator[str]:
 
 def names_text(names: Sequence[str]) -> str:
     """The names as patterns, of which only the first are shown: `conv*_weight, fc1_bias`."""
-    return listed(patterns(names), _MAX_PATTERNS)
+    return listed(merged_names(names), _MAX_PATTERNS)
 
 
 def _count_text(count: int) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.merged_names import patterns
+from mxrun.base.merged_names import merged_names
+from mxrun.base.patterns import PatternTable
 from mxrun.build import Built
 from mxrun.config import StartFrom
 from mxrun.session.made_up import synthetic_notes
@@ -49,6 +50,9 @@ class StartingPoint:
         means = averages(checkpoint) if section.averaged else {}
         held = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
         wanted = built.model.learned
+        load, skip = PatternTable(section.load), PatternTable(section.skip)
+        loads = {name: load.matching(name) for name in wanted}
+        skips = {name: skip.matching(name) for name in wanted}
         problems = [
             Diagnostic(
                 f"train.start_from.{key}: no parameter of this network matches {pattern!r}",
@@ -56,15 +60,13 @@ class StartingPoint:
                 expected=f"patterns of {', '.join(wanted)}",
                 got=pattern,
             )
-            for key, patterns in (("load", section.load), ("skip", section.skip))
-            for pattern in patterns
-            if not any(fnmatchcase(name, pattern) for name in wanted)
+            for key, patterns, matching in (
+                ("load", section.load, loads),
+                ("skip", section.skip, skips),
+            )
+            for pattern in _unmatched(patterns, matching)
         ]
-        asked = [
-            name
-            for name in wanted
-            if _matches(name, section.load) and not _matches(name, section.skip)
-        ]
+        asked = [name for name in wanted if loads[name] and not skips[name]]
         missing = tuple(name for name in asked if name not in held)
         misshapen = tuple(
             f"{name} {list(held[name].shape)} there, {list(wanted[name].shape)} here"
@@ -79,9 +81,9 @@ class StartingPoint:
         unexpected = tuple(name for name in held if name not in asked)
         if section.strict and (missing or misshapen):
             lists = {
-                "missing": patterns(missing),
+                "missing": merged_names(missing),
                 "misshapen": misshapen,
-                "unexpected": patterns(unexpected),
+                "unexpected": merged_names(unexpected),
             }
             told = [f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them]
             problems.append(
@@ -110,8 +112,10 @@ class StartingPoint:
         }
 
 
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -> list[str]:
+    """The patterns that match no name; `matching` are those of each name."""
+    matched = set(chain.from_iterable(matching.values()))
+    return [pattern for pattern in patterns if pattern not in matched]
 
 
 def _checkpoint(built: Built, section: StartFrom) -> Checkpoint:

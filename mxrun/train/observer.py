@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mxrun.base.merged_names import patterns
+from mxrun.base.merged_names import merged_names
 from mxrun.train.metric_kind import Figure
 
 
@@ -25,7 +25,7 @@ class VariableGroup:
         """Counts, and the names merged into patterns."""
         sizes = {"elements": self.elements, "bytes": self.nbytes}
         known = {key: size for key, size in sizes.items() if size is not None}
-        return {"tensors": len(self.names), **known, "names": list(patterns(self.names))}
+        return {"tensors": len(self.names), **known, "names": list(merged_names(self.names))}
 
 
 @dataclass(frozen=True)

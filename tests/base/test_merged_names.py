@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxrun.base.merged_names import patterns
+from mxrun.base.merged_names import merged_names
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from mxrun.base.merged_names import patterns
     ],
 )
 def test_names_that_differ_in_numbers_alone_are_merged(names: str, merged: str) -> None:
-    assert patterns(names.split()) == tuple(merged.split())
+    assert merged_names(names.split()) == tuple(merged.split())
