@@ -77,15 +77,15 @@ def bench(
       mxrun bench net.yaml --json
     """
     from mxrun import session
+    from mxrun.base.files import check_writable
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_note, write_notes
     from mxrun.report.result import write_json, write_tables
-    from mxrun.report.trace import check_trace, write_trace
+    from mxrun.report.trace import write_trace
 
     started_at = process_start()
     path = find_config(config)
-    if trace is not None:
-        check_trace(trace)
+    check_writable(trace)
     write_notes(session.notes())
     pythons = dict(_pair(text) for text in peer_python or ())
     names = () if against is None else _names(against)

@@ -62,10 +62,10 @@ def train(
       mxrun train net.yaml --profile --trace steps.json
     """
     from mxrun import session
+    from mxrun.base.files import check_writable
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_notes
     from mxrun.report.progress import watching
-    from mxrun.report.trace import check_trace
 
     started_at = process_start()
     _check_options(resume, overwrite, allow_changes)
@@ -77,8 +77,7 @@ def train(
         started_at,
         batch_size(batch),
     )
-    if trace is not None:
-        check_trace(trace)
+    check_writable(trace)
     write_notes(session.notes())
     with watching() as observer:
         trained = session.train(path, overrides or (), observer, request)

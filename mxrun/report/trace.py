@@ -11,23 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import whole_file, why_unwritable
+from mxrun.base.files import whole_file
 from mxrun.profiler import Event
 
 _PROCESS = 1
-
-
-def check_trace(path: Path) -> None:
-    """Raise UserError where `write_trace` could not write: known before the run, not after."""
-    why = why_unwritable(path)
-    if why is not None:
-        raise UserError(
-            Diagnostic(
-                f"the trace cannot be written to {path}: {why}",
-                expected="a file in a folder that can be written",
-            )
-        )
 
 
 def write_trace(path: Path, events: Iterable[Event]) -> None:
@@ -35,7 +22,6 @@ def write_trace(path: Path, events: Iterable[Event]) -> None:
 
     A link is followed; what the file held before is replaced.
     """
-    check_trace(path)
     content = json.dumps(trace(events), separators=(",", ":"), allow_nan=False)
     with whole_file(path) as file:
         file.write(content.encode("ascii"))

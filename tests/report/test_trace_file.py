@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from mxrun.base.errors import UserError
+from mxrun.base.files import check_writable
 from mxrun.profiler import Event
-from mxrun.report.trace import check_trace, write_trace
+from mxrun.report.trace import write_trace
 
 EVENTS = [
     Event("conv1", "forward", "operators", 5_000_001_000, 2_500, {"op": "Convolution", "flops": 7}),
@@ -82,8 +83,10 @@ def test_what_cannot_be_written_is_said_beforehand(tmp_path: Path) -> None:
         ("missing/t.json", "there is no folder"),
     ):
         with pytest.raises(UserError, match=why):
-            check_trace(tmp_path / name)
-    check_trace(tmp_path / "t.json")
+            check_writable(tmp_path / name)
+        with pytest.raises(UserError, match=f"cannot write {tmp_path / name}"):
+            write_trace(tmp_path / name, EVENTS)
+    check_writable(tmp_path / "t.json")
     assert os.listdir(tmp_path) == ["folder"]
 
 

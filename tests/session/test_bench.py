@@ -152,7 +152,7 @@ def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(tmp_path
     steps = ("--steps", "100000000")
     for target in ("folder", "missing/step.json"):
         text = refused("bench", "mlp_mnist", "--trace", target, *steps, cwd=tmp_path)
-        assert f"the trace cannot be written to {target}" in text
+        assert f"cannot write {target}: " in text
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
 
 
