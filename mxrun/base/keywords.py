@@ -1,4 +1,4 @@
-"""The words that a config keeps for itself among its layers."""
+"""The words that a config keeps for itself, among its layers and in its data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ PREFERRED, AUTO = "preferred", "auto"
 
 RESERVED_KEYS = ("name", "inputs", "outputs", "precision", "implementation", "fused")
 """Keys of every layer beside its operator's parameters."""
+
+REST = "rest"
+"""The split of `data.eval` that is what the one of `data.train` leaves."""
 
 REPEAT = "repeat"
 """What stands in an operator's place to repeat layers."""

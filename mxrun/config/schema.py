@@ -9,14 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from mxrun.base.keywords import REST
 from mxrun.base.params import NotNegative
 from mxrun.config.fields import AnyChoice, AnyLayer, AnyOption, Reference, Shape, Size, Word
 from mxrun.config.memory import Memory
 from mxrun.config.section import Section
 from mxrun.config.training import Train
-
-# The split of data.eval that is what the one of data.train leaves.
-REST = "rest"
 
 
 class Variable(Section):

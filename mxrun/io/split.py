@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.base.keywords import REST
 from mxrun.runtime import random
 
 # Places in the user's file by dotted path inside the data set's section: `path`, `split.range`.
 Places = Mapping[str, Place]
 
 ALL = "all"
-REST = "rest"
 SHARE_HINT = "write split: {of: NAME, share: 0.8, stratify: true}, and split: rest for the others"
 
 _FORM = "a split's name, {of: NAME, range: [first, end]}, {of: NAME, share: 0.8} or rest"
