@@ -331,13 +331,13 @@ def _names_of_labels(
 ) -> tuple[str, ...]:
     """Those that a file gives, else those that training had; empty where there are none."""
     given = [output.classes for output in outputs if output.top and request.classes is not None]
-    return given[0] if given else trained.classes or ()
+    return given[0] if given else trained.classes
 
 
 def _class_names(trained: Trained, path: Path | None, count: int) -> tuple[str, ...]:
     """The names of `count` classes: a file's lines, or those learned; else their numbers."""
     if path is None:
-        learned = (trained.classes or ())[:count]
+        learned = trained.classes[:count]
         return (*learned, *map(str, range(len(learned), count)))
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

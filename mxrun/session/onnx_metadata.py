@@ -24,7 +24,7 @@ def onnx_metadata(built: Built, trained: Trained | None, inputs: list[str]) -> d
     """
     preprocessing = {name: _preprocessing(built, trained, name) for name in inputs}
     found = {RUN: built.config.name, PREPROCESSING: json.dumps(preprocessing)}
-    if trained is not None and trained.classes is not None:
+    if trained is not None and trained.classes:
         found[CLASSES] = json.dumps(trained.classes)
     return found
 

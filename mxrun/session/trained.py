@@ -79,9 +79,9 @@ class Trained:
         return cls(built, checkpoint, arrays, bool(means), tuple(notes))
 
     @property
-    def classes(self) -> tuple[str, ...] | None:
-        """Names of the classes by number, as training had them; None where its labels had none."""
-        return self.checkpoint.manifest.classes or None
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes by number, as training had them; empty where labels had none."""
+        return self.checkpoint.manifest.classes
 
     def copy_into(self, executor: Executor) -> None:
         """Give a plan's parameters and auxiliary states their values.
