@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,9 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
 from mxrun.base.near_names import listed
+
+# A class's number as a name, of at most 9 digits: it is an int32.
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def renumbered(
@@ -19,25 +23,28 @@ def renumbered(
 ) -> NDArray[np.int32]:
     """Labels int32 [records] that number `names` as numbers of the same names among `known`.
 
-    Without `names` a label's name is the number itself. A class that no record has need not be
-    known. Raises UserError, which lists both sets, for one that is not; `where` names the records.
+    Without `names` a label's name is the number itself, and without `known` any number is known. A
+    class that no record has need not be known. Raises UserError, which lists both sets, for one
+    that is not; `where` names the records.
     """
     numbers, inverse = np.unique(labels, return_inverse=True)
-    used = [names[number] if names else str(number) for number in numbers.tolist()]
-    at = {name: number for number, name in enumerate(known)}
+    used = [_name(number, names) for number in numbers.tolist()]
+    if known:
+        at = {name: number for number, name in enumerate(known)}
+    else:
+        at = {name: int(name) for name in used if _NUMBER.fullmatch(name)}
     unknown = [name for name in used if name not in at]
     if unknown:
         what, place = where
-        hint = nearest(unknown[0], known) or "the classes are those of the training part, by name"
-        raise UserError(
-            Diagnostic(
-                f"{what} has classes that training does not know: {listed(unknown)}",
-                place,
-                f"classes of training: {listed(known)}",
-                listed(used),
-                hint,
-            )
-        )
+        if known:
+            problem = f"{what} has classes that training does not know: {listed(unknown)}"
+            expected = f"classes of training: {listed(known)}"
+            hint = nearest(unknown[0], known) or "classes are those of the training part, by name"
+        else:
+            problem = f"{what} has labels that are words, and those of training are numbers"
+            expected = "labels that are numbers"
+            hint = "give both parts words, or both numbers"
+        raise UserError(Diagnostic(problem, place, expected, listed(used), hint))
     table = np.array([at[name] for name in used], np.int32)
     return table[inverse].reshape(labels.shape)
 

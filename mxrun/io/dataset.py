@@ -139,24 +139,12 @@ class Dataset:
     def with_classes(self, known: Sequence[str], role: str = "eval") -> Dataset:
         """The same records, their labels numbering `known`, training's classes, by name.
 
-        Without `known` labels are numbers, as which names that are their own numbers count as well.
+        Without `known` training's labels are numbers, for which names may stand that are numbers.
         Raises UserError for classes that are not known.
         """
         label = self.class_field
         if label is None or self.classes == tuple(known):
             return self
-        if not known and self.classes == tuple(map(str, range(len(self.classes)))):
-            return self
-        if not known:
-            raise UserError(
-                Diagnostic(
-                    f"data.{role} ({self.name} {self.split}) has labels that are words, and those "
-                    "of training are numbers",
-                    self.place,
-                    "labels that are numbers",
-                    f"classes {listed(self.classes)}",
-                )
-            )
         where = (f"data.{role} ({self.name} {self.split})", self.place)
         column = self.fields[label]
         labels = renumbered(column.records, self.classes, known, where)

@@ -130,6 +130,26 @@ def test_names_that_are_their_own_numbers_are_numbers(tmp_path: Path) -> None:
     assert set(evaluated.fields["label"].records.tolist()) == set(range(10))
 
 
+def test_folders_called_by_numbers_have_these_numbers(tmp_path: Path) -> None:
+    """Sorted as words 10 comes before 9; where training has numbers it is 10 all the same."""
+    path = tmp_path / "net.yaml"
+    text = CONFIG.replace("num_hidden: 3", "num_hidden: 11")
+    text = text.replace("image_folder, path: images, split: train", "npz, path: some.npz")
+    path.write_text(text.replace("split: test", "path: images, split: test"))
+    labels, data = np.arange(11, dtype=np.int32), np.zeros((11, 1, 4, 4), np.float32)
+    np.savez(tmp_path / "some.npz", data=data, label=labels)
+    images(tmp_path, "ant", "bee")
+    test = tmp_path / "images" / "test"
+    test.mkdir(parents=True)
+    (tmp_path / "ant").rename(test / "9")
+    (tmp_path / "bee").rename(test / "10")
+    evaluated = opened(path)["eval"]
+    assert evaluated.fields["label"].records.tolist() == [10] * 4 + [9] * 4
+    assert evaluated.classes == ()
+    (test / "9").rename(test / "09")
+    assert "those of training are numbers" in problem(path).problem
+
+
 def test_a_head_of_another_size_than_the_named_classes_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path)
     for size in (2, 4):

@@ -143,7 +143,7 @@ def test_words_are_no_classes_where_training_has_numbers(
     assert "those of training are numbers" in found.problem
     assert str(found.place) == f"{path}:11:19"
     assert found.expected == "labels that are numbers"
-    assert found.got.startswith("classes 0, 1, 10, 2, ")
+    assert found.got.startswith("0, 1, 10, 2, ")
     # The same of a part that is read after training.
     (tmp_path / "other.csv").write_text(numbered(12, "11"))
     trained(path, monkeypatch)
