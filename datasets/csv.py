@@ -53,7 +53,21 @@ class CsvOptions(Parameters):
         return TableForm(self.delimiter or "", header, self.data, self.label)
 
 
-@register("csv", CsvOptions, ("all",))
+def follow(
+    options: CsvOptions, own: frozenset[str], columns: Sequence[str], label: str
+) -> CsvOptions:
+    """The options that take columns by the names that they have in training's table, which stand in
+    another order here, or among others. What the section says itself holds.
+    """
+    if not options.header or "data" in own:
+        return options
+    found: dict[str, object] = {"data": tuple(columns)}
+    if label and options.label is not None and "label" not in own:
+        found["label"] = label
+    return options.model_copy(update=found)
+
+
+@register("csv", CsvOptions, ("all",), follow=follow)
 def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
     """Rows of numbers; data float32 in the network's shape, label int32 or float32 as it wants.
 
@@ -72,7 +86,8 @@ def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
         column = table.labels[:, np.newaxis]
         labels = _converted(column, table, (table.label,), dtype, path)[:, 0]
         fields["label"] = Field(labels)
-    return Dataset("csv", fields, table.classes, split, columns=table.names)
+    names, label = table.names, table.label_name
+    return Dataset("csv", fields, table.classes, split, columns=names, label_column=label)
 
 
 def _converted(

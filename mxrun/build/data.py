@@ -41,6 +41,7 @@ def data_requests(
         places = _places(parsed, role, options)
         try:
             request = request_dataset(section.dataset, plain, _split(section), places, role)
+            request = replace(request, own=frozenset(section.options))
         except UserError as error:
             # A wrong path of data.train is one mistake, though eval takes it over.
             problems += (found for found in error.diagnostics if found not in problems)

@@ -99,7 +99,8 @@ class Dataset:
     """Records in a fixed order: fields of equal length by name, and the names of the classes.
 
     `classes` are empty where labels are numbers alone: of such, other records may have more.
-    `columns` are the names of a table's columns that are data, where it has a header.
+    `columns` are the names of a table's columns that are data, where it has a header, and
+    `label_column` that of its label.
     `fields` are in memory, `lazy` ones are read when they are needed. `pipeline` makes rows out of
     records, `inputs` are the rows that the network wants: both are what `open_datasets` was given.
 
@@ -116,6 +117,7 @@ class Dataset:
     pipeline: Pipeline = NO_TRANSFORMS
     inputs: Inputs = field(default_factory=dict)
     columns: tuple[str, ...] = ()
+    label_column: str = ""
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}
@@ -249,6 +251,7 @@ def fits(shape: Shape, known: RecordShape) -> bool:
 
 
 FindSplit = Callable[[Any, str, str], str]
+Follow = Callable[[Any, frozenset[str], Sequence[str], str], Any]
 
 
 @dataclass(frozen=True)
@@ -260,7 +263,9 @@ class DatasetFormat:
     read when they are needed, not all at once; `synthetic`: whether they are drawn, not read. Where
     only files say which splits there are, `splits` are empty and `find_split(options, named, role)`
     returns the split that the section `role` means by a name or, if that is empty, by none; it
-    raises UnknownSplit if there is none.
+    raises UnknownSplit if there is none. `follow(options, own, columns, label)` returns the options
+    that read columns of the same names as training did; `own` are those that the section has
+    itself.
     """
 
     name: str
@@ -271,6 +276,7 @@ class DatasetFormat:
     lazy: bool = False
     synthetic: bool = False
     find_split: FindSplit | None = field(default=None, repr=False)
+    follow: Follow | None = field(default=None, repr=False)
 
 
 DATASETS: DeclaredRegistry[DatasetFormat] = DeclaredRegistry("data set")
@@ -287,13 +293,14 @@ def register(
     lazy: bool = False,
     synthetic: bool = False,
     find_split: FindSplit | None = None,
+    follow: Follow | None = None,
 ) -> Callable[[Reader[O]], Reader[O]]:
     """Decorator that registers the reading function of the data set `name`."""
 
     def add(read: Reader[O]) -> Reader[O]:
         doc = read.__doc__ or ""
-        format = DatasetFormat(name, doc, options, splits, read, lazy, synthetic, find_split)
-        DATASETS.add(name, format)
+        kinds = (lazy, synthetic, find_split, follow)
+        DATASETS.add(name, DatasetFormat(name, doc, options, splits, read, *kinds))
         return read
 
     return add
@@ -303,7 +310,7 @@ def register(
 class DatasetRequest:
     """A checked wish for records, from the config alone; no file has been opened.
 
-    role: the section it is of, `train` or `eval`.
+    role: the section it is of, `train` or `eval`. own: the options that this section has itself.
     """
 
     format: DatasetFormat
@@ -312,6 +319,13 @@ class DatasetRequest:
     places: Places = field(default_factory=dict, compare=False, repr=False)
     pipeline: Pipeline = NO_TRANSFORMS
     role: str = "train"
+    own: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def following(self, columns: Sequence[str], label: str = "") -> DatasetRequest:
+        """The same, reading a table's columns by the names that those of training have."""
+        if self.format.follow is None or not columns:
+            return self
+        return replace(self, options=self.format.follow(self.options, self.own, columns, label))
 
     @property
     def prefetched(self) -> bool:
@@ -366,19 +380,27 @@ def _problems(error: UserError | MemoryError, name: str) -> tuple[Diagnostic, ..
 
 
 def open_datasets(
-    requests: Mapping[str, DatasetRequest], inputs: Inputs, classes: Sequence[str] | None = None
+    requests: Mapping[str, DatasetRequest],
+    inputs: Inputs,
+    classes: Sequence[str] | None = None,
+    columns: Sequence[str] = (),
 ) -> dict[str, Dataset]:
     """Read what the requests ask for; a split that two of them share is read once.
 
     classes: those that training had; by default those of the request `train`. All others are
-    numbered like these, by name.
+    numbered like these, by name. columns: the names of the columns that training had as data; by
+    default those of the request `train`.
     Raises UserError with what is wrong in any of them: files, ranges, fields that do not fit the
     network's `inputs`, and classes that training does not know.
     """
     whole: dict[Hashable, Dataset] = {}
     opened: dict[str, Dataset] = {}
     found: list[Diagnostic] = []
+    train, label = requests.get("train"), ""
     for role, request in requests.items():
+        if role == "eval" and (train is None or request.options != train.options):
+            # The same options are the same table, whose columns need no names.
+            request = request.following(columns, label)
         source = request.pipeline.source(inputs)
         options = request.options.model_dump_json()
         try:
@@ -393,6 +415,8 @@ def open_datasets(
                 for diagnostic in _problems(error, request.format.name)
             ]
             continue
+        if role == "train":
+            columns, label = whole[key].columns, whole[key].label_column
         problems = whole[key].check_split(split, request.places)
         problems += whole[key].check(inputs, request.places, request.pipeline)
         found += problems

@@ -57,7 +57,7 @@ class Table:
 
     values: float64 [rows, data columns], whose names, where there is a header, are `names`, and
     their numbers `columns`. labels: float64 [rows], or the number of each word among the sorted
-    `classes`. label: the label's column.
+    `classes`. label: the label's column, and `label_name` its name, where there is a header.
     """
 
     values: NDArray[np.float64]
@@ -67,6 +67,7 @@ class Table:
     label: int | None = None
     labels: NDArray[np.float64] | None = None
     classes: tuple[str, ...] = ()
+    label_name: str = ""
 
 
 def read_table(path: Path, form: TableForm) -> Table:
@@ -153,6 +154,7 @@ class _Reader:
             label,
             found if has_label else None,
             classes,
+            self._names[label] if self._names and label is not None else "",
         )
 
     def _rows(self) -> Iterator[tuple[int, int, list[bytes]]]:

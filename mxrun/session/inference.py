@@ -282,7 +282,8 @@ def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> 
     built = trained.built
     data, labels = needed_inputs(built, chosen)
     if request.split is not None:
-        return SplitSource(built, request.split, request.measured, trained.classes)
+        columns = trained.checkpoint.manifest.columns
+        return SplitSource(built, request.split, request.measured, trained.classes, columns)
     names = " and ".join(map(repr, (*data, *labels)))
     if labels:
         raise UserError(

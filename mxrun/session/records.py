@@ -196,8 +196,16 @@ class SplitSource(Source):
     and the config's metrics are followed on the way, and lie in `metrics` in the end.
     """
 
-    def __init__(self, built: Built, split: str, measured: bool, classes: tuple[str, ...]) -> None:
-        """Open the data set, whose classes are numbered as training's `classes` were.
+    def __init__(
+        self,
+        built: Built,
+        split: str,
+        measured: bool,
+        classes: tuple[str, ...],
+        columns: tuple[str, ...] = (),
+    ) -> None:
+        """Open the data set, whose classes are numbered as training's `classes` were, and whose
+        columns are found by the names that training had for them.
 
         Raises UserError for what cannot be read and for a class that training did not know.
         """
@@ -206,7 +214,7 @@ class SplitSource(Source):
         self._label_inputs = label_inputs(built)
         self._wanted = built.training.metrics if measured else None
         records = built.model.records
-        self._dataset = open_datasets({role: request}, records, classes)[role]
+        self._dataset = open_datasets({role: request}, records, classes, columns)[role]
         check_labels(built, {role: self._dataset})
         self.total = len(self._dataset)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import result
 
 from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.dataset import open_datasets
+from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.train.replay import Silent
 
 CONFIG = """\
@@ -37,6 +38,7 @@ def rows(order: tuple[str, ...], count: int, delimiter: str = ";") -> str:
             "a": f"{(kind == 0) + number / 1000}",
             "b": f"{(kind == 2) + number / 1000}",
             "kind": KINDS[kind],
+            "more": "0.5",
         }
         lines.append(delimiter.join(cells[name] for name in order))
     return "".join(f"{line}\n" for line in lines)
@@ -48,6 +50,11 @@ def written(folder: Path) -> Path:
     path = folder / "net.yaml"
     path.write_text(CONFIG)
     return path
+
+
+def datasets(path: Path) -> dict[str, Dataset]:
+    built = session.load(path)
+    return open_datasets(built.data, built.model.records)
 
 
 def problem(path: Path) -> Diagnostic:
@@ -79,6 +86,46 @@ def test_evaluation_takes_over_how_a_table_is_read(tmp_path: Path) -> None:
     assert parts["eval"].classes == KINDS
     assert parts["eval"].fields["label"].records.tolist() == [0, 1, 2] * 4
     assert parts["eval"].columns == ("a", "b")
+
+
+@pytest.mark.parametrize("label", ["label: kind", "label: 1"])
+@pytest.mark.parametrize("data", ["", ", data: [0, 2]"])
+def test_evaluation_finds_columns_by_the_names_of_training(
+    tmp_path: Path, label: str, data: str
+) -> None:
+    path = written(tmp_path)
+    path.write_text(CONFIG.replace("label: kind", label + data))
+    expected = datasets(path)["eval"]
+    for order in (("b", "a", "kind"), ("kind", "more", "b", "a")):
+        (tmp_path / "other.csv").write_text(rows(order, 12))
+        found = datasets(path)["eval"]
+        assert found.columns == ("a", "b")
+        assert found.classes == KINDS
+        for name, column in expected.fields.items():
+            assert np.array_equal(found.fields[name].records, column.records)
+    (tmp_path / "other.csv").write_text(rows(("a", "kind", "more"), 12))
+    assert "other.csv: no column is called 'b'" in problem(path).problem
+
+
+def test_evaluation_may_say_its_columns_itself(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_text(CONFIG.replace("path: other.csv", "path: other.csv, data: [b, a]"))
+    assert datasets(path)["eval"].columns == ("b", "a")
+    # Without a header there are no names to find.
+    (tmp_path / "other.csv").write_text(rows(("a", "kind", "b"), 12).partition("\n")[2])
+    path.write_text(CONFIG.replace("other.csv", "other.csv, header: false, label: 1"))
+    assert datasets(path)["eval"].fields["label"].records.tolist() == [0, 1, 2] * 4
+
+
+def test_inference_of_a_split_finds_columns_by_name(folder: Path) -> None:
+    """The evaluation's table is another than it was in training: its columns stand elsewhere."""
+    table = folder / "other.csv"
+    before = table.read_text()
+    request = session.InferRequest(split="eval")
+    expected = list(session.infer(folder / "runs" / "net", request).rows())
+    table.write_text(rows(("b", "more", "kind", "a"), 12))
+    assert list(session.infer(folder / "runs" / "net", request).rows()) == expected
+    table.write_text(before)
 
 
 def test_who_is_at_fault_is_told(tmp_path: Path) -> None:
