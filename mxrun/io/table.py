@@ -110,6 +110,7 @@ class _Reader:
                 is_header = self._are_names(cells)
                 self._names = tuple(map(_text, cells)) if is_header else ()
                 columns, label = self._columns(width)
+                self._check_names(line, (*columns, *([] if label is None else [label])))
                 if is_header:
                     continue
             if len(cells) != width:
@@ -233,6 +234,27 @@ class _Reader:
         hint = nearest(column, self._names) or (self._other_delimiter() if width == 1 else "")
         problem = f"{self._path}: no column is called {column!r}"
         raise UserError(Diagnostic(problem, None, expected, column, hint))
+
+    def _check_names(self, line: int, taken: Sequence[int]) -> None:
+        """Raise UserError where a column that is read has a name that another has as well: taken by
+        name, they cannot be told apart.
+        """
+        found = []
+        for name in dict.fromkeys(self._names[column] for column in taken if self._names):
+            same = [at + 1 for at, other in enumerate(self._names) if other == name]
+            if len(same) > 1:
+                found.append(
+                    Diagnostic(
+                        f"{self._path}:{line}:{same[1]}: the header has the name {name!r} "
+                        f"{len(same)} times",
+                        None,
+                        "a name of its own for each column that is read",
+                        f"{name!r} in columns {', '.join(map(str, same))}",
+                        "rename one in the file, or name the columns that are data: `data: [...]`",
+                    )
+                )
+        if found:
+            raise UserError(found)
 
     def _other_delimiter(self) -> str:
         """What to write where the first row seems to be divided by something else."""

@@ -193,6 +193,29 @@ def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path):
     assert dataset.columns == ("b", "a")
 
 
+@pytest.mark.parametrize(
+    ("header", "options"),
+    [
+        ("a,a,b,kind", {"data": ["a", "b"]}),
+        ("a,a,b,kind", {"data": [0, 2]}),
+        ("a,b,a,kind", {}),
+        ("a,b,c,a", {"data": ["b", "c"], "label": "a"}),
+    ],
+)
+def test_columns_of_one_name_are_refused(tmp_path, header, options):
+    file = tmp_path / "t.csv"
+    file.write_text(f"\n{header}\n1,2,3,0\n")
+    with pytest.raises(UserError) as caught:
+        open_csv(file, header=True, **options)
+    (found,) = caught.value.diagnostics
+    places = [str(at + 1) for at, name in enumerate(header.split(",")) if name == "a"]
+    assert f"{file}:2:{places[1]}: the header has the name 'a' 2 times" in found.problem
+    assert found.got == f"'a' in columns {', '.join(places)}"
+    # Columns that are not read may be called anything.
+    file.write_text("a,b,x,x,kind\n1,2,3,4,0\n")
+    assert open_csv(file, header=True, data=["b", "a"]).columns == ("b", "a")
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_what_divides_the_columns_is_seen(tmp_path, delimiter):
     file = tmp_path / "t.csv"

@@ -154,6 +154,8 @@ def test_inference_finds_columns_by_name(folder: Path) -> None:
     assert kinds(folder, "another.csv", rows(("kind", "b", "a"), 12)) == expected
     bare = rows(("a", "b"), 12).partition("\n")[2]
     assert kinds(folder, "bare.csv", bare) == expected
+    with pytest.raises(UserError, match="the header has the name 'a' 2 times"):
+        kinds(folder, "twice.csv", rows(("a", "b", "a"), 12))
     with pytest.raises(UserError, match="no column is called 'b'"):
         kinds(folder, "lacking.csv", rows(("a", "kind"), 12))
 
