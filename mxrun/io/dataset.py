@@ -22,6 +22,7 @@ from mxrun.io.split import (
     Places,
     Split,
     UnknownSplit,
+    check_shares,
     parse_split,
     place_of,
     usual_split,
@@ -197,6 +198,12 @@ class Dataset:
         problem = f"the part {split} of the data set {self.name!r} lacks classes of the whole"
         expected, got = counts(labels, rows, self.classes)
         return (Diagnostic(f"{problem}: {listed(found)}", place, expected, got, hint),)
+
+    def check_shares(
+        self, train: Split, evaluation: Split, places: Places
+    ) -> tuple[Diagnostic, ...]:
+        """Why evaluation cannot have its share of these records, of which training has another."""
+        return check_shares(train, evaluation, len(self), self.class_numbers, places)
 
     def part(self, split: Split) -> Dataset:
         """The records of `split`; views, where it is a range."""
@@ -395,6 +402,7 @@ def open_datasets(
     """
     whole: dict[Hashable, Dataset] = {}
     opened: dict[str, Dataset] = {}
+    trained: dict[Hashable, Split] = {}
     found: list[Diagnostic] = []
     train, label = requests.get("train"), ""
     for role, request in requests.items():
@@ -417,8 +425,12 @@ def open_datasets(
             continue
         if role == "train":
             columns, label = whole[key].columns, whole[key].label_column
+            trained[key[:3]] = split
         problems = whole[key].check_split(split, request.places)
         problems += whole[key].check(inputs, request.places, request.pipeline)
+        if not problems and role == "eval" and key[:3] in trained:
+            parts = (trained[key[:3]], split)
+            problems += whole[key].check_shares(*parts, request.places)
         found += problems
         if not problems:
             place = place_of(request.places, "dataset")

@@ -110,6 +110,27 @@ class Split:
         return (Diagnostic(problem, place_of(places, "split"), hint="give more records"),)
 
 
+def check_shares(
+    train: Split, evaluation: Split, length: int, labels: NDArray[Any] | None, places: Places
+) -> tuple[Diagnostic, ...]:
+    """Whether two shares of the same `length` records leave evaluation others than training has.
+
+    Ranges may overlap: they say which records they hold. places: those of evaluation's section.
+    """
+    if train.share is None or evaluation.share is None or train.rest or evaluation.rest:
+        return ()
+    rows = evaluation.rows(length, labels)
+    count = len(np.arange(length)[rows])
+    common = len(np.intersect1d(train.rows(length, labels), rows))
+    if not common:
+        return ()
+    problem = f"the share {evaluation} has records that data.train's share {train} has as well"
+    expected = "records that are not trained on"
+    got = f"{common} of {count} records that are"
+    hint = "write split: rest, which is all that data.train's share leaves"
+    return (Diagnostic(problem, place_of(places, "split.share"), expected, got, hint),)
+
+
 def _count(share: float, of: int) -> int:
     """That share of so many records, rounded; both it and the rest hold one where that can be."""
     return min(max(int(share * of + 0.5), 1), max(of - 1, 1))

@@ -118,6 +118,23 @@ def test_shares_are_of_every_data_set(tmp_path: Path, split: str) -> None:
         assert (np.abs(counts[0] - share * sum(counts)) < 1).all()
 
 
+def test_shares_that_overlap_are_refused(root: Path, tmp_path: Path) -> None:
+    train = ", split: {share: 0.8, seed: 1, stratify: true}"
+    for seed, words in ((1, "4 of 4 records"), (2, " of 4 records")):
+        share = f", split: {{share: 0.15, seed: {seed}, stratify: true}}"
+        (found,) = problems(tmp_path, sections(root / "flat", train, share))
+        assert "has records that data.train's share all[0.8, seed 1, stratified]" in found.problem
+        assert words in found.got
+        assert "split: rest" in found.hint
+        assert found.place is not None
+        assert found.place.line == 11
+    # A share of other records, and ranges, are as they are written.
+    share = train.replace("share", "of: val, share")
+    opened(tmp_path, sections(root / "parts", train.replace("share", "of: train, share"), share))
+    same = ", split: {range: [0, 18]}"
+    opened(tmp_path, sections(root / "flat", same, same))
+
+
 def test_rest_is_also_what_a_range_leaves() -> None:
     rows = Split("all", 2, 5, rest=True).rows(7, None)
     assert not isinstance(rows, slice)
