@@ -19,21 +19,28 @@ _WIDTHS = ("num_hidden", "num_filter")
 
 @dataclass(frozen=True)
 class _Head:
-    """The layer that gives a loss one output for each class."""
+    """The layer that gives a loss one output for each class, and its parameter that says so.
+
+    Where no one layer does, as those of several are put together, or a part of one is taken, it is
+    the loss itself, and `width` is empty.
+    """
 
     node: Node
     classes: int
+    width: str
 
     def __str__(self) -> str:
-        return f"{self.node.operator} {self.node.name!r}"
+        """Who has how many outputs, as the beginning of a sentence."""
+        layer = f"{self.node.operator} {self.node.name!r}"
+        if self.width:
+            return f"{layer} has {self.classes} outputs"
+        return f"{self.classes} outputs reach {layer}"
 
     def hint(self, classes: int) -> str:
         """What to write for another number of classes."""
-        parameters = None if self.node.prop is None else self.node.prop.parameters
-        for width in _WIDTHS:
-            if getattr(parameters, width, None) == self.classes:
-                return f"write {width}: {classes}"
-        return "give the layer before the loss one output per class"
+        if self.width:
+            return f"write {self.width}: {classes}"
+        return "give the loss one output per class"
 
 
 def label_problems(
@@ -69,8 +76,7 @@ def _another_number(head: _Head, dataset: Dataset, place: Place) -> Diagnostic |
     if head.classes == count:
         return None
     return Diagnostic(
-        f"{head} has {head.classes} outputs, but data set {dataset.name!r} ({place}) has "
-        f"{count} classes",
+        f"{head}, but data set {dataset.name!r} ({place}) has {count} classes",
         head.node.place,
         f"{count} outputs, one for each class: {listed(dataset.classes)}",
         str(head.classes),
@@ -91,8 +97,7 @@ def _beyond(
     if lowest >= 0 and highest < seen.classes:
         return None
     return Diagnostic(
-        f"data set {dataset.name!r} has labels that the network has no class for: {head} has "
-        f"{seen.classes} outputs",
+        f"data set {dataset.name!r} has labels that the network has no class for: {head}",
         place if lowest < 0 else head.node.place,
         f"labels 0 to {seen.classes - 1}" if lowest < 0 else f"{highest + 1} outputs or more",
         f"labels {lowest} to {highest} ({place})",
@@ -101,13 +106,19 @@ def _beyond(
 
 
 def _head(model: Model, loss: LossTensors, classes: int) -> _Head:
-    """The nearest layer with parameters before the loss; without one, the loss itself."""
+    """The nearest layer before the loss that says how many outputs it has, if these reach the loss;
+    else the loss itself.
+    """
     nodes = {node.name: node for node in model.symbol.nodes}
     node = nodes[loss.name]
     while not node.is_variable:
-        if any(entry.node.name in model.learned for entry in node.inputs):
-            return _Head(node, classes)
+        parameters = None if node.prop is None else node.prop.parameters
+        for width in _WIDTHS:
+            outputs = getattr(parameters, width, None)
+            if outputs is not None:
+                is_head = outputs == classes
+                return _Head(node if is_head else nodes[loss.name], classes, width * is_head)
         if not node.inputs:
             break
         node = node.inputs[0].node
-    return _Head(nodes[loss.name], classes)
+    return _Head(nodes[loss.name], classes, "")

@@ -162,6 +162,50 @@ def test_a_head_of_another_size_than_the_named_classes_is_refused(tmp_path: Path
         assert (found.got, found.hint) == (str(size), "write num_hidden: 3")
 
 
+@pytest.mark.parametrize(
+    ("layers", "count"),
+    [
+        (
+            "- FullyConnected: {name: head, num_hidden: 4}\n"
+            "    - SliceChannel: {name: parts, num_outputs: 2}\n"
+            "    - BlockGrad: {name: other, data: 'parts[1]'}\n"
+            "    - SoftmaxOutput: {name: softmax, data: 'parts[0]', label: label}\n"
+            "  outputs: [softmax, other]",
+            2,
+        ),
+        (
+            "- FullyConnected: {name: head, num_hidden: 1}\n"
+            "    - FullyConnected: {name: more, num_hidden: 3, data: data}\n"
+            "    - Concat: {name: both, inputs: [head, more], dim: 1}\n"
+            "    - SoftmaxOutput: {name: softmax, label: label}",
+            4,
+        ),
+    ],
+)
+def test_outputs_of_no_one_layer_are_told_as_those_of_the_loss(
+    tmp_path: Path, layers: str, count: int
+) -> None:
+    path = written(tmp_path)
+    old = CONFIG[CONFIG.index("- FullyConnected") : CONFIG.index("\ndata:")]
+    path.write_text(CONFIG.replace(old, layers))
+    found = problem(path)
+    assert found.problem.startswith(f"{count} outputs reach SoftmaxOutput 'softmax', but data set")
+    assert (found.got, found.hint) == (str(count), "give the loss one output per class")
+    made = "{dataset: synthetic, split: train, records: 16, classes: 8}"
+    found = problem(path, f"data.train={made}", "data.eval=null")
+    assert f"no class for: {count} outputs reach SoftmaxOutput 'softmax'" in found.problem
+    assert "num_hidden" not in found.hint
+
+
+def test_a_head_is_seen_through_layers_that_keep_its_outputs(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    text = CONFIG.replace("num_hidden: 3}", "num_hidden: 4}\n    - BatchNorm: {name: norm}")
+    path.write_text(text)
+    found = problem(path)
+    assert "FullyConnected 'head' has 4 outputs" in found.problem
+    assert found.hint == "write num_hidden: 3"
+
+
 def test_a_head_may_have_more_outputs_than_numbers_show(tmp_path: Path) -> None:
     path = written(tmp_path)
     made = "{dataset: synthetic, split: train, records: 16, classes: 4}"
