@@ -14,6 +14,7 @@ from mxrun.backend.jit import Block, float32s, int32s, integer, native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
+from mxrun.base.classification import Classification
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -79,6 +80,10 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
     def loss_output(self) -> int:
         """The output itself."""
         return 0
+
+    def label_classes(self, data: Shape, label: Shape) -> Classification:
+        """One class for each row; the output itself predicts none."""
+        return Classification(data[0], data[1], 1)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
         """The rows among all inputs; the output is one number."""

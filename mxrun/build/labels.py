@@ -53,8 +53,8 @@ def label_problems(
     """
     problems = []
     for loss in model.losses:
-        seen = loss.classification
-        if seen is None or not seen.labelled:
+        seen = loss.label_classes
+        if seen is None:
             continue
         head = _head(model, loss, seen.classes)
         for role, dataset in datasets.items():

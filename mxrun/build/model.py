@@ -214,7 +214,13 @@ def _loss(node: Node, inference: Inference) -> LossTensors:
     )
     shapes = inference.spec(data).shape, inference.spec(label).shape
     prop = node.prop
-    return LossTensors(*tensors, label.name, prop.classification(*shapes), prop.regression(*shapes))
+    return LossTensors(
+        *tensors,
+        label.name,
+        prop.classification(*shapes),
+        prop.regression(*shapes),
+        prop.label_classes(*shapes),
+    )
 
 
 def _too_large(symbol: Symbol, inference: Inference) -> list[Diagnostic]:

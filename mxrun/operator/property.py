@@ -145,6 +145,11 @@ class OperatorProperty(ABC, Generic[P]):
         """How a loss tells classes apart under these shapes; None for what tells none apart."""
         return None
 
+    def label_classes(self, data: Shape, label: Shape) -> Classification | None:
+        """How a loss reads labels as numbers of classes, whatever its output is; None where not."""
+        seen = self.classification(data, label)
+        return seen if seen is not None and seen.labelled else None
+
     def regression(self, data: Shape, label: Shape) -> Regression | None:
         """How a loss predicts numbers under these shapes; None for what predicts none."""
         return None

@@ -177,8 +177,8 @@ def count_limits(model: Model) -> dict[str, int]:
     """For inputs that count something, by how many they go."""
     limits: dict[str, int] = {}
     for loss in model.losses:
-        seen = loss.classification
-        if seen is not None and seen.labelled:
+        seen = loss.label_classes
+        if seen is not None:
             limits[loss.label] = min(seen.classes, limits.get(loss.label, seen.classes))
     for node in model.symbol.nodes:
         if node.operator == "Embedding" and node.prop is not None:

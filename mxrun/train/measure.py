@@ -19,7 +19,10 @@ from mxrun.train.predictions import Array, Seen
 
 @dataclass(frozen=True)
 class LossTensors:
-    """One loss: names of its layer, its output, its sum and its label, and how it sees them."""
+    """One loss: names of its layer, its output, its sum and its label, and how it sees them.
+
+    label_classes: how it reads labels as numbers of classes, also where its output predicts none.
+    """
 
     name: str
     output: str
@@ -27,6 +30,7 @@ class LossTensors:
     label: str
     classification: Classification | None
     regression: Regression | None = None
+    label_classes: Classification | None = None
 
     @property
     def seen(self) -> Seen:

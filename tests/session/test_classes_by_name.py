@@ -206,6 +206,28 @@ def test_a_head_is_seen_through_layers_that_keep_its_outputs(tmp_path: Path) -> 
     assert found.hint == "write num_hidden: 3"
 
 
+@pytest.mark.parametrize("low", [-1, 0])
+def test_a_loss_that_predicts_nothing_has_its_classes_checked(tmp_path: Path, low: int) -> None:
+    """softmax_cross_entropy reads labels as classes, though its output is one number."""
+    path = written(tmp_path)
+    text = CONFIG.replace("SoftmaxOutput", "softmax_cross_entropy").replace("1, 4, 4", "4")
+    text = text.replace("[accuracy, confusion_matrix]", "[]")
+    path.write_text(text)
+    labels = np.arange(low, low + 4, dtype=np.int32)
+    np.savez(tmp_path / "some.npz", data=np.zeros((4, 4), np.float32), label=labels)
+    found = problem(
+        path, f"data.train={{dataset: npz, path: {tmp_path}/some.npz}}", "data.eval=null"
+    )
+    assert "labels that the network has no class for: FullyConnected 'head'" in found.problem
+    assert found.expected == ("4 outputs or more" if low == 0 else "labels 0 to 2")
+    assert f"labels {low} to {low + 3}" in found.got
+    (tmp_path / "some.csv").write_text("1,1,1,1,cat\n2,2,2,2,dog\n")
+    table = f"data.train={{dataset: csv, path: {tmp_path}/some.csv, label: 4}}"
+    found = problem(path, table, "data.eval=null")
+    assert "has 3 outputs, but data set 'csv'" in found.problem
+    assert found.expected == "2 outputs, one for each class: cat, dog"
+
+
 def test_a_head_may_have_more_outputs_than_numbers_show(tmp_path: Path) -> None:
     path = written(tmp_path)
     made = "{dataset: synthetic, split: train, records: 16, classes: 4}"
