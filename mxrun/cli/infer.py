@@ -153,7 +153,7 @@ def infer(
     if allow_plugins:
         session.allow_plugins(run)
     inference = session.infer(run, request, write_note)
-    write_notes(inference.trained.notes)
+    write_notes(inference.notes)
     _give(inference, form, to, json)
     write_notes([work_text(inference.summary())])
 

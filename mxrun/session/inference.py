@@ -111,7 +111,8 @@ class Inference:
     """A trained network, ready to run on its records; they are gone through once.
 
     `trained` says which weights these are, `outputs` what every record gets, `classes` the names
-    of the labels' classes, where they have any.
+    of the labels' classes, where they have any, `notes` what the user should know of weights and
+    records.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Inference:
         self.trained, self.outputs = trained, tuple(outputs)
         self.classes = classes
         self.total, self.batch_size = source.total, batch_size
+        self.notes = (*trained.notes, *source.notes)
         self._source, self._executor = source, executor
         self._records, self._seconds = 0, 0.0
 
@@ -282,8 +284,7 @@ def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> 
     built = trained.built
     data, labels = needed_inputs(built, chosen)
     if request.split is not None:
-        columns = trained.checkpoint.manifest.columns
-        return SplitSource(built, request.split, request.measured, trained.classes, columns)
+        return SplitSource(built, request.split, request.measured, trained.checkpoint.manifest)
     names = " and ".join(map(repr, (*data, *labels)))
     if labels:
         raise UserError(

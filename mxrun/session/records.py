@@ -22,9 +22,10 @@ from mxrun.build.data import evaluation_pipeline
 from mxrun.executor.executor import Executor
 from mxrun.graph.compile import EVALUATE
 from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.io.dataset import DatasetRequest, open_datasets
+from mxrun.io.dataset import Dataset, DatasetRequest, open_datasets
 from mxrun.io.decode import SUFFIXES
 from mxrun.io.files import MAXIMUM_BYTES, unreadable, user_path
+from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator
 from mxrun.io.prefetch import Staging, open_iterator, staging_specs
 from mxrun.io.record import Scale
@@ -33,6 +34,7 @@ from mxrun.io.split import Split
 from mxrun.io.table import PLAIN, TableForm
 from mxrun.session.build import staged_name
 from mxrun.session.heads import label_inputs
+from mxrun.train.checkpoint import Manifest
 from mxrun.train.loop import slots
 from mxrun.train.measure import LossTensors, Measure, Phase
 
@@ -56,10 +58,12 @@ class Source(ABC):
     """Records in a fixed order, to be gone through once.
 
     total: how many there are, where that is known before they are read. metrics: the loss and the
-    config's metrics once all batches have run, where there is something to measure by.
+    config's metrics once all batches have run, where there is something to measure by. notes: what
+    the user should know about the records.
     """
 
     total: int | None = None
+    notes: tuple[str, ...] = ()
     metrics: Mapping[str, Any] | None = None
 
     @abstractmethod
@@ -196,16 +200,9 @@ class SplitSource(Source):
     and the config's metrics are followed on the way, and lie in `metrics` in the end.
     """
 
-    def __init__(
-        self,
-        built: Built,
-        split: str,
-        measured: bool,
-        classes: tuple[str, ...],
-        columns: tuple[str, ...] = (),
-    ) -> None:
-        """Open the data set, whose classes are numbered as training's `classes` were, and whose
-        columns are found by the names that training had for them.
+    def __init__(self, built: Built, split: str, measured: bool, manifest: Manifest) -> None:
+        """Open the data set, whose classes are numbered as those of training in `manifest`, and
+        whose columns are found by the names that training had for them.
 
         Raises UserError for what cannot be read and for a class that training did not know.
         """
@@ -214,9 +211,12 @@ class SplitSource(Source):
         self._label_inputs = label_inputs(built)
         self._wanted = built.training.metrics if measured else None
         records = built.model.records
+        classes, columns = manifest.classes, manifest.columns
         self._dataset = open_datasets({role: request}, records, classes, columns)[role]
         check_labels(built, {role: self._dataset})
         self.total = len(self._dataset)
+        if split == role and _is_changed(self._dataset, manifest.data.get(role)):
+            self.notes = (f"the records of data.{role} are not those that the run had",)
 
     def available(self, most: int) -> int:
         """All: losses are measured on batches of the size that the network is built for."""
@@ -286,6 +286,14 @@ def _label_axes(loss: LossTensors) -> int:
     if loss.regression is not None:
         return 2
     return int(bool(loss.label) and (loss.classification is None or loss.classification.labelled))
+
+
+def _is_changed(dataset: Dataset, saved: str | None) -> bool:
+    """Whether the records are known to differ from those with the fingerprint `saved`.
+
+    Columns that are read lazily are not compared: that would read every file once more.
+    """
+    return saved is not None and not dataset.lazy and fingerprint(dataset) != saved
 
 
 def _section(built: Built, split: str) -> tuple[str, DatasetRequest]:

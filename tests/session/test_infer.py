@@ -278,6 +278,21 @@ def test_tables_are_read_as_the_config_has_its_own(tmp_path, monkeypatch):
     assert named.tobytes() == bare.tobytes()
 
 
+def test_other_records_in_a_data_section_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("net.yaml").write_text(TABLE)
+    for name in ("data.csv", "other.csv"):
+        Path(name).write_text("a;b;c;label\n1;2;3;4\n5;6;7;8\n")
+    result("train", "net.yaml", "data.eval={dataset: csv, path: other.csv}", cwd=tmp_path)
+    run = Path("runs/table")
+    told = {split: inferred(run, split=split).notes for split in ("train", "eval")}
+    assert not [note for notes in told.values() for note in notes if "are not those" in note]
+    Path("other.csv").write_text("a;b;c;label\n1;2;3;4\n5;6;7;9\n")
+    assert inferred(run, split="train").notes == told["train"]
+    changed = "the records of data.eval are not those that the run had"
+    assert inferred(run, split="eval").notes == (*told["eval"], changed)
+
+
 def test_the_labels_of_a_regression_are_written_beside_what_it_gives(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("net.yaml").write_text(TABLE)
