@@ -14,6 +14,7 @@ from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import Parameters
+from mxrun.io.classes import listed
 from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
 from mxrun.io.decode import SUFFIXES, read_image
 from mxrun.io.files import unreadable, user_path
@@ -64,7 +65,8 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
 
     Classes are numbered by their sorted names, and records are sorted by class and path. Every
     image below a class's folder counts whose suffix is one of png, jpg, jpeg, bmp, ppm, pgm and
-    webp; hidden files do not. Images are decoded when their batch is made.
+    webp; hidden files do not, and images beside the classes' folders are of no class, which a note
+    tells. Images are decoded when their batch is made.
     """
     channels = _channels(inputs)
     folder = user_path(options.path)
@@ -72,10 +74,13 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     classes = _names(folder)
     images: list[Path] = []
     labels: list[int] = []
+    empty: list[str] = []
     for number, name in enumerate(classes):
         found = _images(folder / name)
         images += found
         labels += [number] * len(found)
+        if not found:
+            empty.append(name)
     if not images:
         expected = "a subfolder for each class, with images in it"
         hint = f"images end in {', '.join(SUFFIXES)}"
@@ -90,7 +95,15 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         file=partial(_file, images),
     )
     fields = {"label": Field(np.array(labels, np.int32))}
-    return Dataset("image_folder", fields, tuple(classes), split, lazy={"data": data})
+    return Dataset(
+        "image_folder",
+        fields,
+        tuple(classes),
+        split,
+        lazy={"data": data},
+        empty=tuple(empty),
+        notes=_notes(folder),
+    )
 
 
 def _channels(inputs: Inputs) -> int:
@@ -142,6 +155,26 @@ def _names(folder: Path) -> list[str]:
         raise unreadable(folder, error) from error
 
 
+def _notes(folder: Path) -> tuple[str, ...]:
+    """What to say of images that lie beside the classes' folders."""
+    try:
+        with os.scandir(folder) as entries:
+            files = [entry.name for entry in entries if entry.is_file()]
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    beside = sorted(filter(_is_image, files))
+    if not beside:
+        return ()
+    return (
+        f"{folder}: images beside the classes' folders are of no class, and are left out: "
+        f"{listed(beside)}",
+    )
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and name[0] != "."
+
+
 def _holds_folders(folder: Path) -> bool:
     try:
         with os.scandir(folder) as entries:
@@ -160,5 +193,5 @@ def _images(folder: Path) -> list[Path]:
         Path(parent) / name
         for parent, _, names in os.walk(folder, onerror=stop)
         for name in names
-        if name.lower().endswith(SUFFIXES) and name[0] != "."
+        if _is_image(name)
     )

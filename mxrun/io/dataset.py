@@ -101,7 +101,8 @@ class Dataset:
 
     `classes` are empty where labels are numbers alone: of such, other records may have more.
     `columns` are the names of a table's columns that are data, where it has a header, and
-    `label_column` that of its label.
+    `label_column` that of its label. `empty` are classes that have a folder and no records, `notes`
+    what is worth knowing of what was read, a sentence each.
     `fields` are in memory, `lazy` ones are read when they are needed. `pipeline` makes rows out of
     records, `inputs` are the rows that the network wants: both are what `open_datasets` was given.
 
@@ -119,6 +120,8 @@ class Dataset:
     inputs: Inputs = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     label_column: str = ""
+    empty: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}
@@ -204,6 +207,15 @@ class Dataset:
     ) -> tuple[Diagnostic, ...]:
         """Why evaluation cannot have its share of these records, of which training has another."""
         return check_shares(train, evaluation, len(self), self.class_numbers, places)
+
+    def check_empty(self, role: str, places: Places) -> tuple[Diagnostic, ...]:
+        """Which classes cannot be learned, as none of the records has them."""
+        if not self.empty:
+            return ()
+        problem = f"data.{role} ({self.name} {self.split}) has classes without records"
+        hint = "take the empty folders away, or put records into them"
+        place = place_of(places, "path")
+        return (Diagnostic(problem, place, "records of each class", listed(self.empty), hint),)
 
     def part(self, split: Split) -> Dataset:
         """The records of `split`; views, where it is a range."""
@@ -423,10 +435,13 @@ def open_datasets(
                 for diagnostic in _problems(error, request.format.name)
             ]
             continue
+        problems: tuple[Diagnostic, ...] = ()
         if role == "train":
+            # A class that was learned may have lost its records since.
+            problems += whole[key].check_empty(role, request.places) if classes is None else ()
             columns, label = whole[key].columns, whole[key].label_column
             trained[key[:3]] = split
-        problems = whole[key].check_split(split, request.places)
+        problems += whole[key].check_split(split, request.places)
         problems += whole[key].check(inputs, request.places, request.pipeline)
         if not problems and role == "eval" and key[:3] in trained:
             parts = (trained[key[:3]], split)

@@ -192,7 +192,8 @@ def _opened(built: Built, say: Say = silent, saved: PlanRecord | None = None) ->
         kept = {TRAIN: saved.implementations, **saved.others}
     made = planned(built, training=True, threads=team, say=say, kept=kept)
     check_fits(made.plan)
-    for note in (*micro_batch_notes(made), *budget_notes(made.plan)):
+    read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
+    for note in (*read, *micro_batch_notes(made), *budget_notes(made.plan)):
         say(note)
     return Run(made.built, made.plan, datasets)
 

@@ -64,6 +64,14 @@ def test_classes_and_records_are_sorted(folder):
     assert np.array_equal(part.lazy["data"].record(1), read(2))
 
 
+def test_images_of_no_class_are_noted(folder):
+    (note,) = open_folder(folder).notes
+    assert note.endswith("are of no class, and are left out: readme.png")
+    assert note.startswith(f"{folder}: ")
+    (folder / "readme.png").unlink()
+    assert open_folder(folder).notes == ()
+
+
 def test_splits_are_folders(folder, tmp_path_factory):
     root = tmp_path_factory.mktemp("split")
     for split, count in (("train", 3), ("test", 1)):

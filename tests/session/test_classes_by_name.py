@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import result
+from commands import mxrun, result
 from PIL import Image
 from rich.console import Console
 
@@ -102,6 +102,23 @@ def test_a_class_without_records_need_not_be_known(tmp_path: Path) -> None:
     path = written(tmp_path)
     (tmp_path / "images" / "test" / "dog").mkdir()
     assert opened(path)["eval"].classes == ("ant", "bee", "cat")
+
+
+def test_a_class_without_records_cannot_be_learned(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    (tmp_path / "images" / "train" / "dog").mkdir()
+    found = problem(path)
+    assert found.problem == "data.train (image_folder train) has classes without records"
+    assert (found.expected, found.got) == ("records of each class", "dog")
+    assert found.place is not None
+    assert found.place.line == 9
+
+
+def test_training_tells_of_images_that_are_of_no_class(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    shutil.copy(tmp_path / "images" / "train" / "ant" / "0.png", tmp_path / "images" / "train")
+    told = mxrun("train", str(path), "train.epochs=1", cwd=tmp_path).stderr
+    assert "are of no class, and are left out: 0.png" in " ".join(told.split())
 
 
 def test_numbers_stand_for_the_names_that_they_are(tmp_path: Path) -> None:
