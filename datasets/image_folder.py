@@ -14,7 +14,7 @@ from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import Parameters
-from mxrun.io.classes import listed
+from mxrun.io.classes import class_key, listed
 from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
 from mxrun.io.decode import SUFFIXES, read_image
 from mxrun.io.files import unreadable, user_path
@@ -71,16 +71,16 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     channels = _channels(inputs)
     folder = user_path(options.path)
     folder = folder if split == ALL else folder / split
-    classes = _names(folder)
+    # Two folders whose names only differ in how accents are encoded are one class.
+    classes: dict[str, str] = {}
     images: list[Path] = []
     labels: list[int] = []
-    empty: list[str] = []
-    for number, name in enumerate(classes):
+    for name in _names(folder):
+        classes.setdefault(class_key(name), name)
         found = _images(folder / name)
         images += found
-        labels += [number] * len(found)
-        if not found:
-            empty.append(name)
+        labels += [list(classes).index(class_key(name))] * len(found)
+    empty = set(range(len(classes))) - set(labels)
     if not images:
         expected = "a subfolder for each class, with images in it"
         hint = f"images end in {', '.join(SUFFIXES)}"
@@ -95,13 +95,14 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         file=partial(_file, images),
     )
     fields = {"label": Field(np.array(labels, np.int32))}
+    names = tuple(classes.values())
     return Dataset(
         "image_folder",
         fields,
-        tuple(classes),
+        names,
         split,
         lazy={"data": data},
-        empty=tuple(empty),
+        empty=tuple(names[number] for number in sorted(empty)),
         notes=_notes(folder),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,13 @@ from mxrun.base.near_names import listed
 
 # A class's number as a name, of at most 9 digits: it is an int32.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def class_key(name: str) -> str:
+    """What two spellings of a name have in common that look alike: é as one character, or as e
+    and an accent, which some file systems make of it.
+    """
+    return unicodedata.normalize("NFC", name)
 
 
 def renumbered(
@@ -30,10 +38,13 @@ def renumbered(
     numbers, inverse = np.unique(labels, return_inverse=True)
     used = [_name(number, names) for number in numbers.tolist()]
     if known:
-        at = {name: number for number, name in enumerate(known)}
+        at = {class_key(name): number for number, name in enumerate(known)}
+        # Of two known names that look alike each is itself.
+        at |= {name: number for number, name in enumerate(known)}
     else:
         at = {name: int(name) for name in used if _NUMBER.fullmatch(name)}
-    unknown = [name for name in used if name not in at]
+    places = [at.get(name, at.get(class_key(name), -1)) for name in used]
+    unknown = [name for name, number in zip(used, places, strict=True) if number < 0]
     if unknown:
         what, place = where
         if known:
@@ -45,8 +56,7 @@ def renumbered(
             expected = "labels that are numbers"
             hint = "give both parts words, or both numbers"
         raise UserError(Diagnostic(problem, place, expected, listed(used), hint))
-    table = np.array([at[name] for name in used], np.int32)
-    return table[inverse].reshape(labels.shape)
+    return np.array(places, np.int32)[inverse].reshape(labels.shape)
 
 
 def lacking(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.io.classes import class_key
 from mxrun.io.files import read_whole
 
 # A column's name where there is a header, else its number, counted from 0 or, below 0, the end.
@@ -101,6 +102,7 @@ class _Reader:
         """The table; None where its label turns out to be words, and `as_words` is not given."""
         numbers, lines, labels = array("d"), array("q"), array("d")
         words: dict[str, int] = {}
+        spelled: dict[str, str] = {}
         columns: list[int] = []
         label: int | None = None
         width = 0
@@ -127,6 +129,7 @@ class _Reader:
                 number = _number(cells[label])
                 if self._form.words and word and not _is_gap(cells[label]):
                     if as_words:
+                        word = spelled.setdefault(class_key(word), word)
                         number = words.setdefault(word, len(words))
                     elif math.isnan(number):
                         return None

@@ -177,6 +177,18 @@ def test_a_gap_in_quotes_is_a_word(tmp_path, word):
     assert set(open_csv(file).classes) == {word, "yes"}
 
 
+def test_words_that_look_alike_are_one_class(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("1,2,caf\u00e9\n3,4,cafe\u0301\n5,6,bar\n", encoding="utf-8")
+    dataset = open_csv(file)
+    assert dataset.classes == ("bar", "caf\u00e9")
+    assert dataset.fields["label"].records.tolist() == [1, 1, 0]
+    # Training's spelling is everybody's.
+    known = dataset.with_classes(("cafe\u0301", "bar"))
+    assert known.classes == ("cafe\u0301", "bar")
+    assert known.fields["label"].records.tolist() == [0, 0, 1]
+
+
 def test_words_are_no_numbers(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("1,2,red\n")

@@ -64,6 +64,15 @@ def test_classes_and_records_are_sorted(folder):
     assert np.array_equal(part.lazy["data"].record(1), read(2))
 
 
+def test_names_that_look_alike_are_one_class(tmp_path):
+    for number, name in enumerate(("cafe\u0301", "caff", "caf\u00e9")):
+        save(tmp_path / name / "0.png", pixels(number))
+    dataset = open_folder(tmp_path)
+    assert dataset.classes == ("cafe\u0301", "caff")
+    assert dataset.fields["label"].records.tolist() == [0, 1, 0]
+    assert dataset.empty == ()
+
+
 def test_images_of_no_class_are_noted(folder):
     (note,) = open_folder(folder).notes
     assert note.endswith("are of no class, and are left out: readme.png")
