@@ -119,14 +119,14 @@ def check_shares(
     """
     if train.share is None or evaluation.share is None or train.rest or evaluation.rest:
         return ()
-    rows = evaluation.rows(length, labels)
-    count = len(np.arange(length)[rows])
-    common = len(np.intersect1d(train.rows(length, labels), rows))
+    numbers = np.arange(length)
+    rows = numbers[evaluation.rows(length, labels)]
+    common = len(np.intersect1d(numbers[train.rows(length, labels)], rows))
     if not common:
         return ()
     problem = f"the share {evaluation} has records that data.train's share {train} has as well"
     expected = "records that are not trained on"
-    got = f"{common} of {count} records that are"
+    got = f"{common} of {len(rows)} records that are"
     hint = "write split: rest, which is all that data.train's share leaves"
     return (Diagnostic(problem, place_of(places, "split.share"), expected, got, hint),)
 
