@@ -15,6 +15,7 @@ from mxrun.build.labels import label_problems
 from mxrun.build.micro_batches import uncuttable
 from mxrun.build.model import Model, build_model, contradictions
 from mxrun.build.network import wire
+from mxrun.build.soft_labels import soft_label_problems
 from mxrun.build.training import Training, build_training
 from mxrun.config import Parsed, RunConfig
 from mxrun.io.dataset import Dataset, DatasetRequest
@@ -84,9 +85,12 @@ def build(parsed: Parsed, batch_size: int | None = None) -> Built:
 
 
 def check_labels(built: Built, datasets: Mapping[str, Dataset]) -> None:
-    """Raise UserError where the classes of data sets are not those that the network has."""
+    """Raise UserError where the classes of data sets are not those that the network has, and where
+    labels that its losses read as probabilities are none.
+    """
     places = {role: built.config.place("data", role, "dataset") for role in datasets}
     problems = label_problems(built.model, datasets, places)
+    problems += soft_label_problems(built.model, datasets, places)
     if problems:
         raise UserError(problems)
 

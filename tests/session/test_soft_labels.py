@@ -85,3 +85,32 @@ def test_synthetic_probabilities_have_the_sum_1(config):
     assert label.records.shape == (1024, 3)
     assert label.records.min() > 0
     assert np.abs(label.records.sum(axis=1) - 1).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("row", "got"),
+    [([2.0, 3.0, 2.0], "2"), ([1.5, -0.5, 0.0], "1.5"), ([0.5, 0.25, 0.125], "0.875")],
+)
+def test_labels_that_are_no_probabilities_are_refused_with_their_record(config, row, got):
+    label = np.full((8, 3), 1 / 3, np.float32)
+    label[5] = row
+    np.savez("soft.npz", data=np.zeros((8, 4), np.float32), label=label)
+    with pytest.raises(UserError) as raised:
+        losses(config)
+    (found,) = raised.value.diagnostics
+    assert "'npz' has labels that are no probabilities, as 'softmax' reads them" in found.problem
+    assert f"{got} in record 5 (" in found.got
+    assert not Path("runs").exists()
+
+
+def test_labels_of_a_logistic_loss_are_probabilities(config):
+    text = CONFIG.replace("num_hidden: 3", "num_hidden: 1").replace("label: [3]", "label: [1]")
+    config.write_text(text.replace("SoftmaxOutput", "LogisticRegressionOutput"))
+    label = np.array([[0], [1], [0.5], [5]], np.float32)
+    np.savez("soft.npz", data=np.zeros((4, 4), np.float32), label=label)
+    with pytest.raises(UserError) as raised:
+        losses(config)
+    (found,) = raised.value.diagnostics
+    assert (found.expected, found.got[:13]) == ("numbers from 0 to 1", "5 in record 3")
+    np.savez("soft.npz", data=np.zeros((4, 4), np.float32), label=np.minimum(label, 1))
+    assert np.isfinite(losses(config)).all()

@@ -1,0 +1,111 @@
+"""Labels that are probabilities, checked once records are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, Place
+from mxrun.build.model import Model
+from mxrun.io.dataset import DATASETS, Dataset, Field
+from mxrun.io.transform import values
+from mxrun.train.measure import LossTensors
+
+Array = npt.NDArray[Any]
+
+# How far from 0 and 1 a probability may be, and from 1 the sum of several, by rounding.
+_RANGE_TOLERANCE = 1e-6
+_SUM_TOLERANCE = 1e-3
+# Elements that are compared at a time.
+_CHUNK_ELEMENTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Invalid:
+    """A record whose label is no probability, or no distribution over classes."""
+
+    record: int
+    expected: str
+    got: str
+    hint: str
+
+
+def soft_label_problems(
+    model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, Place]
+) -> tuple[Diagnostic, ...]:
+    """Where a loss reads labels as probabilities that are none: the first record of each data set.
+
+    Labels that transforms change, that are read lazily or drawn are not checked. `places`: where
+    the config names each data set, by role.
+    """
+    problems = []
+    for loss in model.losses:
+        for role, dataset in datasets.items():
+            column = dataset.fields.get(loss.label)
+            if column is None or any(dataset.pipeline.of(loss.label)) or _is_drawn(dataset):
+                continue
+            found = _first_invalid(loss, column, model.batch_size)
+            if found is not None:
+                problem = (
+                    f"data set {dataset.name!r} has labels that are no probabilities, as "
+                    f"{loss.name!r} reads them"
+                )
+                got = f"{found.got} in record {found.record} ({places[role]})"
+                problems.append(Diagnostic(problem, places[role], found.expected, got, found.hint))
+    return tuple(problems)
+
+
+def _is_drawn(dataset: Dataset) -> bool:
+    """Whether the records are synthetic: drawn without regard to what a loss reads."""
+    return dataset.name in list(DATASETS) and DATASETS.get(dataset.name).synthetic
+
+
+def _first_invalid(loss: LossTensors, column: Field, batch_size: int) -> _Invalid | None:
+    """The first record whose label is no probability; None where labels are none of this kind."""
+    classes, regression = loss.classification, loss.regression
+    if regression is not None and regression.probabilities:
+        hint = "LinearRegressionOutput reads labels as numbers of any size"
+        return _first_outside(column, "numbers from 0 to 1", hint)
+    if classes is None or classes.labelled:
+        return None
+    elements = column.records[0].size * batch_size
+    # Labels that are neither classes nor of data's shape: MXNet reads some of them only.
+    if elements != classes.predictions * classes.classes:
+        return None
+    hint = "divide each record's numbers by their sum; classes by number are labels without an axis"
+    expected = "for each record numbers from 0 to 1 that have the sum 1"
+    outside = _first_outside(column, expected, hint)
+    # Probabilities that are stored as bytes are rounded too coarsely for their sums to be told.
+    if outside is not None or column.scale is not None:
+        return outside
+    for start, labels in _chunks(column):
+        shape = (len(labels), -1, classes.classes, classes.positions)
+        sums = labels.reshape(shape).sum(axis=2, dtype=np.float64).reshape(len(labels), -1)
+        wrong = np.abs(sums - 1) > _SUM_TOLERANCE
+        if wrong.any():
+            row = int(wrong.any(axis=1).argmax())
+            total = sums[row, wrong[row].argmax()]
+            return _Invalid(start + row, expected, f"the sum {total:g}", hint)
+    return None
+
+
+def _first_outside(column: Field, expected: str, hint: str) -> _Invalid | None:
+    """The first record with a number that is below 0 or above 1."""
+    for start, labels in _chunks(column):
+        rows = labels.reshape(len(labels), -1)
+        wrong = ~((rows >= -_RANGE_TOLERANCE) & (rows <= 1 + _RANGE_TOLERANCE))
+        if wrong.any():
+            row = int(wrong.any(axis=1).argmax())
+            return _Invalid(start + row, expected, f"{rows[row, wrong[row].argmax()]:g}", hint)
+    return None
+
+
+def _chunks(column: Field) -> Iterator[tuple[int, Array]]:
+    """The values [records, *shape] of some records at a time, and the number of the first."""
+    step = max(1, _CHUNK_ELEMENTS // max(1, column.records[0].size))
+    for start in range(0, len(column.records), step):
+        yield start, values(column.records[start : start + step], column.scale)
