@@ -5,13 +5,15 @@ Each command imports what it needs when it runs, so that `--help` stays fast.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from mxrun import __version__
 from mxrun.base.cache_files import distrusted
-from mxrun.base.errors import MxrunError
+from mxrun.base.errors import MxrunError, OperatorRaised, UserError
 from mxrun.cli.bench import bench
 from mxrun.cli.check import check
 from mxrun.cli.check_op import check_op
@@ -37,11 +39,34 @@ app = typer.Typer(
 )
 
 
+_STANDARD_ERROR = 2
+_OUT_OF_MEMORY = (
+    "mxrun: out of memory: no more is to be had for this process; what is saved already stays\n"
+    "  hint: allow the process more memory, or ask for less at a time: a smaller batch, fewer "
+    "records\n"
+)
+
+
 def run() -> int:
     """Run the command that the process's arguments name; its exit code.
 
-    What cannot be written to a standard stream is the user's to know, as every UserError is.
+    What cannot be written to a standard stream is the user's to know, as every UserError is, and
+    so is memory that is not to be had.
     """
+    try:
+        return _run()
+    except (MemoryError, OperatorRaised) as error:
+        if not isinstance(error.__cause__ or error, MemoryError):
+            raise
+    # Of what was raised nothing is held any longer. Nothing is imported or laid out, as there may
+    # be no memory for it.
+    with suppress(OSError):
+        os.write(_STANDARD_ERROR, _OUT_OF_MEMORY.encode())
+    return UserError.exit_code
+
+
+def _run() -> int:
+    """Run the command; raises what is nobody's on purpose."""
     try:
         try:
             app()

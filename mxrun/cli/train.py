@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,8 @@ from mxrun.cli.arguments import Config, Json, LargestBatch, Overrides, batch_siz
 from mxrun.cli.clock import process_start
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from mxrun.session.training import Trained
 
 
@@ -108,16 +111,25 @@ def _report(trained: Trained, profile: bool, trace: Path | None, json: bool) -> 
         summary |= {"profile": trained.profile.to_json()} if profile else {}
     if json:
         write_json(summary)
+        return
+    try:
+        tables = _tables(summary)
+    except MemoryError:
+        # The run is complete: what loads the tables' code takes, its figures do without.
+        write_json(summary)
     else:
-        from mxrun.report.confusion import confusion_tables
-        from mxrun.report.profile import run_tables
-        from mxrun.report.tables import contention_lines, train_table
+        write_tables(tables)
 
-        write_tables(
-            [
-                train_table(summary),
-                *contention_lines(summary),
-                *confusion_tables(summary["eval"], summary["classes"]),
-                *run_tables(summary.get("profile", {})),
-            ]
-        )
+
+def _tables(summary: Mapping[str, Any]) -> list[RenderableType]:
+    """The tables and lines for people."""
+    from mxrun.report.confusion import confusion_tables
+    from mxrun.report.profile import run_tables
+    from mxrun.report.tables import contention_lines, train_table
+
+    return [
+        train_table(summary),
+        *contention_lines(summary),
+        *confusion_tables(summary["eval"], summary["classes"]),
+        *run_tables(summary.get("profile", {})),
+    ]

@@ -181,3 +181,29 @@ def test_only_tables_load_rich(work):
             [sys.executable, "-c", script, *arguments], cwd=work, capture_output=True, check=True
         )
         assert done.stderr.splitlines()[-1] == str(form == "table").encode(), form
+
+
+LITTLE_MEMORY = """\
+import resource, sys
+from pathlib import Path
+from mxrun import session
+from mxrun.cli.main import run
+mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (mapped + (768 << 20),) * 2)
+sys.exit(run())
+"""
+
+
+def test_memory_that_is_not_to_be_had_is_one_line(work):
+    """Room for all that standard input may hold, 4 GiB, is asked for at once."""
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE_MEMORY, "infer", RUN, "-"],
+        input="",
+        capture_output=True,
+        text=True,
+        cwd=work,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "mxrun: out of memory: " in done.stderr
+    assert "Traceback" not in done.stderr
