@@ -65,13 +65,16 @@ def plugin_hashes(config: RunConfig) -> dict[str, str]:
 
 
 def plugin_differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Plugins whose SHA-256 is not the one they had, one line each."""
-    names = sorted({*saved, *now})
-    return [
-        f"plugins: the code of {name} is not the same"
-        for name in names
-        if saved.get(name) != now.get(name)
-    ]
+    """Plugins that are new, gone or have another SHA-256 than they had, one line each."""
+    found = []
+    for name in sorted({*saved, *now}):
+        if name not in saved:
+            found.append(f"plugins: {name} is new")
+        elif name not in now:
+            found.append(f"plugins: {name} is not there any more")
+        elif saved[name] != now[name]:
+            found.append(f"plugins: the code of {name} is not the same")
+    return found
 
 
 def named_operator(target: str) -> str:

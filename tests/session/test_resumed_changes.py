@@ -164,6 +164,11 @@ def test_A10_plugin_code_that_changed_is_refused(project: Path) -> None:
     (project / "ops.py").write_text(PLUGIN + "# changed\n")
     text = refused("train", "net.yaml", "name=two", "--resume", cwd=project)
     assert "plugins: the code of ops.py is not the same" in text
+    (project / "more.py").write_text(PLUGIN)
+    others = ("plugins=[more.py]", "--resume")
+    text = refused("train", "net.yaml", "name=two", *others, cwd=project)
+    assert "plugins: more.py is new" in text
+    assert "plugins: ops.py is not there any more" in text
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "torn"])
