@@ -10,6 +10,8 @@ from mxrun.base.errors import Diagnostic, UserError, nearest
 
 _PACKAGE = "mxrun.configs"
 _SUFFIX = ".yaml"
+# What a run's folder has its config in.
+_SAVED = "config.yaml"
 
 
 def bundled_configs() -> dict[str, Path]:
@@ -35,10 +37,12 @@ def find_config(name: str) -> Path:
     if stem in bundled:
         return bundled[stem]
     problem = f"{name} is a folder" if os.path.isdir(name) else f"there is no config {name!r}"
+    saved = os.path.join(name, _SAVED)
+    hint = f"write {saved}" if os.path.isfile(saved) else nearest(Path(stem).name, bundled)
     raise UserError(
         Diagnostic(
             problem,
             expected=f"a YAML file, or a bundled config: {', '.join(bundled)}",
-            hint=nearest(Path(stem).name, bundled),
+            hint=hint,
         )
     )

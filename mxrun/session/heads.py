@@ -49,10 +49,11 @@ def heads(built: Built, names: Sequence[str]) -> tuple[Head, ...]:
     internals = symbol.get_internals().heads
     known = {entry.node.name: entry for entry in internals if entry.index == 0}
     known |= {entry.name: entry for entry in internals}
+    config = built.config.key_place("network").file
     problems = [
         Diagnostic(
             f"the network has no layer or output {name!r}",
-            hint=nearest(name, known) or "`mxrun plot RUN/config.yaml` draws them all",
+            hint=nearest(name, known) or f"`mxrun plot {config}` draws them all",
         )
         for name in names
         if name not in known

@@ -55,6 +55,12 @@ def test_a_folder_is_no_config(tmp_path: Path) -> None:
         find_config(str(tmp_path))
 
 
+def test_the_folder_of_a_run_is_answered_with_its_config(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(UserError, match=f"(?s)is a folder.*hint: write {tmp_path}/config.yaml"):
+        find_config(str(tmp_path))
+
+
 def test_the_process_start_lies_before_the_program() -> None:
     script = "from mxrun.cli.clock import process_start; print(process_start())"
     before = time.monotonic()

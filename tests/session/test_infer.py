@@ -174,6 +174,8 @@ def test_X2_outputs_names_internals(lenet, digits, tmp_path):
 def test_X2_an_unknown_name_gets_the_nearest(lenet):
     with pytest.raises(UserError, match=r"(?s)no layer or output 'fcc1'.*did you mean 'fc1'"):
         inferred(lenet, split="eval", outputs=("fcc1", "relu1"))
+    with pytest.raises(UserError, match=f"hint: `mxrun plot {lenet}/config.yaml` draws them all"):
+        inferred(lenet, split="eval", outputs=("quite_another",))
     with pytest.raises(UserError, match="'fc1_weight' does not depend on the network's inputs"):
         inferred(lenet, split="eval", outputs=("fc1_weight",))
 
