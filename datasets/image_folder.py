@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.near_names import listed
 from mxrun.base.params import Parameters
-from mxrun.io.classes import class_key, listed
+from mxrun.io.classes import class_key
 from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
 from mxrun.io.decode import SUFFIXES, read_image
 from mxrun.io.files import unreadable, user_path
