@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -253,7 +253,7 @@ class _Training:
         except EvaluationDiverged as error:
             saver.save(loop.progress)
             raise UserError(error.diagnostic) from None
-        summary = replace(self._summary(result, directory, resumed_from), core_wait_share=waiting)
+        summary = self._summary(result, directory, resumed_from, waiting)
         directory.write_summary(summary.to_json())
         return summary
 
@@ -278,7 +278,11 @@ class _Training:
         )
 
     def _summary(
-        self, result: LoopResult, directory: RunDirectory, resumed_from: int | None
+        self,
+        result: LoopResult,
+        directory: RunDirectory,
+        resumed_from: int | None,
+        core_wait_share: float | None,
     ) -> TrainSummary:
         run, progress = self._run, result.progress
         rss_peak_bytes = peak_resident_bytes()
@@ -307,7 +311,7 @@ class _Training:
             recompute=recompute,
             micro_batches=run.built.micro_batches,
             threads=run.plan.threads,
-            core_wait_share=None,
+            core_wait_share=core_wait_share,
             classes=list(run.datasets["train"].classes),
         )
 
