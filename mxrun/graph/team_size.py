@@ -77,13 +77,15 @@ def team_for(
         for kernel in _kernels(node, inference, trained, _speed(instruction_set, precision))
     ]
 
-    sizes = [
-        *(1 << power for power in range(largest.bit_length()) if 1 << power < largest),
-        largest,
-    ]
+    sizes = team_sizes(largest)
     seconds = {size: sum(kernel.seconds(size) for kernel in kernels) for size in sizes}
     fastest = min(seconds.values())
     return next(size for size in sizes if fastest >= _ENOUGH * seconds[size])
+
+
+def team_sizes(largest: int) -> list[int]:
+    """The teams to choose from: 1, 2, 4, ... and `largest`."""
+    return [*(1 << power for power in range(largest.bit_length()) if 1 << power < largest), largest]
 
 
 def _speed(instruction_set: str, precision: str) -> float:

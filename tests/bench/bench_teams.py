@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bench_busy import TURNS
 
 from mxrun.backend.team import available_cores
 from mxrun.config.bundled import find_config
 from mxrun.graph.compile import TRAIN
+from mxrun.graph.team_size import team_sizes
 from mxrun.session.build import load, plan_for, team_size
 from mxrun.session.steps import Steps
 
@@ -28,22 +29,14 @@ _PLACES = ("alone", "beside a busy process")
 _TURN_S = 0.25
 
 
-def teams() -> Iterator[int]:
-    """1, 2, 4, ... and all cores."""
-    size = 1
-    while size < available_cores():
-        yield size
-        size *= 2
-    yield available_cores()
-
-
 def measure(name: str, rounds: int) -> None:
     """Print one network's rows."""
     config, _, batch = name.partition(":")
     given = [f"data.batch_size={batch}"] if batch else []
     built = load(find_config(config), given)
     chosen = team_size(built, training=True)
-    runs = {size: Steps(built, plan_for(built, True, size), TRAIN) for size in teams()}
+    sizes = team_sizes(available_cores())
+    runs = {size: Steps(built, plan_for(built, True, size), TRAIN) for size in sizes}
     times: dict[tuple[int, str], list[float]] = {}
     for steps in runs.values():
         steps.seconds(_WARM_UP)
