@@ -403,12 +403,13 @@ def open_datasets(
     inputs: Inputs,
     classes: Sequence[str] | None = None,
     columns: Sequence[str] = (),
+    label_column: str = "",
 ) -> dict[str, Dataset]:
     """Read what the requests ask for; a split that two of them share is read once.
 
     classes: those that training had; by default those of the request `train`. All others are
-    numbered like these, by name. columns: the names of the columns that training had as data; by
-    default those of the request `train`.
+    numbered like these, by name. columns, label_column: the names of the columns that training had
+    as data and as the label; by default those of the request `train`.
     Raises UserError with what is wrong in any of them: files, ranges, fields that do not fit the
     network's `inputs`, and classes that training does not know.
     """
@@ -416,11 +417,11 @@ def open_datasets(
     opened: dict[str, Dataset] = {}
     trained: dict[Hashable, Split] = {}
     found: list[Diagnostic] = []
-    train, label = requests.get("train"), ""
+    train = requests.get("train")
     for role, request in requests.items():
         if role == "eval" and (train is None or request.options != train.options):
             # The same options are the same table, whose columns need no names.
-            request = request.following(columns, label)
+            request = request.following(columns, label_column)
         source = request.pipeline.source(inputs)
         options = request.options.model_dump_json()
         try:
@@ -439,7 +440,7 @@ def open_datasets(
         if role == "train":
             # A class that was learned may have lost its records since.
             problems += whole[key].check_empty(role, request.places) if classes is None else ()
-            columns, label = whole[key].columns, whole[key].label_column
+            columns, label_column = whole[key].columns, whole[key].label_column
             trained[key[:3]] = split
         problems += whole[key].check_split(split, request.places)
         problems += whole[key].check(inputs, request.places, request.pipeline)

@@ -211,8 +211,8 @@ class SplitSource(Source):
         self._label_inputs = label_inputs(built)
         self._wanted = built.training.metrics if measured else None
         records = built.model.records
-        classes, columns = manifest.classes, manifest.columns
-        self._dataset = open_datasets({role: request}, records, classes, columns)[role]
+        of_training = (manifest.classes, manifest.columns, manifest.label_column)
+        self._dataset = open_datasets({role: request}, records, *of_training)[role]
         check_labels(built, {role: self._dataset})
         self.total = len(self._dataset)
         if split == role and _is_changed(self._dataset, manifest.data.get(role)):

@@ -190,6 +190,7 @@ class Run:
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
             columns=self.datasets["train"].columns,
+            label_column=self.datasets["train"].label_column,
             plugins=self._plugins,
             scales=self.datasets["train"].scales,
             started_from=self.started_from,

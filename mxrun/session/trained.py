@@ -116,10 +116,8 @@ def _differences(built: Built, checkpoint: Checkpoint) -> list[str]:
     """What inference depends on and is not as it was when the checkpoint was trained."""
     manifest, config = checkpoint.manifest, built.config
     found = []
-    if manifest.inference_sha256 not in (None, config.inference_sha256()):
+    if manifest.inference_sha256 != config.inference_sha256():
         found.append("the config's network, precision or data are not those of the checkpoint")
-    elif manifest.inference_sha256 is None and manifest.config_sha256 != config.sha256():
-        found.append("the config is not the one of the checkpoint")
     return found + plugin_differences(manifest.plugins, plugin_hashes(config))
 
 

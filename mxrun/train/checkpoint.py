@@ -95,8 +95,8 @@ class RunState(Parameters):
     seed: Count = Field(description="The seed of every random number.")
     plan: PlanRecord = Field(description="The plan the arrays were computed by.")
     config_sha256: Sha256 = Field(description="The SHA-256 of what the config decides.")
-    inference_sha256: Sha256 | None = Field(
-        default=None, description="The SHA-256 of what the config says of inference, if known."
+    inference_sha256: Sha256 = Field(
+        description="The SHA-256 of what the config says of inference."
     )
     data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
     classes: tuple[str, ...] = Field(
@@ -104,6 +104,9 @@ class RunState(Parameters):
     )
     columns: tuple[str, ...] = Field(
         default=(), description="The names of the columns that were data, of tables with a header."
+    )
+    label_column: str = Field(
+        default="", description="The name of the column that was the label, likewise."
     )
     plugins: dict[str, Sha256] = Field(
         default={}, description="The SHA-256 of each plugin, by its file's name."
@@ -227,7 +230,7 @@ def _removed(folder: Path) -> Path:
 
 def _clear(hidden: Path, folder: Path) -> None:
     """Remove a checkpoint that has a hidden name, if it is there; what else lies in it goes back
-    to `folder`.
+    to `folder`, under a number of its own where its name is taken there.
     """
     if not hidden.is_dir() or hidden.is_symlink():
         hidden.unlink(missing_ok=True)
@@ -239,9 +242,14 @@ def _clear(hidden: Path, folder: Path) -> None:
         hidden.rename(folder)
         return
     for entry in others:
-        if not (folder / entry.name).exists():
-            entry.rename(folder / entry.name)
+        entry.rename(_unused(folder / entry.name))
     hidden.rmdir()
+
+
+def _unused(path: Path) -> Path:
+    """`path`, or the first of path.1, path.2, ... that nothing has as its name."""
+    numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
+    return next(each for each in itertools.chain((path,), numbered) if not os.path.lexists(each))
 
 
 def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> None:

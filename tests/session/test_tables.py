@@ -128,6 +128,20 @@ def test_inference_of_a_split_finds_columns_by_name(folder: Path) -> None:
     table.write_text(before)
 
 
+def test_inference_of_a_split_finds_a_numbered_label_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path)
+    path.write_text(CONFIG.replace("label: kind", "label: 1"))
+    overrides = ("train.epochs=1",)
+    session.train(path, overrides, Silent(), session.TrainRequest())
+    request = session.InferRequest(split="eval")
+    expected = list(session.infer(Path("runs/net"), request).rows())
+    Path("other.csv").write_text(rows(("b", "more", "kind", "a"), 12))
+    assert list(session.infer(Path("runs/net"), request).rows()) == expected
+
+
 def test_who_is_at_fault_is_told(tmp_path: Path) -> None:
     """An inherited option that does not fit a section's own file is that file's matter."""
     path = written(tmp_path)

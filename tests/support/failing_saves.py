@@ -43,6 +43,7 @@ def state(step: int) -> RunState:
         seed=0,
         plan=PlanRecord(threads=1, library="", implementations={}),
         config_sha256="0" * 64,
+        inference_sha256="0" * 64,
         data={},
     )
 

@@ -36,6 +36,7 @@ STATE = RunState(
     seed=5,
     plan=PlanRecord(threads=2, library="oneDNN 3.2", implementations={"conv1": "brgconv"}),
     config_sha256="0" * 64,
+    inference_sha256="0" * 64,
     data={"train": "1" * 64},
 )
 
@@ -127,7 +128,8 @@ from pathlib import Path
 import numpy as np
 from mxrun.train.checkpoint import PARAMETERS_FILE, PlanRecord, RunState, save_checkpoint
 from mxrun.train.progress import Progress
-state = RunState(progress=Progress(step=3), due=True, seed=0, config_sha256="0" * 64, data={{}},
+state = RunState(progress=Progress(step=3), due=True, seed=0, data={{}},
+                 config_sha256="0" * 64, inference_sha256="0" * 64,
                  plan=PlanRecord(threads=1, library="", implementations={{}}))
 calls = 0
 real = os.fsync

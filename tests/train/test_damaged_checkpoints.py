@@ -45,6 +45,7 @@ def saved(run: Path, step: int) -> Path:
         seed=5,
         plan=PlanRecord(threads=2, library="oneDNN 3.2", implementations={"fc1": "brg"}),
         config_sha256="0" * 64,
+        inference_sha256="0" * 64,
         data={"train": "1" * 64},
     )
     groups = {

@@ -21,6 +21,7 @@ from mxrun.train.checkpoint import (
     PlanRecord,
     RunState,
     discard_checkpoint,
+    load_checkpoint,
     save_checkpoint,
 )
 from mxrun.train.observer import EpochDone
@@ -47,6 +48,7 @@ def finish(run: RunDirectory) -> None:
         seed=0,
         plan=plan,
         config_sha256="0" * 64,
+        inference_sha256="0" * 64,
         data={},
     )
     arrays = {"w": np.ones(3, "f4")}
@@ -323,3 +325,21 @@ def test_files_of_others_in_a_checkpoint_survive_it(tmp_path: Path) -> None:
         assert not [name for name in names(run.path) if name.startswith(".")]
         (folder / "mine.txt").unlink()
         folder.rmdir()
+
+
+@pytest.mark.parametrize("begun", ["removed", "replaced"])
+def test_files_of_others_whose_name_is_taken_survive_a_killed_removal(
+    begun: str, tmp_path: Path
+) -> None:
+    run = start(tmp_path)
+    finish(run)
+    folder = run.path / "checkpoint-23"
+    hidden = run.path / f".checkpoint-23.{begun}"
+    hidden.mkdir()
+    for place, text in ((hidden, "first"), (folder, "second")):
+        (place / "mine.txt").write_text(text)
+    run.clean_up()
+    assert not hidden.exists()
+    assert (folder / "mine.txt").read_text() == "second"
+    assert (folder / "mine.txt.1").read_text() == "first"
+    load_checkpoint(folder)
