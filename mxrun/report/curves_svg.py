@@ -20,6 +20,7 @@ _TOP = 40.0
 _BOTTOM = 34.0
 _COLUMNS = 2
 _HEAD = 48.0
+_LINE = 14.0
 _MOST_MARKS = 60
 _COLOURS = {"train": COLOURS[0], "eval": COLOURS[1]}
 
@@ -28,15 +29,20 @@ def curves_svg(report: Report) -> str:
     """The drawing; the same report gives the same bytes."""
     metrics = [metric for metric in report["metrics"] if finite(metric)]
     parts = [text(str(report["name"]), 24, 32, "title")]
+    notes = report["notes"]
+    parts += [text(note, 24, _HEAD + index * _LINE, "faint") for index, note in enumerate(notes)]
+    head = _HEAD + len(notes) * _LINE
     for index, metric in enumerate(metrics):
         row, column = divmod(index, _COLUMNS)
-        place = points(column * _panel_width(), _HEAD + row * _panel_height())
+        place = points(column * _panel_width(), head + row * _panel_height())
         panel = "\n".join(_panel(metric, report["epochs"]))
         parts.append(element("g", f"\n{panel}\n", transform=f"translate({place})"))
     rows = -(-len(metrics) // _COLUMNS)
     columns = min(max(len(metrics), 1), _COLUMNS)
     title = f"Learning curves of {report['name']}"
-    return document(columns * _panel_width(), _HEAD + rows * _panel_height(), title, parts)
+    notes_width = max((48 + text_width(note, 10) for note in notes), default=0.0)
+    width = max(columns * _panel_width(), notes_width)
+    return document(width, head + rows * _panel_height(), title, parts)
 
 
 def _panel_width() -> float:

@@ -57,10 +57,15 @@ def synthetic_notes(run: Path) -> tuple[str, ...]:
         config = load_config(folder / "config.yaml")
     except UserError:
         return ()
-    if not _is_synthetic(config.data.train.dataset):
+    if not trained_on_synthetic_data(config):
         return ()
     name = config.data.train.dataset
     return (f"{folder} was trained on synthetic data (dataset: {name}), not on a real task's",)
+
+
+def trained_on_synthetic_data(config: RunConfig) -> bool:
+    """Whether a run learns from synthetic data, whoever wanted them."""
+    return _is_synthetic(config.data.train.dataset)
 
 
 def _is_synthetic(name: str) -> bool:

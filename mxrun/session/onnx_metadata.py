@@ -9,9 +9,11 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.build import Built
 from mxrun.build.data import evaluation_pipeline
 from mxrun.io.sample import image_scale
+from mxrun.session.made_up import trained_on_synthetic_data
 from mxrun.session.trained import Trained
 
 RUN, CLASSES, PREPROCESSING = "mxrun.run", "mxrun.classes", "mxrun.preprocessing"
+SYNTHETIC = "mxrun.synthetic_data"
 # What the channels of an image are, by their number.
 _COLORS = {1: "gray", 3: "RGB"}
 
@@ -21,11 +23,14 @@ def onnx_metadata(built: Built, trained: Trained | None, inputs: list[str]) -> d
 
     mxrun.run: the name of the run or config. mxrun.classes: the list of class names by number,
     where training had some. mxrun.preprocessing: of each input, what evaluation does to a record.
+    mxrun.synthetic_data: true, where a run was trained on such data.
     """
     preprocessing = {name: _preprocessing(built, trained, name) for name in inputs}
     found = {RUN: built.config.name, PREPROCESSING: json.dumps(preprocessing)}
     if trained is not None and trained.classes:
         found[CLASSES] = json.dumps(trained.classes)
+    if trained is not None and trained_on_synthetic_data(built.config):
+        found[SYNTHETIC] = json.dumps(True)
     return found
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.merged_names import merged_names
+from mxrun.base.near_names import listed
 from mxrun.base.patterns import PatternTable
 from mxrun.build import Built
 from mxrun.config import StartFrom
@@ -26,7 +27,8 @@ class StartingPoint:
 
     arrays: copied from the other run. missing: asked for, but not there. misshapen: there with
     another shape (there, here). unexpected: there, but not asked for or not in this network.
-    notes: what the user should know of the other run.
+    classes: the names of the classes that the other run learned. notes: what the user should know
+    of it.
     """
 
     source: Path | None = None
@@ -34,6 +36,7 @@ class StartingPoint:
     missing: tuple[str, ...] = ()
     misshapen: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -96,8 +99,16 @@ class StartingPoint:
             )
         if problems:
             raise UserError(problems)
+        classes = checkpoint.manifest.classes
         notes = synthetic_notes(checkpoint.folder)
-        return cls(checkpoint.folder, arrays, missing, misshapen, unexpected, notes)
+        return cls(checkpoint.folder, arrays, missing, misshapen, unexpected, classes, notes)
+
+    def notes_for(self, classes: Sequence[str]) -> tuple[str, ...]:
+        """What the user should know of the other run, this one having `classes`."""
+        if not self.classes or not classes or tuple(classes) == self.classes:
+            return self.notes
+        theirs, ours = listed(self.classes), listed(classes)
+        return (*self.notes, f"{self.source} learned the classes {theirs}; this run has {ours}")
 
     def to_json(self) -> dict[str, Any] | None:
         """The lists for machines; None where nothing was asked for."""

@@ -215,7 +215,8 @@ class _Training:
         name = self._run.built.config.name
         if self._request.existing != "resume":
             # Read before the folder is touched: it may be wrong, or lie in that very folder.
-            for note in self._run.read_starting_point().notes:
+            classes = self._run.datasets["train"].classes
+            for note in self._run.read_starting_point().notes_for(classes):
                 self._observer.note(note)
         with only_writer(run_path(name)) as lock:
             beginning = self._beginning()

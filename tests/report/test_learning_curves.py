@@ -17,7 +17,7 @@ Values = list[float | None]
 
 def report(epochs: list[int], *metrics: tuple[str, Values, Values]) -> dict[str, Any]:
     parts = [{"name": name, "train": train, "eval": held} for name, train, held in metrics]
-    return {"kind": "curves", "name": "net", "epochs": epochs, "metrics": parts}
+    return {"kind": "curves", "name": "net", "notes": [], "epochs": epochs, "metrics": parts}
 
 
 def rendered(what: dict[str, Any], width: int = 40) -> list[str]:
@@ -99,6 +99,16 @@ def test_drawings_are_well_formed_and_the_same(epochs: list[int], train: Values)
         2 * drawn
     )
     assert "nan" not in text
+
+
+def test_a_drawing_holds_what_is_to_be_known_of_its_run() -> None:
+    note = "runs/net was trained on synthetic data (dataset: synthetic), not on a real task's"
+    what = report([1, 2], ("loss", [1.0, 0.5], [None, None]))
+    plain = ElementTree.fromstring(curves_svg(what))
+    noted = ElementTree.fromstring(curves_svg(what | {"notes": [note]}))
+    assert note in [element.text for element in noted.iter()]
+    assert float(noted.attrib["height"]) > float(plain.attrib["height"])
+    assert float(noted.attrib["width"]) > 6 * len(note)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from mxrun.build import check_labels
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.report.confusion import confusion_tables
 from mxrun.report.infer import inference_table
+from mxrun.report.progress import EpochLines
 from mxrun.session.resume import state_differences
 from mxrun.session.trained import Trained
 
@@ -259,6 +260,28 @@ def test_a_run_tells_the_names_of_its_classes(folder: Path) -> None:
     summary = json.loads((folder / "runs" / "net" / "summary.json").read_text())
     assert summary["classes"] == ["ant", "bee", "cat"]
     assert summary["eval"]["accuracy"] == 1.0
+
+
+def test_a_start_from_other_classes_is_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for part in ("train", "test"):
+        images(tmp_path / "images" / part, "ant", "cat", "dog")
+    path = tmp_path / "net.yaml"
+    path.write_text(CONFIG.replace("epochs: 10", "epochs: 1"))
+    source = folder / "runs" / "net"
+    overrides = ("name=other", f"train.start_from.run={source}")
+    messages: list[str] = []
+    session.train(path, overrides, EpochLines(messages.append), session.TrainRequest())
+    (told,) = [text for text in messages if "learned the classes" in text]
+    assert told.endswith("learned the classes ant, bee, cat; this run has ant, cat, dog")
+    same = ("name=same", overrides[1])
+    messages.clear()
+    shutil.rmtree(tmp_path / "images")
+    shutil.copytree(folder / "images", tmp_path / "images")
+    session.train(path, same, EpochLines(messages.append), session.TrainRequest())
+    assert not any("learned the classes" in text for text in messages)
 
 
 def test_inference_names_labels_as_training_did(folder: Path) -> None:

@@ -132,7 +132,9 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     for folder in (run, saved):
         request = session.InferRequest(split="train")
         assert said in session.infer(folder, request).trained.notes
-        assert said in session.convert(session.ConvertRequest(str(folder), Path("net.onnx"))).notes
+        converted = session.convert(session.ConvertRequest(str(folder), Path("net.onnx")))
+        assert said in converted.notes
+        assert converted.metadata["mxrun.synthetic_data"] == "true"
     assert session.plot(str(run))["notes"] == [said]
     start_from = "train.start_from.run=runs/net"
     real, notes = trained(config, "name=warm", "data.train.path=some.csv", start_from)
