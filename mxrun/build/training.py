@@ -10,9 +10,9 @@ from mxrun.base.params import LARGEST_FLOAT32
 from mxrun.build.choice import chosen
 from mxrun.build.model import Model
 from mxrun.config import Choice, Parsed, Train
-from mxrun.graph.passes.lower import lower
-from mxrun.graph.passes.updates import Clipping, UpdateRule
+from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
+from mxrun.graph.update_rule import Clipping, UpdateRule
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.keeper import Interval, Policy
 from mxrun.train.metric import METRICS, default_metrics, fitting, forms

@@ -8,8 +8,8 @@ from mxrun.backend.team import openmp, set_threads_call
 from mxrun.base.errors import AtWorkFor
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.graph import Step, ValueId
-from mxrun.graph.plan import PhasePlan
 from mxrun.operator.kernel import Buffers, Call, PythonCall
+from mxrun.planner.plan import PhasePlan
 
 
 def bind(phase: PhasePlan, base: int, threads: int) -> Tape:

@@ -12,8 +12,8 @@ from mxrun.base.errors import InternalError
 from mxrun.executor.bind import bind
 from mxrun.executor.profile import Profile
 from mxrun.executor.tape import Tape, TapeEntry
-from mxrun.graph.compile import PREPARE
-from mxrun.graph.plan import Block, Plan
+from mxrun.graph.phases import PREPARE
+from mxrun.planner.plan import Block, Plan
 from mxrun.runtime.storage import Arena
 
 # All bits set: NaN in every floating type, and no valid index in any integer one.

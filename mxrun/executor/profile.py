@@ -18,9 +18,9 @@ import numpy.typing as npt
 from mxrun.backend.jit import Block, call_address, int64s, integer, native
 from mxrun.executor.tape import NativeSegment, Tape, segments
 from mxrun.graph.graph import Step
-from mxrun.graph.plan import PhasePlan
 from mxrun.operator.kernel import PythonCall
-from mxrun.profiler import CandidateTime, Event, OperatorTime
+from mxrun.planner.plan import PhasePlan
+from mxrun.runtime.profiler import CandidateTime, Event, OperatorTime
 from mxrun.runtime.storage import Arena
 
 Nanoseconds = npt.NDArray[np.int64]

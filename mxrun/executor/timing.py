@@ -15,8 +15,7 @@ from mxrun.backend.team import team
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.executor.tape import Tape, TapeEntry
-from mxrun.graph.passes.choose import Kernels
-from mxrun.operator.kernel import Buffers, Candidate, Kernel
+from mxrun.operator.kernel import Buffers, Candidate, Kernel, Kernels
 from mxrun.runtime.storage import Arena, memory_limit
 
 # A turn of a candidate, in which it runs at least twice.

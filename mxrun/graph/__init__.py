@@ -1,1 +1,1 @@
-"""Symbols, inference, gradients and the plan: what is known before anything has an address."""
+"""Symbols, inference and gradients: a network before kernels, bytes and addresses."""

@@ -120,6 +120,10 @@ class Kernel:
     join: Join | None = None
 
 
+# The kernels of an autotune candidate: itself first, then the reorders that it asks for.
+Kernels = Callable[[], Iterable[Kernel]]
+
+
 @dataclass(frozen=True)
 class ForwardRequest:
     """What `prepare` is asked: the tensors of a forward call as they come, before any reorder.

@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mxrun.graph.hint import JOINED
 from mxrun.graph.naming import in_words
+from mxrun.planner.hint import JOINED
 from mxrun.report.budget import budget_tables
 from mxrun.report.figures import bytes_text
 from mxrun.report.tables import Report, titled_table

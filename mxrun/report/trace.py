@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.files import whole_file
-from mxrun.profiler import Event
+from mxrun.runtime.profiler import Event
 
 _PROCESS = 1
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from mxrun.build import Built
 from mxrun.executor.tape_cost import TapeCost, tape_cost
-from mxrun.graph.compile import EVALUATE, TRAIN
-from mxrun.profiler import Event, OperatorTime
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.runtime.machine import machine_of
+from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.build import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline

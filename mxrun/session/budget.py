@@ -7,9 +7,9 @@ from typing import Any
 
 from mxrun.build import Built
 from mxrun.executor.executor import Executor
-from mxrun.graph.budget import Budget
-from mxrun.graph.compile import TRAIN
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import TRAIN
+from mxrun.planner.plan import Plan
+from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.machine import known_machine
 
 # Enough for a mean, and little beside a run.

@@ -13,13 +13,14 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
 from mxrun.build import Built, build
+from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.team_size import team_for
 from mxrun.config import parse
-from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN, CompileRequest, compile_plan
-from mxrun.graph.passes.choose import Chooser
-from mxrun.graph.plan import Plan
-from mxrun.graph.team_size import team_for
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
+from mxrun.passes.autotune_candidates import Chooser
+from mxrun.planner.plan import Plan
 from mxrun.runtime.storage import remaining_bytes
 from mxrun.session.budget import budgeted
 from mxrun.session.plugins import load_plugins

@@ -14,8 +14,7 @@ from typing import Any
 
 from mxrun.base import kept
 from mxrun.executor.timing import time_candidates
-from mxrun.graph.passes.choose import Kernels
-from mxrun.operator.kernel import Candidate
+from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.runtime.machine import description
 
 # The folder of these times among what is kept.

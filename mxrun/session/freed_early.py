@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mxrun.graph.graph import Step, StepKind
-from mxrun.graph.plan import Block, PhasePlan, Plan
+from mxrun.planner.plan import Block, PhasePlan, Plan
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
-from mxrun.graph.passes.lower import RANDOM_STATE, UNTRAINED
+from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
+from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable
 from mxrun.session.budget import budgeted

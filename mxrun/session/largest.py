@@ -12,9 +12,9 @@ from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built
-from mxrun.graph.budget import Budget
-from mxrun.graph.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.graph.symbol import Symbol
+from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.storage import available_bytes, memory_limit
 from mxrun.session.build import Say, load, request_for, silent
 

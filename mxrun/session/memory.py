@@ -11,11 +11,11 @@ from typing import Any
 from mxrun.backend.jit import HostLoop
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.executor.bind import bind
-from mxrun.graph.explain import LiveTensor, live_tensors, pinned_tensors, whole_lives
-from mxrun.graph.free_list import free_list_bytes
-from mxrun.graph.hint import JOINED
-from mxrun.graph.plan import PhasePlan, Plan
 from mxrun.operator.native_kernel import add_loop
+from mxrun.planner.allocator.free_list import free_list_bytes
+from mxrun.planner.explain import LiveTensor, live_tensors, pinned_tensors, whole_lives
+from mxrun.planner.hint import JOINED
+from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
 from mxrun.session.build import Say, load, silent

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mxrun.base.errors import Diagnostic, Place, UserError, nearest
-from mxrun.graph.memory import Allocation, improving
 from mxrun.io.files import read_whole
+from mxrun.planner.allocator.allocate import Allocation, improving
 
 _COLUMNS = ("id", "lower", "upper", "size")
 _OPTIONAL = ("alignment", "gaps", "hint", "offset")

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mxrun.build import Built
-from mxrun.graph.budget import Budget, OverBudget, share_that_would_do
-from mxrun.graph.compile import ACCUMULATE, TRAIN, CompileRequest, compile_plan
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.graph.cost import StepSeconds
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import ACCUMULATE, TRAIN
+from mxrun.planner.plan import Plan
+from mxrun.planner.remat.budget import Budget, OverBudget, share_that_would_do
 from mxrun.session.build import KeptChoices, Say, request_for, silent
 
 # What each step's calls cost on a few cores of a server when they do nothing: parts repeat them.

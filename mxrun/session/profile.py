@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mxrun.executor.executor import Executor
-from mxrun.profiler import Event
+from mxrun.runtime.profiler import Event
 
 # Of every phase; a trace of a whole run would be gigabytes.
 TRACED_STEPS = 50

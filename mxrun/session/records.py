@@ -20,7 +20,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.build import Built, check_labels
 from mxrun.build.data import evaluation_pipeline
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE
+from mxrun.graph.phases import EVALUATE
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.dataset import Dataset, DatasetRequest, open_datasets
 from mxrun.io.decode import SUFFIXES

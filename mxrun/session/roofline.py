@@ -17,7 +17,7 @@ from mxrun.executor.executor import Executor
 from mxrun.executor.tape import TapeEntry
 from mxrun.graph.cost import Cost, cost_of, traffic_of
 from mxrun.graph.graph import MemoryClass, Step
-from mxrun.profiler import Event
+from mxrun.runtime.profiler import Event
 
 # Groups of operators that are named as those with the most to win.
 _NAMED = 3

@@ -13,14 +13,14 @@ from mxrun.backend.onednn.library import version as library_version
 from mxrun.base.errors import UserError
 from mxrun.build import Built
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.passes.updates import averaged
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
+from mxrun.graph.update_rule import averaged
 from mxrun.io.dataset import Dataset
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator, Slots
 from mxrun.io.prefetch import Staging, open_iterator
+from mxrun.planner.plan import Plan
 from mxrun.session.build import last_batch, staged_name, staged_specs
 from mxrun.session.plugins import plugin_hashes
 from mxrun.session.start import StartingPoint

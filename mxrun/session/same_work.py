@@ -22,9 +22,9 @@ import numpy.typing as npt
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
 from mxrun.build import Built
-from mxrun.graph.compile import TRAIN
 from mxrun.graph.infer import infer
 from mxrun.graph.node import Node
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.operator.property import Precision, ResourceKind
 from mxrun.operator.register import create

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from mxrun.build import Built, Model
 from mxrun.executor.executor import Executor
 from mxrun.executor.hand_over import quick_hand_over
-from mxrun.graph.compile import TRAIN
-from mxrun.graph.passes.updates import SCHEDULE
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import TRAIN
+from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.dataset import Dataset, Field
 from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.iterator import ArrayIterator
+from mxrun.planner.plan import Plan
 from mxrun.session.values import clear, draw
 from mxrun.train.loop import slots
 from mxrun.train.measure import Measure, Phase

@@ -10,7 +10,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.passes.updates import averaged
+from mxrun.graph.update_rule import averaged
 from mxrun.session.build import load
 from mxrun.session.made_up import synthetic_notes
 from mxrun.session.plugins import plugin_differences, plugin_hashes

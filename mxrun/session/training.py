@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.build import Built, check_labels
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.contention import core_wait_s
 from mxrun.runtime.storage import peak_resident_bytes

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from mxrun.build import Built
 from mxrun.executor.executor import Executor
-from mxrun.graph.passes.lower import RANDOM_STATE
-from mxrun.graph.passes.updates import SCHEDULE
+from mxrun.graph.lower import RANDOM_STATE
+from mxrun.graph.update_rule import SCHEDULE
 from mxrun.runtime.random import key_of
 from mxrun.train.initializer import initial_value, initialise
 

@@ -14,14 +14,15 @@ import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16
 from mxrun.build import Built
-from mxrun.graph.budget import Budget
-from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.passes.fold import FOLDING
-from mxrun.graph.passes.maxima import MAXIMA_FIRST
-from mxrun.graph.passes.schedule import ORDERS
-from mxrun.graph.plan import Block, PhasePlan, Plan
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.operator.fusion import FUSIONS
+from mxrun.passes.commute_maxpool import MAXIMA_FIRST
+from mxrun.passes.fold_batch_norm import FOLDING
+from mxrun.planner.plan import Block, PhasePlan, Plan
+from mxrun.planner.remat.budget import Budget
+from mxrun.planner.schedule.schedule import ORDERS
 from mxrun.session.build import Say, check_fits, load, request_for, silent
 from mxrun.session.freed_early import freed_early
 from mxrun.session.steps import Steps

@@ -14,10 +14,11 @@ from typing import Any
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
 from mxrun.build import Built
-from mxrun.graph.compile import EVALUATE, TRAIN, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.what_if import Answer, Budgets, single_steps, step_seconds
 from mxrun.graph.naming import in_words
-from mxrun.graph.plan import Plan
-from mxrun.graph.what_if import Answer, Budgets, single_steps, step_seconds
+from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.planner.plan import Plan
 from mxrun.runtime.machine import known_machine
 from mxrun.session.build import load, plan_for, request_for
 

@@ -12,7 +12,7 @@ from mxrun.base.errors import Diagnostic
 from mxrun.base.near_names import listed
 from mxrun.executor.checked import NonFinite, first_non_finite
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE
+from mxrun.graph.phases import EVALUATE
 from mxrun.io.batch import Batch
 from mxrun.train.progress import Progress
 

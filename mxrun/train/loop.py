@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
 from mxrun.executor.hand_over import quick_hand_over
-from mxrun.graph.compile import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.passes.lower import RANDOM_STATE, UNTRAINED
-from mxrun.graph.passes.updates import SCHEDULE
+from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
+from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator, RecordError
 from mxrun.train.divergence import (

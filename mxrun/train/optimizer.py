@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from mxrun.base.params import NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
-from mxrun.graph.passes.updates import UpdateRule
+from mxrun.graph.update_rule import UpdateRule
 
 # Parameters whose names end so are not decayed. MXNet 1.9.1 (Optimizer.set_wd_mult) decays only
 # names that end in _weight or _gamma; here a variable of any other name is decayed, a gamma not.

@@ -8,7 +8,7 @@ import numpy as np
 
 from mxrun.base.errors import Diagnostic
 from mxrun.executor.checked import NonFinite, first_non_finite
-from mxrun.graph.compile import ACCUMULATE, TRAIN
+from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import RecordError
 from mxrun.train.divergence import Diverged, Located, bad_record, records_text, written_text

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 
 from mxrun.backend.team import available_cores
 from mxrun.config.bundled import find_config
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.phases import TRAIN
 from mxrun.session.build import load, plan_for
 from mxrun.session.steps import Steps
 

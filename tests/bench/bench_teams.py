@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from bench_busy import TURNS
 
 from mxrun.backend.team import available_cores
+from mxrun.compiler.team_size import team_sizes
 from mxrun.config.bundled import find_config
-from mxrun.graph.compile import TRAIN
-from mxrun.graph.team_size import team_sizes
+from mxrun.graph.phases import TRAIN
 from mxrun.session.build import load, plan_for, team_size
 from mxrun.session.steps import Steps
 

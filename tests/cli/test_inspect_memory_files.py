@@ -17,7 +17,7 @@ from pages import opened
 from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.graph.naming import in_words
-from mxrun.graph.plan import Plan
+from mxrun.planner.plan import Plan
 from mxrun.report.memory_csv import memory_csv
 from mxrun.report.memory_html import memory_html
 from mxrun.report.memory_svg import memory_svg

@@ -12,7 +12,7 @@ import pytest
 from commands import mxrun, refused, result
 from puzzles import fits, puzzle
 
-from mxrun.graph.memory import Allocation
+from mxrun.planner.allocator.allocate import Allocation
 from mxrun.report.memory_search import searching
 from mxrun.session.memory_problem import place_problem, read_problem
 

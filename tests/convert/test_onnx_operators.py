@@ -16,10 +16,11 @@ from onnx_environment import checked, given, started
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.convert.onnx import to_onnx
 from mxrun.convert.onnx_writer import TRANSLATORS
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, CompileRequest, compile_plan
+from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol, apply, variable
 from mxrun.peers.opponent import Opponent
 

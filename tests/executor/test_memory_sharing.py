@@ -17,9 +17,9 @@ import pytest
 from networks import NETWORKS, chain, convolutional, fill, plan_of, same_bits, softmax, trained
 
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
-from mxrun.graph.memory import allocate
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
+from mxrun.planner.allocator.allocate import allocate
 from mxrun.runtime.storage import Arena, control_group_limits, memory_limit
 
 IMPLEMENTATIONS = ("auto", "numpy")

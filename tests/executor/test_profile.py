@@ -15,10 +15,10 @@ from mxrun.base.errors import InternalError
 from mxrun.executor.executor import Executor
 from mxrun.executor.profile import Profile
 from mxrun.executor.tape import Tape, TapeEntry
-from mxrun.graph.compile import EVALUATE, TRAIN
 from mxrun.graph.graph import StepKind
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.operator.kernel import PythonCall
+from mxrun.planner.plan import Plan
 
 IMPLEMENTATIONS = ("auto", "numpy")
 

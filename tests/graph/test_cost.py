@@ -10,12 +10,13 @@ from networks import chain, parameters, rule, softmax
 
 from mxrun.base.machine import Bandwidth, Machine
 from mxrun.base.tensor import TensorSpec
-from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.graph.cost import Bound, Cost, Traffic, cost_of, traffic_of
 from mxrun.graph.graph import Step, StepKind
-from mxrun.graph.plan import PhasePlan
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.operator.kernel import OpReqType
+from mxrun.planner.plan import PhasePlan
 
 # Seconds are bytes: what is updated, copied and read can be told apart by the digits.
 MACHINE = Machine(

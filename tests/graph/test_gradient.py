@@ -21,8 +21,9 @@ from networks import (
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.graph.graph import MemoryClass, StepKind
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import apply, fresh_names, variable
 from mxrun.operator.kernel import OpReqType
 

@@ -8,8 +8,8 @@ from networks import INPUTS, chain, fill, plan_of, softmax
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import TRAIN
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, apply, group, variable
 
 CONVOLUTION = {"num_filter": 4, "kernel": (3, 3), "pad": (1, 1)}

@@ -12,10 +12,11 @@ from operator_row import Row
 from operator_rows import ROWS
 
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
 from mxrun.graph.graph import Step
 from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.property import Precision
 from mxrun.operator.register import create

@@ -17,8 +17,7 @@ from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
-from mxrun.graph.plan import PhasePlan, Plan
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.operator.contract.case import Case
 from mxrun.operator.contract.check import check_operator
@@ -28,6 +27,7 @@ from mxrun.operator.property import GradientKind
 from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import simple_operator
 from mxrun.peers.peer import MXNet
+from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.session.registry import example
 
 library.load()

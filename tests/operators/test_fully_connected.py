@@ -12,9 +12,10 @@ import pytest
 from mxrun import library
 from mxrun.backend.onednn import library as onednn_library
 from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, PREPARE, TRAIN, CompileRequest, compile_plan
 from mxrun.graph.graph import StepKind
+from mxrun.graph.phases import EVALUATE, PREPARE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
 from mxrun.runtime.measurement import has_bfloat16
 

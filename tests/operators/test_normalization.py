@@ -26,8 +26,9 @@ from operator_rows import ROWS
 from mxrun.backend.onednn import library as onednn
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import apply, fresh_names, variable
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY

@@ -12,9 +12,10 @@ from operator_harness import RANDOM, STREAM, forward
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
-from mxrun.graph.passes.lower import RANDOM_STATE
+from mxrun.graph.lower import RANDOM_STATE
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY

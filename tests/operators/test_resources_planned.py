@@ -11,10 +11,10 @@ from networks import rule
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN, CompileRequest, compile_plan
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, variable
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign, need
@@ -27,6 +27,7 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.tensor import Tensor
+from mxrun.planner.plan import Plan
 
 T = TypeVar("T")
 MEBIBYTE = 1 << 20

@@ -15,8 +15,7 @@ from simple_registration import Array, keeps_the_contract
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
-from mxrun.graph.plan import PhasePlan, Plan
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.operator import scalar
 from mxrun.operator.property import GradientKind
@@ -29,6 +28,7 @@ from mxrun.operator.simple import (
     reads_output,
     simple_operator,
 )
+from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.session.check_op import check_operator
 
 INPUTS = {"data": TensorSpec((BATCH, 8)), "label": TensorSpec((BATCH,), "int32")}

@@ -10,8 +10,9 @@ from networks import rule
 from simple_registration import run_alone
 
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import apply, fresh_names, variable
 
 

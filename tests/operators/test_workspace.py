@@ -9,11 +9,12 @@ from networks import chain, softmax
 
 from mxrun.backend.onednn import library
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import TRAIN, CompileRequest, compile_plan
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import fresh_names, variable
 from mxrun.operator.kernel import Kernel
+from mxrun.planner.plan import Plan
 
 MEBIBYTE = 1 << 20
 # By operator the shape of data and the parameters that make few of many channels, or the reverse:

@@ -14,8 +14,8 @@ import pytest
 
 from mxrun.base.errors import UserError
 from mxrun.base.files import check_writable
-from mxrun.profiler import Event
 from mxrun.report.trace import write_trace
+from mxrun.runtime.profiler import Event
 
 EVENTS = [
     Event("conv1", "forward", "operators", 5_000_001_000, 2_500, {"op": "Convolution", "flops": 7}),
@@ -98,7 +98,7 @@ def test_a_full_disk_leaves_the_old_trace(tmp_path: Path) -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from mxrun.base.errors import UserError\n"
-        "from mxrun.profiler import Event\n"
+        "from mxrun.runtime.profiler import Event\n"
         "from mxrun.report.trace import write_trace\n"
         "try:\n"
         "    write_trace(Path(sys.argv[1]), 1000 * [Event('conv1', 'forward', 'x', 1, 1, {})])\n"

@@ -12,7 +12,7 @@ from bundled_runs import executor_of
 from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.phases import TRAIN
 from mxrun.train.loop import slots
 
 HEAD = """\

@@ -13,7 +13,7 @@ from commands import mxrun, refused, result
 
 from mxrun import session
 from mxrun.config.bundled import find_config
-from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.session.steps import made_up_records
 
 FEW = ("--steps", "4", "--warmup", "1", "--threads", "1")

@@ -18,7 +18,7 @@ from onnx_environment import onnx_python
 from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
-from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.peers.opponent import KINDS as PEERS
 from mxrun.peers.opponent import Opponent, find
 from mxrun.peers.peer import MXNet, Peer, PyTorch

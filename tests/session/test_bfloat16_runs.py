@@ -12,7 +12,7 @@ from interrupted_runs import CONFIG, INTERVAL, STEPS, Started, go_on, left
 
 from mxrun import session
 from mxrun.base.errors import UserError
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.phases import TRAIN
 from mxrun.train.keeper import saved_steps
 from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
 

@@ -17,7 +17,7 @@ from commands import MXRUN, digests, mxrun, refused, result
 from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.config import parse
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.phases import TRAIN
 from mxrun.session import largest
 
 NET = """\

@@ -15,9 +15,9 @@ from safetensors.numpy import load_file
 
 from mxrun import session
 from mxrun.config.bundled import find_config
-from mxrun.graph.compile import EVALUATE, TRAIN
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.plan import alive
+from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.planner.liveness import alive
 from mxrun.session.build import plan_for
 from mxrun.session.made_up import made_up_sections
 

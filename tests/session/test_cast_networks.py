@@ -8,7 +8,7 @@ import pytest
 from layer_configs import DENSE, SOFTMAX, written
 
 from mxrun import session
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.phases import TRAIN
 from mxrun.train.loop import slots
 
 CONVOLUTION = "Convolution: {name: c, num_filter: 4, kernel: [3, 3]}"

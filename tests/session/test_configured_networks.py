@@ -12,8 +12,8 @@ import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 
 from mxrun import session
-from mxrun.graph.compile import TRAIN
 from mxrun.graph.graph import Step, StepKind
+from mxrun.graph.phases import TRAIN
 from mxrun.operator.kernel import OpReqType
 from mxrun.train.loop import slots
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from mxrun import library, session
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.phases import TRAIN
 from mxrun.operator.register import OPERATORS, create
 from mxrun.train.loop import slots
 

@@ -10,7 +10,7 @@ from commands import result
 
 from mxrun import session
 from mxrun.backend.onednn import library
-from mxrun.graph.compile import EVALUATE
+from mxrun.graph.phases import EVALUATE
 from mxrun.session.same_work import Work
 from mxrun.session.steps import Steps
 

@@ -15,8 +15,8 @@ from planted import keep_apart
 from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.build import Built
-from mxrun.graph.compile import TRAIN
-from mxrun.graph.passes.updates import SCHEDULE
+from mxrun.graph.phases import TRAIN
+from mxrun.graph.update_rule import SCHEDULE
 from mxrun.session.build import last_batch
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint

@@ -11,7 +11,7 @@ from bundled_runs import BUNDLED, bundled, executor_of
 
 from mxrun import session
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
 from mxrun.train.loop import slots

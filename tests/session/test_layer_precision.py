@@ -10,7 +10,7 @@ from layer_configs import DENSE, SOFTMAX, problems, written
 
 from mxrun import library, session
 from mxrun.base.errors import Diagnostic
-from mxrun.graph.compile import TRAIN
+from mxrun.graph.phases import TRAIN
 from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS, create
 

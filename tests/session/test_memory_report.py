@@ -13,13 +13,13 @@ from mxrun import session
 from mxrun.base.tensor import TensorSpec
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, PREPARE, TRAIN
-from mxrun.graph.explain import live_tensors
 from mxrun.graph.graph import MemoryClass, StepKind
 from mxrun.graph.naming import in_words
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import EVALUATE, PREPARE, TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
+from mxrun.planner.explain import live_tensors
+from mxrun.planner.plan import Plan
 from mxrun.session.memory import outside_bytes, team_figures
 from mxrun.train.loop import slots
 

@@ -12,9 +12,9 @@ from commands import CONFIGS
 from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
 from mxrun.graph.naming import in_words
-from mxrun.graph.plan import Block
+from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.planner.plan import Block
 
 CONFIG_NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 SENTINELS = (0x3E, 0x3F)

@@ -14,10 +14,11 @@ from commands import digests, mxrun, refused
 
 from mxrun import session
 from mxrun.base.errors import UserError
-from mxrun.graph.budget import Budget
-from mxrun.graph.compile import ACCUMULATE, TRAIN, compile_plan
+from mxrun.compiler.compile import compile_plan
 from mxrun.graph.cost import StepSeconds
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import ACCUMULATE, TRAIN
+from mxrun.planner.plan import Plan
+from mxrun.planner.remat.budget import Budget
 from mxrun.session import micro_batches
 from mxrun.session.build import request_for
 from mxrun.train.checkpoint import Checkpoint

@@ -12,10 +12,10 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.team import openmp
 from mxrun.base.machine import Bandwidth, Machine
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import EVALUATE, TRAIN
 from mxrun.graph.cost import Bound, Cost, cost_of, traffic_of
 from mxrun.graph.graph import MemoryClass, StepKind
-from mxrun.profiler import Event
+from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.runtime.profiler import Event
 from mxrun.session.roofline import Excess, OperatorFloor, Roofline, roofline
 
 # What calls cost can be told apart by the digits: loops, primitives, teams.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bundled_runs import bundled, executor_of
 
-from mxrun.graph.compile import EVALUATE, TRAIN
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.report.trace import write_trace
 from mxrun.session.profile import TRACED_STEPS, RunProfile
 

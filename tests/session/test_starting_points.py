@@ -13,8 +13,8 @@ import pytest
 from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.build import Built
-from mxrun.graph.compile import TRAIN
-from mxrun.graph.passes.updates import averaged
+from mxrun.graph.phases import TRAIN
+from mxrun.graph.update_rule import averaged
 from mxrun.session.start import StartingPoint
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.keeper import newest_checkpoint

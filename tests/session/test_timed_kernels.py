@@ -14,8 +14,8 @@ from planted_times import FAST, SLOW, plant
 
 from mxrun import session
 from mxrun.backend.onednn import library
-from mxrun.graph.compile import TRAIN
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import TRAIN
+from mxrun.planner.plan import Plan
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
 

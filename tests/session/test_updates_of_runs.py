@@ -11,7 +11,7 @@ import pytest
 
 from mxrun import session
 from mxrun.base.errors import UserError
-from mxrun.graph.compile import EVALUATE
+from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.keeper import CheckpointKeeper, Interval, Policy, newest_checkpoint, saved_steps

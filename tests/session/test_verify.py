@@ -12,9 +12,10 @@ from commands import mxrun, refused, result
 from planted import plant
 
 from mxrun import session
+from mxrun.compiler.compile import compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import TRAIN, compile_plan
+from mxrun.graph.phases import TRAIN
 from mxrun.session import verification
 from mxrun.session.build import load, request_for
 from mxrun.session.freed_early import freed_early

@@ -14,8 +14,8 @@ from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import TRAIN
 from mxrun.graph.graph import Step
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import load_json
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.peers.peer import MXNet

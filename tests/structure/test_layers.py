@@ -18,23 +18,25 @@ MAY_IMPORT = {
     "base": "",
     "config": "base",
     "backend": "base",
-    "profiler": "base",
     "runtime": "base backend",
     "operator": "base backend runtime",
     "ops": "base backend operator",
-    "graph": "base backend operator",
-    "executor": "base profiler backend runtime operator graph",
+    "graph": "base operator",
+    "passes": "base operator graph",
+    "planner": "base backend operator graph passes",
+    "compiler": "base backend operator graph passes planner",
+    "executor": "base backend runtime operator graph planner compiler",
     "io": "base backend runtime",
     "datasets": "base io",
-    "train": "base backend runtime graph executor io",
+    "train": "base backend runtime graph compiler executor io",
     "convert": "base operator graph",
     "peers": "base operator graph",
     "build": "base config operator graph io train",
-    "report": "base profiler graph train",
+    "report": "base runtime graph planner train",
     "library": "base ops datasets",
     "session": (
-        "base config profiler backend runtime operator ops graph executor io datasets train build "
-        "library report peers convert"
+        "base config backend runtime operator graph passes planner compiler executor io train "
+        "build library report peers convert"
     ),
     "cli": "base config report library session",
     "__init__": "",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mxrun import session
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import CompileRequest, compile_plan
-from mxrun.graph.passes.updates import SCHEDULE
+from mxrun.graph.update_rule import SCHEDULE
 from mxrun.train.initializer import initial_value
 
 BUNDLED = ("mlp_mnist", "lenet_mnist", "digits_lenet")

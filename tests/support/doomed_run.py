@@ -71,7 +71,7 @@ def publish_steps(published: Published) -> None:
 def stop_in_evaluation(published: Published, step: int) -> None:
     """Ask the process to stop at an evaluation's first batch."""
     from mxrun.executor.executor import Executor
-    from mxrun.graph.compile import EVALUATE
+    from mxrun.graph.phases import EVALUATE
 
     execute = Executor.run
 

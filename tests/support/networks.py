@@ -11,11 +11,13 @@ import numpy.typing as npt
 from mxrun import library
 from mxrun.base.errors import Place
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
-from mxrun.graph.compile import TRAIN, CompileRequest, UpdateRule, compile_plan
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.graph.plan import Plan
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
+from mxrun.graph.update_rule import UpdateRule
+from mxrun.planner.plan import Plan
 
 library.load()
 

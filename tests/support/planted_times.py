@@ -8,10 +8,9 @@ from pathlib import Path
 
 from mxrun import session
 from mxrun.base import kept
-from mxrun.graph.compile import compile_plan
-from mxrun.graph.passes.choose import Kernels
-from mxrun.graph.plan import Plan
-from mxrun.operator.kernel import Candidate
+from mxrun.compiler.compile import compile_plan
+from mxrun.operator.kernel import Candidate, Kernels
+from mxrun.planner.plan import Plan
 from mxrun.runtime.machine import description
 from mxrun.session.build import request_for
 from mxrun.session.choosing import KIND, figures_of, key_of

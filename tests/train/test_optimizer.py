@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.params import check
-from mxrun.graph.passes.updates import UpdateRule
+from mxrun.graph.update_rule import UpdateRule
 from mxrun.operator.register import create
 from mxrun.train.optimizer import (
     OPTIMIZERS,

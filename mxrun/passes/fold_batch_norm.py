@@ -1,0 +1,93 @@
+"""Batch normalizations by known statistics become part of the products before them.
+
+y = scale * (W x + b - mean) + beta is (scale W) x + ((b - mean) scale + beta): another weight and
+bias, which the parameters alone decide, so that they are made once.
+
+Needs: a graph of inference whose parameters stay as they are. Provides: products with folded
+parameters, in the places of the normalizations, behind the steps that fold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from mxrun.base.tensor import TensorSpec
+from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, writes
+from mxrun.operator.register import create
+from mxrun.passes.single_use import Readers, joint_name, may_join, with_pairs
+
+NORMALIZATION = "BatchNorm"
+FOLD = "_batch_norm_fold"
+# What this pass is called among the fusions.
+FOLDING = "batch norm folded into a product"
+# Each output channel is made of its part of the weight, along axis 0, and its own bias.
+PRODUCTS = ("Convolution", "FullyConnected")
+
+
+def fold(graph: Graph) -> Graph:
+    """The same outputs, but for rounding."""
+    readers, names = Readers(graph), {step.name for step in graph.steps}
+    products: dict[str, Step] = {}
+    for step in graph.steps:
+        following = _normalization(graph, readers, step)
+        if following is not None:
+            products[following.name] = step
+    return with_pairs(graph, products, partial(_folded, names))
+
+
+def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
+    """The normalization of a product, along its channels, which nobody else reads."""
+    if step.prop is None or step.prop.type_string not in PRODUCTS or not may_join(step):
+        return None
+    following = readers.only_one(step.outputs[0])
+    if following is None or following.prop is None or not may_join(following):
+        return None
+    # What is folded must be there before the first step.
+    given = set(graph.sources.values())
+    if following.prop.type_string != NORMALIZATION or not given.issuperset(step.reads[1:]):
+        return None
+    # Joined, they would run in one of two types.
+    made, normalized = graph.spec(step.writes[0]), graph.spec(following.writes[0])
+    if made.dtype != normalized.dtype:
+        return None
+    parameters, rank = following.prop.parameters, len(graph.spec(following.reads[0]).shape)
+    # A dense layer that keeps further axes has its channels last.
+    fits = parameters.axis % rank == 1 and not parameters.output_mean_var
+    return following if fits and (rank == 2 or step.prop.type_string == "Convolution") else None
+
+
+def _folded(
+    names: set[str], builder: GraphBuilder, product: Step, normalization: Step
+) -> Iterator[Step]:
+    assert product.prop is not None
+    assert normalization.prop is not None
+    data, *own = product.inputs
+    weight = own[0]
+    assert weight is not None
+    spec = builder.values[weight].spec
+    given = normalization.prop.parameters
+    options = {"eps": given.eps, "fix_gamma": given.fix_gamma, "no_bias": len(own) == 1}
+    name = joint_name([product.name, normalization.name], names)
+    outputs = tuple(
+        builder.value(f"{name}_{role}", part, MemoryClass.WORKSPACE)
+        for role, part in (("weight", spec), ("bias", TensorSpec(spec.shape[:1], spec.dtype)))
+    )
+    yield Step(
+        name=f"{name}:fold",
+        kind=StepKind.FORWARD,
+        prop=create(FOLD, options),
+        inputs=(*own, *normalization.inputs[1:]),
+        outputs=outputs,
+        requests=writes(outputs),
+        place=normalization.place,
+    )
+    parameters = {**product.prop.parameters.model_dump(), "no_bias": False}
+    yield replace(
+        product,
+        name=name,
+        prop=create(product.prop.type_string, parameters),
+        inputs=(data, *outputs),
+        outputs=normalization.outputs[:1],
+    )

@@ -1,0 +1,437 @@
+"""Choose a kernel for every step, and put reorders where its layouts differ from what comes.
+
+Implementations are asked in their order of preference and the first that accepts is taken; the
+NumPy body accepts everything. A backward step uses the implementation of its forward step. Layouts
+flow along the steps: each kernel sees its inputs as they lie and says how it wants them. So do
+types: a kernel may ask for another than what lies there, and a step that no kernel takes as it is
+sees float32 in the place of bfloat16. A gradient has the type that its value has: where a kernel
+makes it in float32 beside a value in bfloat16, it is rounded at once, so that it does not matter
+whether others read it, add to it or hand it on.
+
+Needs: a complete graph. Provides: `kernel` of every step, layouts and types, reorder steps, extra
+outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar, overload
+
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.errors import AtWorkFor, Diagnostic, InternalError, UserError
+from mxrun.base.keywords import AUTO, PREFERRED
+from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
+from mxrun.graph.graph import (
+    Graph,
+    GraphBuilder,
+    MemoryClass,
+    Step,
+    StepKind,
+    ValueId,
+    writes,
+)
+from mxrun.operator.choices import Choices
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, stream_of
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.property import Precision
+from mxrun.operator.register import AnyProperty, Implementation, create, implementations
+from mxrun.passes.autotune_candidates import Chooser, decide, fastest, named, question_of
+from mxrun.passes.fold_parameter_constants import GIVEN
+from mxrun.passes.precision import KEPT_WIDE
+
+REORDER = "_reorder"
+
+Request = TypeVar("Request", ForwardRequest, BackwardRequest)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How kernels are chosen.
+
+    implementation: for steps that name none: PREFERRED, AUTO, or a name, where there is one so
+        called. chooser: times the candidates of AUTO; without it, that is PREFERRED.
+    kept: by step the implementation that is taken although another may be faster now.
+    """
+
+    implementation: str = PREFERRED
+    chooser: Chooser | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the forward step leaves for its backward step."""
+
+    implementation: Implementation
+    kernel: Kernel
+    extra: tuple[ValueId, ...] = ()
+
+    @property
+    def low(self) -> bool:
+        """Whether the kernel knows bfloat16; to the backward of one that does not, all is wide."""
+        specs = (*self.kernel.inputs, *self.kernel.outputs)
+        return any(spec is not None and spec.dtype == BFLOAT16 for spec in specs)
+
+
+def select(graph: Graph, threads: int, choice: Choice, fixed: bool) -> Graph:
+    """Prepare every step for a team of `threads`.
+
+    fixed: whether nothing changes parameters and states.
+    Raises UserError when a step asks for an implementation that does not exist or cannot do it.
+    """
+    selection = _Selection(graph, threads, choice, fixed)
+    for step in graph.steps:
+        with AtWorkFor(step.title, step.place):
+            selection.add(step)
+    selection.restore_results()
+    return selection.builder.build()
+
+
+class _Selection:
+    def __init__(self, graph: Graph, threads: int, choice: Choice, fixed: bool) -> None:
+        self.builder = GraphBuilder(graph)
+        self.builder.steps = []
+        self.graph = graph
+        self.steps = {step.name: step for step in graph.steps}
+        if len(self.steps) < len(graph.steps):
+            raise InternalError("two steps have one name")
+        self.threads = threads
+        self.choice = choice
+        given = graph.sources.values() if fixed else ()
+        self.fixed = {v for v in given if graph.values[v].memory_class in GIVEN}
+        self.chosen: dict[str, Chosen] = {}
+        self.reordered: dict[tuple[ValueId, str, str], ValueId] = {}
+        self.rounded: dict[ValueId, ValueId] = {}
+
+    def add(self, step: Step) -> None:
+        if self.rounded:
+            step = replace(step, inputs=tuple(map(self._as_rounded, step.inputs)))
+        assert step.prop is not None
+        if step.prop.is_view:
+            kernel = self._view(step)
+        elif step.forward is not None:
+            kernel = self._backward(step, self.chosen[step.forward])
+        else:
+            kernel = self._forward(step)
+        sources = step.inputs
+        if step.forward is not None and step.forward in self.chosen:
+            sources = (*sources, *self.chosen[step.forward].extra)
+        inputs = tuple(
+            None if value is None or wanted is None else self._as_wanted(value, wanted)
+            for value, wanted in zip(sources, kernel.inputs, strict=True)
+        )
+        outputs = list(step.outputs)
+        for value, made in zip(step.outputs, kernel.outputs, strict=True):
+            if value is not None and made is not None and made != self._spec(value):
+                self.builder.values[value] = replace(self.builder.values[value], spec=made)
+        extra = tuple(
+            self.builder.value(f"{step.name}_extra{i}", spec, MemoryClass.ACTIVATIONS)
+            for i, spec in enumerate(kernel.extra_outputs)
+        )
+        if step.name in self.chosen:
+            self.chosen[step.name] = replace(self.chosen[step.name], extra=extra)
+        self.builder.step(replace(step, inputs=inputs, outputs=(*outputs, *extra), kernel=kernel))
+        if step.reads and self.fixed.issuperset(step.reads):
+            self.fixed.update(step.writes)
+        if step.forward is not None:
+            self._round_gradients(step)
+
+    def restore_results(self) -> None:
+        """Whoever reads a result from outside sees it plain, and no bfloat16."""
+        for name, value in self.builder.results.items():
+            spec = _wide(self.builder.values[value].spec)
+            self.builder.results[name] = self._as_wanted(value, spec.laid_out(PLAIN))
+
+    def _round_gradients(self, step: Step) -> None:
+        """Gradients in float32 of values in bfloat16 are read in bfloat16 from now on."""
+        values = self.steps[step.forward or ""].inputs
+        for value, made in zip(values, step.outputs, strict=False):
+            if value is None or made is None:
+                continue
+            spec = self._spec(made)
+            if spec.dtype == FLOAT32 and self._spec(value).dtype == BFLOAT16:
+                self.rounded[made] = self._as_wanted(made, _low(spec))
+
+    def _as_rounded(self, value: ValueId | None) -> ValueId | None:
+        return value if value is None else self.rounded.get(value, value)
+
+    def _spec(self, value: ValueId) -> TensorSpec:
+        return self.builder.values[value].spec
+
+    def _specs(self, values: tuple[ValueId | None, ...]) -> tuple[TensorSpec | None, ...]:
+        return tuple(None if value is None else self._spec(value) for value in values)
+
+    def _logical(self, values: tuple[ValueId | None, ...]) -> tuple[TensorSpec, ...]:
+        """Output specs; an output nobody asked for stands as an empty tensor."""
+        return tuple(
+            TensorSpec(()) if value is None else self._spec(value).laid_out(PLAIN)
+            for value in values
+        )
+
+    def _forward(self, step: Step) -> Kernel:
+        assert step.prop is not None
+        request = ForwardRequest(
+            inputs=tuple(self._spec(value) for value in step.reads),
+            outputs=self._logical(step.outputs),
+            requests=step.requests,
+            is_train=self.graph.is_train,
+            threads=self.threads,
+            stream=stream_of(step.name),
+            fixed=frozenset(i for i, v in enumerate(step.reads) if v in self.fixed),
+        )
+        inputs, outputs = _all_wide(request.inputs), _all_wide(request.outputs)
+        if _is_low_itself(step):
+            request = replace(request, inputs=tuple(map(self._low_spec, step.reads)))
+        elif step.prop.precision is Precision.FOLLOWS and inputs == request.inputs:
+            # What came before could not be had in bfloat16.
+            request = replace(request, outputs=outputs)
+        wide = request
+        if (inputs, outputs) != (request.inputs, request.outputs):
+            wide = replace(request, inputs=inputs, outputs=outputs)
+        full = step.prop.precision is Precision.FULL
+        for asked in [wide] if full or wide is request else [request, wide]:
+            # NumPy's bodies know no bfloat16.
+            known = [c for c in self._candidates(step) if c is not NUMPY or asked == wide]
+            chosen = self._chosen(step, known, asked)
+            if chosen is not None:
+                self.chosen[step.name] = chosen
+                return chosen.kernel
+        raise UserError(
+            Diagnostic(
+                f"{step.prop.type_string} {step.name!r} cannot run as {step.implementation!r} "
+                "with these shapes and parameters",
+                place=step.place,
+                hint="leave out `implementation` to let the best one be chosen",
+            )
+        )
+
+    def _chosen(
+        self, step: Step, known: Sequence[Implementation], asked: ForwardRequest
+    ) -> Chosen | None:
+        """The first that accepts, unless another is kept, or found to be faster."""
+        prepared = ((each, self._prepared(step, each.prepare_forward, asked)) for each in known)
+        accepting = (Chosen(each, kernel) for each, kernel in prepared if kernel is not None)
+        first = next(accepting, None)
+        kept = self.choice.kept.get(step.name)
+        if first is None or first.implementation is NUMPY or first.kernel.implementation == kept:
+            return first
+        if kept is not None:
+            return next((each for each in accepting if each.kernel.implementation == kept), first)
+        chooser = self._chooser(step)
+        if chooser is None:
+            return first
+        # NumPy's bodies are for reading: nothing compiled is slower.
+        others = [each for each in accepting if each.implementation is not NUMPY]
+        candidates = {each.implementation.name: each for each in (first, *others)}
+        kernels = {name: partial(self._all_of, step, each) for name, each in candidates.items()}
+        assert step.prop is not None
+        question = question_of(step.prop, asked)
+        name, timed = decide("implementation", kernels, question, chooser)
+        chosen = candidates[name]
+        kernel = replace(chosen.kernel, candidates=(*timed, *chosen.kernel.candidates))
+        return replace(chosen, kernel=kernel)
+
+    def _all_of(self, step: Step, chosen: Chosen) -> Iterator[Kernel]:
+        """What a forward kernel comes to: with its reorders, and its backward where there is one.
+
+        The gradients are taken to lie as the outputs do.
+        """
+        kernel, prop = chosen.kernel, step.prop
+        assert prop is not None
+        yield from (kernel, *self._reorders(step, kernel))
+        for later in (later for later in self.graph.steps if later.forward == step.name):
+            tensors = (*kernel.outputs, *kernel.inputs[: len(prop.list_arguments())])
+            read = tuple(
+                None if value is None else spec
+                for value, spec in zip(later.inputs, (*tensors, *kernel.outputs), strict=True)
+            )
+            outputs, arguments = len(kernel.outputs), len(tensors)
+            grads = (spec.laid_out(PLAIN) for spec in tensors[outputs:] if spec is not None)
+            request = BackwardRequest(
+                *(read[:outputs], read[outputs:arguments], read[arguments:], tuple(grads)),
+                *(later.requests, kernel, self.threads),
+            )
+            backward = chosen.implementation.prepare_backward(prop, request)
+            yield from () if backward is None else (backward,)
+
+    def _candidates(self, step: Step) -> list[Implementation]:
+        assert step.prop is not None
+        operator = step.prop.type_string
+        known = {**implementations(operator), NUMPY.name: NUMPY}
+        wanted = self._wanted(step)
+        if wanted in (PREFERRED, AUTO):
+            return list(known.values())
+        if step.implementation is None:
+            return sorted(known.values(), key=lambda each: each.name != wanted)
+        if wanted in known:
+            return [known[wanted]]
+        raise UserError(
+            Diagnostic(
+                f"{operator} has no implementation {wanted!r}",
+                place=step.place,
+                expected=f"one of {PREFERRED}, {AUTO}, {', '.join(known)}",
+            )
+        )
+
+    def _backward(self, step: Step, forward: Chosen) -> Kernel:
+        assert step.prop is not None
+        arguments = len(step.prop.list_arguments())
+        outputs = len(step.prop.list_outputs())
+        values = self._forward_step(step)
+        specs, before = self._specs(step.inputs), self._specs(values)
+        if not forward.low:
+            specs, before = _all_wide(specs), _all_wide(before)
+        elif _is_low_itself(self.steps[step.forward or ""]):
+            specs = tuple(None if v is None else self._low_spec(v) for v in step.inputs)
+            before = tuple(map(self._low_spec, values))
+        request = BackwardRequest(
+            out_grad=specs[:outputs],
+            in_data=specs[outputs : outputs + arguments],
+            out_data=specs[outputs + arguments :],
+            in_grad=tuple(spec.laid_out(PLAIN) for spec in before if spec is not None),
+            requests=step.requests,
+            forward=forward.kernel,
+            threads=self.threads,
+        )
+        kernel = self._prepared(step, forward.implementation.prepare_backward, request)
+        if kernel is None:
+            raise InternalError(
+                f"{forward.implementation.name} has a forward but no backward for {step.name}"
+            )
+        return kernel
+
+    def _low_spec(self, value: ValueId) -> TensorSpec:
+        """As a step in bfloat16 reads a value: what is learned or a state stays as it is."""
+        kept = self.builder.values[value].memory_class in KEPT_WIDE
+        return self._spec(value) if kept else _low(self._spec(value))
+
+    def _wanted(self, step: Step) -> str:
+        return step.implementation or self.choice.implementation
+
+    def _chooser(self, step: Step) -> Chooser | None:
+        """What times the step's candidates, where that is wanted."""
+        return self.choice.chooser if self._wanted(step) == AUTO else None
+
+    def _prepared(
+        self, step: Step, prepare: Callable[[AnyProperty, Request], Kernel | None], request: Request
+    ) -> Kernel | None:
+        """An implementation's kernel: the one kept, the fastest, or the preferred."""
+        prop, choice = step.prop, self.choice
+        assert prop is not None
+
+        def prepare_as(choices: Choices) -> Kernel | None:
+            return prepare(prop, replace(request, choices=choices))
+
+        if step.name in choice.kept:
+            return named(prepare_as, choice.kept[step.name])
+        chooser = self._chooser(step)
+        if chooser is None:
+            return prepare(prop, request)
+        surroundings = partial(self._reorders, step)
+        return fastest(prepare_as, surroundings, question_of(prop, request), chooser)
+
+    def _reorders(self, step: Step, kernel: Kernel) -> Iterator[Kernel]:
+        """What a kernel would ask for in every run beside itself.
+
+        Whatever is made in a packed layout is wanted plain elsewhere.
+        """
+        for value, wanted in zip(step.inputs, kernel.inputs, strict=False):
+            if value is None or wanted is None or value in self.fixed:
+                continue
+            if not self._spec(value).same_bytes(wanted):
+                yield self._reorder_kernel(self._spec(value), wanted)
+        for made in kernel.outputs:
+            if made is not None and made != unpacked(made):
+                yield self._reorder_kernel(made, unpacked(made))
+
+    def _forward_step(self, step: Step) -> tuple[ValueId, ...]:
+        assert step.prop is not None
+        forward = self.steps[step.forward or ""]
+        arguments = forward.inputs[: len(step.prop.list_arguments())]
+        return tuple(value for value in arguments if value is not None)
+
+    def _view(self, step: Step) -> Kernel:
+        """A view needs its input plain and gives it plain; one of the same shape takes any layout.
+
+        A backward view likewise. What it makes is of the type of what it is given.
+        """
+        given, made = (self._spec(values[0]) for values in (step.reads, step.writes))
+        layout = given.layout if given.shape == made.shape else PLAIN
+        inputs = tuple(
+            None if spec is None else spec.laid_out(layout) for spec in self._specs(step.inputs)
+        )
+        outputs = tuple(
+            None if spec is None else replace(spec, dtype=given.dtype, layout=layout)
+            for spec in self._specs(step.outputs)
+        )
+        return Kernel("view", inputs, outputs, bind=lambda buffers: (), is_view=True)
+
+    def _as_wanted(self, value: ValueId, wanted: TensorSpec) -> ValueId:
+        """`value` itself, or a copy of it in the wanted layout and type, made once."""
+        spec = self._spec(value)
+        if spec.same_bytes(wanted):
+            return value
+        key = (value, wanted.layout.name, wanted.dtype)
+        if key not in self.reordered:
+            self.reordered[key] = self._reorder(value, spec, wanted)
+        return self.reordered[key]
+
+    def _reorder(self, value: ValueId, spec: TensorSpec, wanted: TensorSpec) -> ValueId:
+        source = self.builder.values[value]
+        kind = source.memory_class
+        if kind in (MemoryClass.PARAMETERS, MemoryClass.IO):
+            kind = MemoryClass.WORKSPACE
+        name = f"{source.name}@{wanted.layout.name.split(':')[0]}"
+        if wanted.dtype != spec.dtype:
+            name += f":{wanted.dtype}"
+        copy = self.builder.value(name, wanted, kind)
+        self.builder.step(
+            Step(
+                name=f"{source.name}:reorder{copy}",
+                kind=StepKind.REORDER,
+                prop=create(REORDER, {}),
+                inputs=(value,),
+                outputs=(copy,),
+                requests=writes((copy,)),
+                kernel=self._reorder_kernel(spec, wanted),
+            )
+        )
+        return copy
+
+    def _reorder_kernel(self, spec: TensorSpec, wanted: TensorSpec) -> Kernel:
+        request = ForwardRequest((spec,), (wanted,), (OpReqType.WRITE,), False, self.threads)
+        for candidate in implementations(REORDER).values():
+            kernel = candidate.prepare_forward(create(REORDER, {}), request)
+            if kernel is not None:
+                return kernel
+        raise InternalError(f"nothing reorders {spec} to {wanted}")
+
+
+def _is_low_itself(step: Step) -> bool:
+    """Whether a step that would follow what comes before names bfloat16 for itself."""
+    follows = step.prop is not None and step.prop.precision is Precision.FOLLOWS
+    return follows and step.precision == BFLOAT16
+
+
+def _low(spec: TensorSpec) -> TensorSpec:
+    """bfloat16 in the place of float32, in a layout that both types have."""
+    return replace(unpacked(spec), dtype=BFLOAT16) if spec.dtype == FLOAT32 else spec
+
+
+def _wide(spec: TensorSpec) -> TensorSpec:
+    """float32 in the place of bfloat16, in a layout that both types have."""
+    return replace(unpacked(spec), dtype=FLOAT32) if spec.dtype == BFLOAT16 else spec
+
+
+@overload
+def _all_wide(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]: ...
+
+
+@overload
+def _all_wide(specs: tuple[TensorSpec | None, ...]) -> tuple[TensorSpec | None, ...]: ...
+
+
+def _all_wide(specs: tuple[TensorSpec | None, ...]) -> tuple[TensorSpec | None, ...]:
+    return tuple(None if spec is None else _wide(spec) for spec in specs)

@@ -1,0 +1,141 @@
+"""The optimiser's updates as steps of the graph, each as early as its inputs allow.
+
+An update overwrites its parameter and states, so it must come after the last other reader of each;
+put there as soon as the gradient exists, it lets the gradient's memory go early.
+
+Needs: the gradients of the trained parameters. Provides: update steps and `mutations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mxrun.base.tensor import TensorSpec
+from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
+from mxrun.graph.update_rule import SCHEDULE, Clipping, UpdateRule, accumulated, averaged
+from mxrun.operator.register import AnyProperty, create
+
+_SCALE = "optimizer:gradient_scale"
+
+
+def accumulate(graph: Graph, gradients: Mapping[str, ValueId]) -> tuple[Graph, dict[str, ValueId]]:
+    """Add each gradient to its parameter's running sum; the graph and the values of the sums."""
+    builder = GraphBuilder(graph)
+    sums = {}
+    for name, grad in gradients.items():
+        before = builder.source(accumulated(name), graph.spec(grad), MemoryClass.GRADIENTS)
+        (sums[name],) = append_update(
+            builder, f"{name}:accumulate", create("elemwise_add", {}), (before, grad), {0: 0}
+        )
+    return builder.build(), sums
+
+
+def updates(
+    graph: Graph,
+    gradients: Mapping[str, ValueId],
+    rules: Mapping[str, UpdateRule],
+    clipping: Clipping | None = None,
+    average: float | None = None,
+) -> Graph:
+    """Append one update per parameter in `gradients`, and what belongs to it.
+
+    With `clipping` one step measures all gradients first; with `average` each new weight enters
+    its moving average, of that momentum.
+    """
+    builder = GraphBuilder(graph)
+    scale = None
+    if clipping is not None:
+        parameters = {"num_args": len(gradients), **vars(clipping)}
+        scale = builder.value(_SCALE, TensorSpec((1,)), MemoryClass.WORKSPACE)
+        _append(
+            builder,
+            _SCALE,
+            create("_global_norm_scale", parameters),
+            tuple(gradients.values()),
+            (scale,),
+        )
+    for name, grad in gradients.items():
+        weight = graph.sources[name]
+        spec = graph.spec(weight)
+        prop = create(rules[name].operator, rules[name].parameters)
+        known = {"weight": weight, "grad": grad, "gradient_scale": scale}
+        inputs = []
+        for argument in prop.list_arguments():
+            value = known.get(argument)
+            if value is None and argument == "schedule":
+                value = builder.source(SCHEDULE, TensorSpec((3,)), MemoryClass.IO)
+            elif value is None:
+                value = builder.source(f"{name}:{argument}", spec, MemoryClass.OPTIMIZER)
+            inputs.append(value)
+        new_weight, *_ = append_update(builder, f"{name}:update", prop, inputs)
+        if average is not None:
+            before = builder.source(averaged(name), spec, MemoryClass.OPTIMIZER)
+            prop = create("_moving_average", {"momentum": average})
+            append_update(builder, f"{averaged(name)}:update", prop, (before, new_weight))
+    return builder.build()
+
+
+def append_update(
+    builder: GraphBuilder,
+    name: str,
+    prop: AnyProperty,
+    inputs: Sequence[ValueId],
+    mutated: Mapping[int, int] | None = None,
+) -> tuple[ValueId, ...]:
+    """Append a step whose outputs take the place of inputs; the new values.
+
+    `mutated` is {input: output}, by default as the property has it.
+    """
+    outputs = []
+    for source, _ in sorted((mutated or prop.list_mutated_inputs()).items(), key=lambda p: p[1]):
+        before = builder.values[inputs[source]]
+        after = builder.value(f"{before.name}_next", before.spec, before.memory_class)
+        builder.mutations[after] = inputs[source]
+        outputs.append(after)
+    _append(builder, name, prop, tuple(inputs), tuple(outputs))
+    return tuple(outputs)
+
+
+def _append(
+    builder: GraphBuilder,
+    name: str,
+    prop: AnyProperty,
+    inputs: tuple[ValueId, ...],
+    outputs: tuple[ValueId, ...],
+) -> None:
+    builder.step(
+        Step(
+            name=name,
+            kind=StepKind.UPDATE,
+            prop=prop,
+            inputs=inputs,
+            outputs=outputs,
+            requests=writes(outputs),
+        )
+    )
+
+
+def eager(graph: Graph) -> Graph:
+    """Place each update right after the last step that it must follow."""
+    others = [step for step in graph.steps if step.kind is not StepKind.UPDATE]
+    last_touch: dict[ValueId, int] = {}
+    for position, step in enumerate(others):
+        for value in (*step.reads, *step.writes):
+            last_touch[value] = position
+    # Whoever reads a view reads its source's memory.
+    for step in reversed(others):
+        if step.prop is not None and step.prop.is_view:
+            (source,), (view,) = step.reads[:1], step.writes[:1]
+            last_touch[source] = max(last_touch[source], last_touch[view])
+    following: dict[int, list[Step]] = {}
+    for step in graph.steps:
+        if step.kind is StepKind.UPDATE:
+            position = max(last_touch.get(value, 0) for value in step.reads)
+            # What reads this step's outputs is another update, and comes later in the list.
+            last_touch.update(dict.fromkeys(step.writes, position))
+            following.setdefault(position, []).append(step)
+    ordered: list[Step] = []
+    for position, step in enumerate(others):
+        ordered += [step, *following.get(position, [])]
+    return replace(graph, steps=tuple(ordered))

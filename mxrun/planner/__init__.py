@@ -1,0 +1,1 @@
+"""Memory of a plan: lifetimes, shared storage, schedules, rematerialisation and offsets."""

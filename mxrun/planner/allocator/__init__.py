@@ -1,0 +1,1 @@
+"""Placements of blocks with known lifetimes, held against the lower bound."""

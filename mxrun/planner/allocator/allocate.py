@@ -1,0 +1,166 @@
+"""Offsets for blocks of known size and lifetime, held against the lower bound.
+
+The lower bound is the largest sum of the sizes of blocks alive at one step; no arena can be
+smaller. First-fit orders reach it on most networks; where none does, a search looks for a placement
+at the bound itself, and then between the bound and the best that is known. What is found says how
+much smaller the arena might be at most.
+
+Usable alone, on a list of (id, first, last, size) with lifetimes [first, last):
+
+    offsets, allocation = solve([("a", 0, 2, 64), ("b", 1, 3, 64), ("c", 2, 4, 64)])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+
+from mxrun.planner.allocator.first_fit import Placement, first_fit
+from mxrun.planner.allocator.interval_compaction import Integers, Problem, sectioned
+from mxrun.planner.allocator.placement_cache import find_placement, keep_placement
+from mxrun.planner.allocator.refine import refine
+from mxrun.planner.allocator.search import search
+
+# What the search may do, in blocks and sections looked at: a second or two. A count and not a time,
+# so that plans are repeatable.
+_SEARCH_WORK = 1_000_000_000
+# The part of it that goes to the bound itself, and the part of the rest for one capacity above.
+_AT_BOUND = 1 / 2
+_ABOVE = 1 / 6
+# A search that took more than a few milliseconds is not repeated by the next process.
+_KEPT_WORK = 5_000_000
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Offsets in bytes, one per block; the arena's size, and what is known of smaller ones.
+
+    lower_bound_bytes: the most that is alive at once. proved_bytes: no arena can be smaller, which
+    the search may have shown above the lower bound.
+    """
+
+    offsets: tuple[int, ...]
+    arena_bytes: int
+    lower_bound_bytes: int
+    proved_bytes: int
+    order: str
+
+    @property
+    def proved_optimal(self) -> bool:
+        """Whether no placement needs less."""
+        return self.arena_bytes == self.proved_bytes
+
+    @property
+    def gap(self) -> float:
+        """By which part of itself at most the least arena would have to grow to this one."""
+        return self.arena_bytes / self.proved_bytes - 1 if self.proved_bytes else 0.0
+
+
+def solve(blocks: Iterable[tuple[str, int, int, int]]) -> tuple[dict[str, int], Allocation]:
+    """The offset of each (id, first, last, size), and the allocation as a whole.
+
+    Sizes in bytes, lifetimes half-open.
+    """
+    return next(improving(blocks))
+
+
+def improving(
+    blocks: Iterable[tuple[str, int, int, int]],
+) -> Iterator[tuple[dict[str, int], Allocation]]:
+    """What `solve` gives, then what more portions of search make of it, until no placement can be
+    better.
+    """
+    rows = list(blocks)
+    columns = ([row[column] for row in rows] for column in (3, 1, 2))
+    for allocation in _allocations(*(np.asarray(values, np.int64) for values in columns)):
+        names = (name for name, *_ in rows)
+        yield dict(zip(names, allocation.offsets, strict=True)), allocation
+
+
+def lower_bound(sizes: Integers, first: Integers, last: Integers) -> int:
+    """The largest sum of sizes alive at one step; lifetimes are half-open [first, last)."""
+    occupying = (sizes > 0) & (last > first)
+    if not occupying.any():
+        return 0
+    return sectioned(sizes[occupying], first[occupying], last[occupying]).lower_bound
+
+
+def allocate(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> Allocation:
+    """Place blocks of `sizes` bytes, each alive during [first, last), without overlap.
+
+    The same blocks in the same order are always placed alike.
+    """
+    return next(_allocations(*(np.asarray(each, np.int64) for each in (sizes, first, last))))
+
+
+def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[Allocation]:
+    """The usual allocation, then those of each further portion of search."""
+    offsets = np.zeros_like(size)
+    occupying = (size > 0) & (end > begin)
+    if not occupying.any():
+        yield Allocation(tuple(map(int, offsets)), 0, 0, 0, "none")
+        return
+    problem = sectioned(size[occupying], begin[occupying], end[occupying])
+    placed = _placed(problem)
+    for placement, proved in chain([placed], refine(problem, *placed)):
+        offsets[occupying] = placement.offsets
+        yield Allocation(
+            offsets=tuple(map(int, offsets)),
+            arena_bytes=placement.arena_bytes,
+            lower_bound_bytes=problem.lower_bound,
+            proved_bytes=proved,
+            order=placement.order,
+        )
+
+
+def _placed(problem: Problem) -> tuple[Placement, int]:
+    """A placement, and the least arena that may be possible as far as is known."""
+    bound = problem.lower_bound
+    placement = first_fit(problem)
+    if placement.arena_bytes == bound:
+        return placement, bound
+    known = find_placement(problem, placement.arena_bytes)
+    if known is not None:
+        return known
+    found, proved, work = _searched(problem, placement)
+    if work >= _KEPT_WORK:
+        keep_placement(problem, found, proved)
+    return found, proved
+
+
+def _searched(problem: Problem, best: Placement) -> tuple[Placement, int, int]:
+    """The best placement by searching, the least arena that may be possible, and the work."""
+    bound = problem.lower_bound
+    outcome = search(problem, bound, int(_SEARCH_WORK * _AT_BOUND))
+    if outcome.offsets is not None:
+        return Placement(outcome.offsets, bound, "search"), bound, outcome.work
+    # Whatever lies on others lies at a sum of sizes, so that arenas differ by this at least.
+    unit = math.gcd(*map(int, problem.size))
+    proved = bound + unit if outcome.is_impossible else bound
+    found, proved, work = _between(problem, best, proved, unit, _SEARCH_WORK - outcome.work)
+    return found, proved, outcome.work + work
+
+
+def _between(
+    problem: Problem, best: Placement, proved: int, unit: int, work: int
+) -> tuple[Placement, int, int]:
+    """Halve the distance between the lower bound and the best placement while work is allowed."""
+    missed, allowed = problem.lower_bound, work
+    share = int(work * _ABOVE)
+    while work > 0 and best.arena_bytes - missed > unit:
+        capacity = missed + (best.arena_bytes - missed) // unit // 2 * unit
+        outcome = search(problem, capacity, min(work, share))
+        # Each look counts, so that the halving ends.
+        work -= max(outcome.work, 1)
+        if outcome.offsets is not None:
+            arena = int((outcome.offsets + problem.size).max())
+            best = replace(best, offsets=outcome.offsets, arena_bytes=arena, order="search")
+            continue
+        missed = capacity
+        if outcome.is_impossible:
+            proved = capacity + unit
+    return best, proved, allowed - work

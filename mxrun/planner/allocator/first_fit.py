@@ -1,0 +1,140 @@
+"""Blocks placed one by one, each at the lowest offset where nothing alive with it lies.
+
+For one of a few orders this reaches the lower bound on most networks (studied for TensorFlow Lite
+by Pisarchyk and Lee, arXiv:2001.03288). Where it does not, blocks that stick out beyond the bound
+are moved to the front of the order and all are placed again (squeaky wheel optimisation: Joslin and
+Clements, JAIR 10, 1999).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.backend.jit import Block, HostLoop, int64s, integer, native, piece
+from mxrun.planner.allocator.interval_compaction import Integers, Problem
+
+# Placements tried per order; the second round begins once every order has had its first.
+_ROUNDS = 5
+# What all of them may do, in blocks looked at: a second or two. A count and not a time, so that
+# plans are repeatable. At least one placement is made.
+_MOST_WORK = 600_000_000
+# Blocks looked at in one go.
+_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Offsets in bytes, the arena they need, and what found them."""
+
+    offsets: Integers
+    arena_bytes: int
+    order: str
+
+
+def first_fit(problem: Problem) -> Placement:
+    """The best of several placements for each of a few orders; one at the lower bound ends it."""
+    best: Placement | None = None
+    bound = problem.lower_bound
+    loop = _Loop(problem)
+    orders = {name: np.argsort(-key, kind="stable") for name, key in _keys(problem)}
+    for _ in range(_ROUNDS):
+        for name, order in orders.items():
+            offsets = loop.run(order)
+            tops = offsets + problem.size
+            arena = int(tops.max())
+            if best is None or arena < best.arena_bytes:
+                best = Placement(offsets, arena, name)
+            if arena == bound:
+                return best
+            sticking_out = tops[order] > bound
+            orders[name] = np.concatenate((order[sticking_out], order[~sticking_out]))
+            if loop.work >= _MOST_WORK:
+                return best
+    assert best is not None
+    return best
+
+
+def _keys(problem: Problem) -> list[tuple[str, npt.NDArray[Any]]]:
+    """Keys to place blocks by, the largest first."""
+    by_life = np.empty_like(problem.size)
+    by_life[np.lexsort((problem.size, problem.life))] = np.arange(len(by_life))
+    return [
+        ("size", problem.size),
+        ("area", problem.area),
+        ("width", by_life),
+        ("start", -problem.begin),
+    ]
+
+
+class _Loop:
+    """The native loop with its arrays, for one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        count = len(problem.size)
+        self._order = np.empty(count, np.int64)
+        self._offsets = np.empty(count, np.int64)
+        self._work = np.zeros(1, np.int64)
+        placed, together = np.empty(count, np.int64), np.empty(_CHUNK, np.int64)
+        given = problem.size, problem.begin, problem.end, self._order
+        self._arrays = *given, self._offsets, placed, together, self._work
+        addresses = (array.ctypes.data for array in self._arrays)
+        self._run = HostLoop(first_fit_loop, (count, *addresses), unlocked=True)
+
+    def run(self, order: Integers) -> Integers:
+        """The offsets for one order."""
+        self._order[:] = order
+        self._run()
+        offsets: Integers = self._offsets.copy()
+        return offsets
+
+    @property
+    def work(self) -> int:
+        """Blocks looked at in all runs."""
+        return int(self._work[0])
+
+
+@piece
+def lowest_gap(block: Block, current: int, count: int) -> int:
+    """The lowest offset at which a block lies on none of the `count` that are placed.
+
+    Those that are alive with it are picked out chunk by chunk, without a branch, as nobody could
+    foretell which they are.
+    """
+    size, begin, end = int64s(block, 1), int64s(block, 2), int64s(block, 3)
+    offsets, placed = int64s(block, 5), int64s(block, 6)
+    together, work = int64s(block, 7), int64s(block, 8)
+    wanted, born, gone = size[current], begin[current], end[current]
+    floor = 0
+    for start in range(0, count, _CHUNK):
+        stop = min(start + _CHUNK, count)
+        work[0] += stop - start
+        found = 0
+        for place in range(start, stop):
+            other = placed[place]
+            together[found] = other
+            found += (begin[other] < gone) & (end[other] > born)
+        for turn in range(found):
+            other = together[turn]
+            if offsets[other] - floor >= wanted:
+                return floor
+            floor = max(floor, offsets[other] + size[other])
+    return floor
+
+
+@native
+def first_fit_loop(block: Block) -> None:
+    """Place each block of `order` in the lowest gap; `placed` lists them by offset."""
+    count, order = integer(block, 0), int64s(block, 4)
+    offsets, placed = int64s(block, 5), int64s(block, 6)
+    for turn in range(count):
+        current = order[turn]
+        offsets[current] = lowest_gap(block, current, turn)
+        place = turn
+        while place > 0 and offsets[placed[place - 1]] > offsets[current]:
+            placed[place] = placed[place - 1]
+            place -= 1
+        placed[place] = current

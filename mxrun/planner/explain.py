@@ -1,0 +1,152 @@
+"""Why each byte of the arena is alive at a step: its tensor, and who still reads that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mxrun.graph.graph import MemoryClass, Step, StepKind, ValueId
+from mxrun.graph.naming import in_words
+from mxrun.planner.plan import Block, PhasePlan
+
+_PINNED_REASONS = {
+    MemoryClass.PARAMETERS: "parameter",
+    MemoryClass.GRADIENTS: "gradient summed over batches",
+    MemoryClass.OPTIMIZER: "optimizer state",
+    MemoryClass.AUXILIARY: "auxiliary state",
+    MemoryClass.CONSTANTS: "made of parameters before the first step",
+    MemoryClass.IO: "written by the loop before each step",
+}
+
+
+@dataclass(frozen=True)
+class LiveTensor:
+    """One block that is alive at a step.
+
+    tensor: of those that share the block the one for which it is kept. first, last: positions of
+        the steps that write it and that read it last; `reason` is why it must live until then.
+    root: the first tensor of the block, whose memory the others share. shared: all but `tensor`
+        that lie in the block, some of them at other times.
+    """
+
+    tensor: str
+    root: str
+    memory_class: MemoryClass
+    nbytes: int
+    offset: int
+    first: int
+    last: int
+    reason: str
+    shared: tuple[str, ...]
+
+
+def live_tensors(
+    phase: PhasePlan, pinned: Sequence[Block], position: int
+) -> tuple[LiveTensor, ...]:
+    """What lies in the arena while the step at `position` runs, the largest first.
+
+    Their bytes add up to `phase.live_bytes()[position]` and the pinned blocks.
+    """
+    reads = _Reads(phase)
+    live = [
+        *pinned_tensors(phase, pinned),
+        *(
+            reads.explain(block, position)
+            for block in phase.blocks
+            if block.first <= position < block.last
+        ),
+    ]
+    return tuple(sorted(live, key=lambda tensor: (-tensor.nbytes, tensor.offset)))
+
+
+def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTensor, ...]:
+    """The blocks that all phases share, alive from this one's first step to its last."""
+    end = max(0, len(phase.steps) - 1)
+    return tuple(
+        LiveTensor(
+            tensor=block.name,
+            root=block.name,
+            memory_class=block.memory_class,
+            nbytes=block.nbytes,
+            offset=block.offset,
+            first=0,
+            last=end,
+            reason=_PINNED_REASONS[block.memory_class],
+            shared=(),
+        )
+        for block in pinned
+    )
+
+
+def whole_lives(phase: PhasePlan) -> tuple[LiveTensor, ...]:
+    """The blocks of a phase in its order, each as the one tensor for which it is kept to its end.
+
+    first, last: here the first and the last step of the whole block.
+    """
+    reads = _Reads(phase)
+    return tuple(
+        replace(reads.explain(block, block.last - 1), first=block.first, last=block.last - 1)
+        for block in phase.blocks
+    )
+
+
+class _Reads:
+    """Who writes and who last reads every value of a phase."""
+
+    def __init__(self, phase: PhasePlan) -> None:
+        self._phase = phase
+        self._written: dict[ValueId, int] = {}
+        self._last: dict[ValueId, tuple[int, str]] = {}
+        self._reader: dict[ValueId, Step] = {}
+        for step in reversed(phase.steps):
+            self._reader.update(dict.fromkeys(step.reads, step))
+        for position, step in enumerate(phase.steps):
+            for value in step.writes:
+                self._written[value] = position
+            for index, source in enumerate(step.inputs):
+                if source is not None:
+                    self._last[source] = (position, self._read(step, index))
+            for source in step.added_to:
+                self._last[source] = (position, f"{in_words(step.name)} adds to it")
+        # Whoever reads a view reads the tensor that it is a view of.
+        for step in reversed(phase.steps):
+            if step.kernel is not None and step.kernel.is_view:
+                source, view = step.reads[0], step.writes[0]
+                self._last[source] = max(self._last[source], self._last.get(view, (-1, "")))
+        end = len(phase.steps) - 1
+        for name, value in phase.graph.results.items():
+            same = name == phase.graph.values[value].name
+            result = "result" if same else f"result {in_words(name)}"
+            self._last[value] = (end, f"{result}, kept to the end")
+
+    def explain(self, block: Block, position: int) -> LiveTensor:
+        """Why a block lives at `position`."""
+        place = (block.name, block.memory_class, block.nbytes, block.offset)
+        if not block.values:
+            reason = f"workspace of {in_words(self._phase.steps[position].name)}"
+            return LiveTensor(block.name, *place, position, position, reason, ())
+        held = [value for value in block.values if self._written[value] <= position]
+        value = max(held, key=lambda value: (self._last_read(value)[0], self._written[value]))
+        last, reason = self._last_read(value)
+        name, *shared = (
+            self._phase.graph.values[each].name
+            for each in (value, *(other for other in block.values if other != value))
+        )
+        return LiveTensor(name, *place, self._written[value], last, reason, tuple(shared))
+
+    def _last_read(self, value: ValueId) -> tuple[int, str]:
+        written = self._written[value]
+        writer = in_words(self._phase.steps[written].name)
+        return self._last.get(value, (written, f"{writer} writes it"))
+
+    def _read(self, step: Step, index: int) -> str:
+        """What input `index` is to a step, as its operator declares it."""
+        if step.kind is StepKind.REORDER:
+            reader = self._reader.get(step.writes[0])
+            return f"{in_words(reader.name)} reads a copy of it" if reader else "it is copied"
+        if step.kind is not StepKind.BACKWARD or step.forward is None or step.prop is None:
+            return f"{in_words(step.name)} reads it"
+        outputs, arguments = step.prop.list_outputs(), step.prop.list_arguments()
+        names = (*(f"gradient of {name}" for name in outputs), *arguments, *outputs)
+        what = names[index] if index < len(names) else "kept by its forward kernel"
+        return f"backward of {in_words(step.forward)} reads it ({what})"

@@ -1,0 +1,68 @@
+"""Lifetimes of a phase's storage and scratchpads, and the bytes that are live at each step."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from mxrun.base.tensor import align
+from mxrun.graph.graph import Graph, ValueId
+from mxrun.planner.inplace import Storage
+
+
+def alive(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
+    """Bytes alive at each of so many steps, of (first, last, bytes) alive during [first, last)."""
+    changes = [0] * (steps + 1)
+    for first, last, nbytes in lives:
+        changes[first] += nbytes
+        changes[min(last, steps)] -= nbytes
+    return list(itertools.accumulate(changes[:-1]))
+
+
+def storage_lives(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int, int, int]]:
+    """The steps [first, last) during which each storage is alive, and its bytes, by its root.
+
+    Of those that are not pinned, from the first write to the last use.
+    """
+    roots = storage.root
+    first: dict[ValueId, int] = {}
+    last: dict[ValueId, int] = {}
+    sizes: dict[ValueId, int] = {}
+    for position, step in enumerate(graph.steps):
+        for value in step.writes:
+            root, nbytes = roots[value], align(graph.values[value].spec.nbytes)
+            if root not in first:
+                first[root], sizes[root] = position, nbytes
+            elif nbytes > sizes[root]:
+                sizes[root] = nbytes
+            last[root] = position + 1
+        for value in step.reads:
+            last[roots[value]] = position + 1
+    for value in graph.results.values():
+        last[roots[value]] = len(graph.steps)
+    given = set(graph.sources.values())
+    return {
+        root: (begin, last[root], sizes[root])
+        for root, begin in first.items()
+        if root not in given and sizes[root]
+    }
+
+
+def live_bytes(graph: Graph, storage: Storage) -> list[int]:
+    """Reusable bytes that are alive at each step, before anything has an offset."""
+    live = alive(storage_lives(graph, storage).values(), len(graph.steps))
+    for position, nbytes in scratch_bytes(graph):
+        live[position] += nbytes
+    return live
+
+
+def peak_bytes(graph: Graph, storage: Storage) -> int:
+    """The most of `live_bytes`."""
+    return max(live_bytes(graph, storage), default=0)
+
+
+def scratch_bytes(graph: Graph) -> Iterator[tuple[int, int]]:
+    """The steps whose kernels ask for memory of their own while they run, and its bytes."""
+    for position, step in enumerate(graph.steps):
+        if step.kernel is not None and step.kernel.workspace_bytes:
+            yield position, align(step.kernel.workspace_bytes)

@@ -1,0 +1,144 @@
+"""Give every value and scratchpad its place in the arena.
+
+Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the pinned region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mxrun.base.tensor import TensorSpec, align
+from mxrun.graph.graph import Graph, MemoryClass, ValueId
+from mxrun.planner.allocator.allocate import allocate
+from mxrun.planner.inplace import Storage
+from mxrun.planner.liveness import scratch_bytes, storage_lives
+from mxrun.planner.plan import Block, PhasePlan
+
+# The order of the pinned region; io slots stand last.
+_PINNED_ORDER = (
+    MemoryClass.PARAMETERS,
+    MemoryClass.GRADIENTS,
+    MemoryClass.OPTIMIZER,
+    MemoryClass.AUXILIARY,
+    MemoryClass.CONSTANTS,
+    MemoryClass.IO,
+)
+
+
+def place_pinned(
+    graphs: Sequence[Graph], staged: Mapping[str, TensorSpec] | None = None
+) -> tuple[Block, ...]:
+    """One block per source of any phase, packed from offset 0 by class, then in graph order.
+
+    `staged` io tensors, which no graph reads, come last.
+    """
+    kinds: dict[str, MemoryClass] = {}
+    sizes: dict[str, int] = {}
+    for graph in graphs:
+        for name, value in graph.sources.items():
+            kinds.setdefault(name, graph.values[value].memory_class)
+            sizes[name] = align(graph.spec(value).nbytes)
+    for name, spec in (staged or {}).items():
+        kinds[name], sizes[name] = MemoryClass.IO, align(spec.nbytes)
+    blocks = []
+    offset = 0
+    for kind in _PINNED_ORDER:
+        for name in (name for name in kinds if kinds[name] is kind):
+            blocks.append(Block(name, kind, offset, sizes[name], 0, 0, ()))
+            offset += sizes[name]
+    return tuple(blocks)
+
+
+@dataclass(frozen=True)
+class _Need:
+    """A block before it has an offset; `key` is a root value or a step's name."""
+
+    key: ValueId | str
+    name: str
+    memory_class: MemoryClass
+    nbytes: int
+    first: int
+    last: int
+    values: tuple[ValueId, ...]
+
+
+def place(
+    name: str, graph: Graph, storage: Storage, pinned: tuple[Block, ...], reuse: bool = True
+) -> PhasePlan:
+    """Place one phase; with `reuse` false every block stays alive to the end."""
+    base = sum(block.nbytes for block in pinned)
+    needs = [*_storage_needs(graph, storage), *_scratch_needs(graph)]
+    steps = len(graph.steps)
+    first = [need.first if reuse else 0 for need in needs]
+    last = [need.last if reuse else steps for need in needs]
+    allocation = allocate([need.nbytes for need in needs], first, last)
+    blocks = tuple(
+        Block(need.name, need.memory_class, base + offset, need.nbytes, begin, end, need.values)
+        for need, offset, begin, end in zip(needs, allocation.offsets, first, last, strict=True)
+    )
+    offset_by_key: dict[ValueId | str, int] = {
+        need.key: block.offset for need, block in zip(needs, blocks, strict=True)
+    }
+    by_name = {block.name: block.offset for block in pinned}
+    for source, value in graph.sources.items():
+        offset_by_key[value] = by_name[source]
+    return PhasePlan(
+        name=name,
+        graph=graph,
+        offsets={
+            value: offset_by_key[root]
+            + (storage.parts[value].begin if value in storage.parts else 0)
+            for value, root in storage.root.items()
+            if root in offset_by_key
+        },
+        parts=storage.parts,
+        scratch={step.name: offset_by_key.get(step.name, 0) for step in graph.steps},
+        blocks=blocks,
+        hints=storage.hints,
+        reusable_bytes=allocation.arena_bytes,
+        lower_bound_bytes=allocation.lower_bound_bytes,
+        proved_bytes=allocation.proved_bytes,
+        naive_bytes=_naive(graph),
+        in_place_only_bytes=sum(need.nbytes for need in needs),
+    )
+
+
+def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
+    """One need per storage that is not pinned."""
+    members: dict[ValueId, list[ValueId]] = {}
+    for step in graph.steps:
+        for value in step.writes:
+            members.setdefault(storage.root[value], []).append(value)
+    return [
+        _Need(
+            root,
+            graph.values[root].name,
+            graph.values[root].memory_class,
+            nbytes,
+            first,
+            last,
+            tuple(members[root]),
+        )
+        for root, (first, last, nbytes) in storage_lives(graph, storage).items()
+    ]
+
+
+def _scratch_needs(graph: Graph) -> list[_Need]:
+    needs = []
+    for position, nbytes in scratch_bytes(graph):
+        name = graph.steps[position].name
+        kind = MemoryClass.WORKSPACE
+        needs.append(_Need(name, f"{name}_scratch", kind, nbytes, position, position + 1, ()))
+    return needs
+
+
+def _naive(graph: Graph) -> int:
+    """Every tensor and scratchpad with memory of its own; overwritten states count once."""
+    tensors = sum(
+        align(graph.spec(value).nbytes)
+        for step in graph.steps
+        for value in step.writes
+        if value not in graph.mutations
+    )
+    return tensors + sum(nbytes for _, nbytes in scratch_bytes(graph))

@@ -1,0 +1,1 @@
+"""Rematerialisation: steps run again in backward so that less memory is live."""

@@ -1,0 +1,125 @@
+"""The bytes and seconds of a training step's stages, each stage simulated alone.
+
+In-place sharing and the lifetimes within a stage are the planner's own, so that what is left out is
+only what stages do to each other, and joining in place, which saves most across them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mxrun.base.tensor import align
+from mxrun.graph.cost import StepSeconds
+from mxrun.graph.graph import Graph, Step, StepKind, ValueId, writes
+from mxrun.planner.inplace import inplace
+from mxrun.planner.liveness import live_bytes
+from mxrun.planner.remat.recompute import DROP_CHEAP, KEEP_ALL, Emission, given_values
+from mxrun.planner.remat.segments import Stage
+from mxrun.planner.remat.solver import ChainStage, Way
+
+# What stands between forward and backward: nothing is done, and the output's gradient arrives.
+_WAIT, _END = "wait", "end"
+
+
+class StageSizes:
+    """Measures stages of a graph with kernels."""
+
+    def __init__(self, graph: Graph, stages: Sequence[Stage], seconds: StepSeconds) -> None:
+        self._graph, self._stages, self._seconds = graph, stages, seconds
+        self._kept = {*graph.results.values(), *given_values(stages)}
+        self._arriving, self._lasting = _gradients(stages)
+
+    def chain(self) -> list[ChainStage]:
+        """One entry per stage.
+
+        Gradients that updates wait for to the end count as alive all the time.
+        """
+        lasting = sum(map(self._size, self._lasting))
+        return [self._stage(index, lasting) for index in range(len(self._stages))]
+
+    def _stage(self, index: int, lasting: int) -> ChainStage:
+        given = self._stages[index].given
+        passing = self._emission(index)
+        passing.add(_idle(_END, self._output(index)))
+        ways = (self._way(index, way, lasting) for way in (KEEP_ALL, DROP_CHEAP))
+        return ChainStage(
+            seconds=sum(map(self._seconds, self._stages[index].forward)),
+            input_bytes=0 if given is None else self._size([given]),
+            gradient_bytes=self._size(self._arriving[index]),
+            passing_peak=lasting + max(_live(passing.graph(()))),
+            ways=tuple(ways),
+        )
+
+    def _way(self, index: int, way: int, lasting: int) -> Way:
+        """Forward, a wait that reads the output, backward."""
+        stage, arriving = self._stages[index], self._arriving[index]
+        emission = self._emission(index)
+        if way == DROP_CHEAP:
+            emission.drop_cheap(stage)
+        emission.add(_idle(_WAIT, self._output(index), arriving))
+        emission.backward(stage)
+        leaving = self._arriving[index - 1] if index else ()
+        emission.add(_idle(_END, (*leaving, *self._lasting[index])))
+        graph = emission.graph(stage.updates)
+        live = _live(graph)
+        position = [step.name for step in graph.steps].index(_WAIT)
+        others = lasting - self._size(self._lasting[index])
+        return Way(
+            saved=live[position] - self._size(self._output(index)) - self._size(arriving),
+            forward_peak=others + max(live[:position], default=0),
+            backward_peak=others + max(live[position:]),
+            extra_s=sum(self._seconds(step) for step in graph.steps if step.repeats is not None),
+        )
+
+    def _emission(self, index: int) -> Emission:
+        """The forward steps of a stage."""
+        emission = Emission(self._graph, self._seconds.is_cheap, self._kept)
+        emission.forward(self._stages[index])
+        return emission
+
+    def _output(self, index: int) -> list[ValueId]:
+        """What a stage gives to the next one."""
+        return [
+            v for stage in self._stages[index + 1 : index + 2] if (v := stage.given) is not None
+        ]
+
+    def _size(self, values: Sequence[ValueId]) -> int:
+        return sum(align(self._graph.spec(value).nbytes) for value in values)
+
+
+def _idle(name: str, inputs: Sequence[ValueId], outputs: Sequence[ValueId] = ()) -> Step:
+    """A step that does nothing, but keeps what it reads until it comes."""
+    made = tuple(outputs)
+    return Step(name, StepKind.BACKWARD, None, tuple(inputs), made, writes(made))
+
+
+def _live(graph: Graph) -> list[int]:
+    """Bytes alive at each step of a part of a graph, without what that part is given."""
+    made = {value for step in graph.steps for value in step.writes}
+    read = {value for step in graph.steps for value in step.reads}
+    part = replace(
+        graph,
+        sources={str(value): value for value in read - made},
+        results={name: value for name, value in graph.results.items() if value in made},
+    )
+    return live_bytes(part, inplace(part))
+
+
+def _gradients(stages: Sequence[Stage]) -> tuple[list[list[ValueId]], list[list[ValueId]]]:
+    """By stage: the gradients that its backward finds or lets pass on to stages before it, and
+    those of its own that only updates at the end of other stages read.
+    """
+    found, waiting = set[ValueId](), set[ValueId]()
+    reads, lasting = [], []
+    for stage in stages:
+        made = {value for step in stage.backward for value in step.writes}
+        lasting.append(sorted((made & waiting) - found))
+        found |= {value for step in stage.backward for value in step.reads}
+        waiting |= {value for step in stage.updates for value in step.reads}
+        reads.append(set(found))
+    later, arriving = set[ValueId](), []
+    for stage, wanted in zip(reversed(stages), reversed(reads), strict=True):
+        arriving.append(sorted(later & wanted))
+        later |= {value for step in stage.backward for value in step.writes}
+    return arriving[::-1], lasting

@@ -1,0 +1,1 @@
+"""Schedules: orders of a graph's steps by their peak memory."""

@@ -1,0 +1,89 @@
+"""The best order of a few units that stand together, by dynamic programming over what is done.
+
+What is alive after some of the units does not depend on the order in which they ran, so of all
+orders that lead to the same set only the one with the lowest peak is of interest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mxrun.planner.schedule.ordering import Live, Order, Ordering, bytes_alive
+
+# Sets of units that are looked at; where there are more, the order stays.
+_MOST_SETS = 1000
+
+
+def best_order(
+    ordering: Ordering, order: Order, alive: Sequence[int], start: int, count: int
+) -> tuple[int, list[int]]:
+    """The order with `count` units from place `start` on in the best order; the bytes alive at the
+    peak of the whole.
+
+    alive: bytes by place in the order that is given.
+    """
+    numbers = list(order[start : start + count])
+    beyond = max((*alive[:start], *alive[start + count :]), default=0)
+    found = _Region(ordering, order, start, numbers).best(beyond)
+    changed = [*order[:start], *(found or numbers), *order[start + count :]]
+    return max(bytes_alive(ordering, changed)), changed
+
+
+class _Region:
+    def __init__(self, ordering: Ordering, order: Order, start: int, numbers: list[int]) -> None:
+        self._ordering, self._units = ordering, [ordering.units[n] for n in numbers]
+        self._numbers = numbers
+        bits = {number: 1 << index for index, number in enumerate(numbers)}
+        forward = sum(bits[number] for number in numbers if number < ordering.forward_units)
+        self._waits = [
+            sum(bits.get(each, 0) for each in unit.waits_for)
+            | (forward if number >= ordering.forward_units else 0)
+            for number, unit in zip(numbers, self._units, strict=True)
+        ]
+        # Who touches what, of the units here; and what units after these touch.
+        self._touching: dict[int, int] = {}
+        for index, unit in enumerate(self._units):
+            for root in unit.touched:
+                self._touching[root] = self._touching.get(root, 0) | 1 << index
+        later = order[start + len(numbers) :]
+        self._later = {root for number in later for root in ordering.units[number].touched}
+        self._later |= ordering.lasting
+        live = Live(ordering)
+        for number in order[:start]:
+            live.run(ordering.units[number])
+        self._before = live.now
+
+    def best(self, beyond: int) -> list[int] | None:
+        """The units' numbers in the order with the lowest peak; None where there are too many.
+
+        What stays below `beyond` costs nothing.
+        """
+        whole = (1 << len(self._units)) - 1
+        reached: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (beyond, self._before, ())}
+        looked = 0
+        for _ in self._units:
+            following: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+            for done, (peak, now, way) in reached.items():
+                looked += 1
+                if looked > _MOST_SETS:
+                    return None
+                for index in range(len(self._units)):
+                    bit = 1 << index
+                    if done & bit or self._waits[index] & ~done:
+                        continue
+                    during, after = self._step(index, done, now)
+                    high = max(peak, during)
+                    known = following.get(done | bit)
+                    if known is None or high < known[0]:
+                        following[done | bit] = high, after, (*way, index)
+            reached = following
+        return [self._numbers[index] for index in reached[whole][2]]
+
+    def _step(self, index: int, done: int, now: int) -> tuple[int, int]:
+        """Bytes alive while a unit runs after those that are done, and then."""
+        run = done | 1 << index
+        return self._ordering.during_and_after(
+            self._units[index],
+            now,
+            lambda root: root not in self._later and not self._touching[root] & ~run,
+        )

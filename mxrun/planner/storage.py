@@ -1,0 +1,106 @@
+"""The storage of every value: shared as far as that is allowed and needs no more bytes.
+
+Sharing by views and in place always saves. Joining in place saves the copies, but a part's memory
+is the whole's, from the first part that is written to the last that is read: a whole is joined in
+place only if no more is alive at the peak of the step.
+
+Needs: kernels. Provides: the storage of every value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.graph.graph import Graph, ValueId
+from mxrun.planner.add_to import add_to
+from mxrun.planner.concat_in_place import joins
+from mxrun.planner.hint import Hint
+from mxrun.planner.inplace import Storage, inplace
+from mxrun.planner.liveness import live_bytes, storage_lives
+
+Bytes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What may be shared beside what must: in place of inputs, by joining in place, by adding to
+    gradients that are there.
+    """
+
+    in_place: bool = True
+    join: bool = True
+    add_to: bool = True
+
+
+def shared(graph: Graph, sharing: Sharing) -> tuple[Graph, Storage]:
+    """The graph with what is added in place, and the storage of its values."""
+    added = add_to(graph, sharing.add_to)
+    return added.graph, storage_of(added.graph, sharing, added.hints)
+
+
+def storage_of(graph: Graph, sharing: Sharing, decided: Iterable[Hint] = ()) -> Storage:
+    """The storage with few bytes alive at the peak, and of those with the fewest copies.
+
+    decided: what was logged before.
+    """
+    found = joins(graph)
+    otherwise = "more bytes would be alive at the peak" if sharing.join else "joining is off"
+    plain = inplace(graph, sharing.in_place, found.only((), otherwise), decided)
+    if not sharing.join or not found.parts:
+        return plain
+    joined = inplace(graph, sharing.in_place, found, decided)
+    changes = list(_changes(graph, plain, joined))
+    live = np.array(live_bytes(graph, plain))
+    kept: set[ValueId] = set()
+    while changes:
+        best = min(changes, key=lambda change: int((live + change.live).max()))
+        if (live + best.live).max() > live.max():
+            break
+        live += best.live
+        kept |= best.values
+        changes.remove(best)
+    wholes = {part.whole for part in found.parts.values()} & kept
+    if not changes:
+        return joined
+    return inplace(graph, sharing.in_place, found.only(wholes, otherwise), decided)
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """Values whose storage joining changes, without regard to others; by so many bytes a step."""
+
+    values: frozenset[ValueId]
+    live: Bytes
+
+
+def _changes(graph: Graph, plain: Storage, joined: Storage) -> Iterator[_Change]:
+    """The least sets of values that share nothing with others in either storage."""
+    lives = [(storage, storage_lives(graph, storage)) for storage in (plain, joined)]
+    for values in _connected(plain, joined):
+        live = np.zeros(len(graph.steps), np.int64)
+        for sign, (storage, by_root) in zip((-1, 1), lives, strict=True):
+            for root in {storage.root[value] for value in values} & by_root.keys():
+                first, last, nbytes = by_root[root]
+                live[first:last] += sign * nbytes
+        yield _Change(frozenset(values), live)
+
+
+def _connected(plain: Storage, joined: Storage) -> Iterable[list[ValueId]]:
+    """Values that are connected by parts, and by the storage that they have in either way."""
+    parent = dict(plain.root)
+
+    def find(value: ValueId) -> ValueId:
+        while parent[value] != value:
+            value = parent[value]
+        return value
+
+    for value, root in joined.root.items():
+        parent[find(value)] = find(root)
+    sets: dict[ValueId, list[ValueId]] = {}
+    for value in parent:
+        sets.setdefault(find(value), []).append(value)
+    return [values for values in sets.values() if any(value in joined.parts for value in values)]
