@@ -63,8 +63,8 @@ def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[N
     if np.isfinite(flat).all():
         return []
     # Only runs that go wrong need these.
-    from mxrun.operator.contract.call import load
-    from mxrun.operator.contract.memory import Memory
+    from mxrun.contract.call import load
+    from mxrun.contract.memory import Memory
 
     memory = Memory(spec)
     memory.bytes[:] = flat.view(np.uint8)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.build import Built
 from mxrun.executor.tape_cost import TapeCost, tape_cost
+from mxrun.frontend import Built
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.runtime.machine import machine_of
 from mxrun.runtime.profiler import Event, OperatorTime

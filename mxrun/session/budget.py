@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mxrun.build import Built
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built
 from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget

@@ -12,10 +12,10 @@ from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
-from mxrun.build import Built, build
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.compiler.team_size import team_for
 from mxrun.config import parse
+from mxrun.frontend import Built, build
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs

@@ -8,8 +8,8 @@ from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
-from mxrun.operator.contract.check import Outcome, check_property
-from mxrun.operator.contract.problem import Problem
+from mxrun.contract.check import Outcome, check_property
+from mxrun.contract.problem import Problem
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty
 from mxrun.session.plugins import named_operator

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
-from mxrun.build import Built
+from mxrun.frontend import Built
 from mxrun.peers.opponent import Found, Opponent
 from mxrun.session.same_work import DifferentWork, Work
 from mxrun.session.steps import Steps

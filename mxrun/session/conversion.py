@@ -10,10 +10,10 @@ from typing import Any
 from mxrun import __version__
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, write_bytes
-from mxrun.build import Built
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx import to_onnx
 from mxrun.convert.onnx_model import OPSET, Array, OnnxModel
+from mxrun.frontend import Built
 from mxrun.session.build import load
 from mxrun.session.onnx_metadata import onnx_metadata
 from mxrun.session.trained import Trained

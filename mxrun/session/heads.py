@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.build import Built
+from mxrun.frontend import Built
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol, apply

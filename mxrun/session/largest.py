@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.build import Built
 from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.frontend import Built
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.storage import available_bytes, memory_limit

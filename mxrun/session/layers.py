@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.tensor import Shape
-from mxrun.build import Built
+from mxrun.frontend import Built
 from mxrun.graph.node import NodeEntry
 from mxrun.session.build import load
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from mxrun import library
 from mxrun.base.errors import UserError
-from mxrun.build import Built
-from mxrun.build.data import pathless
 from mxrun.config import RunConfig, load_config
+from mxrun.frontend import Built
+from mxrun.frontend.data import pathless
 from mxrun.io.dataset import DATASETS
 from mxrun.session.steps import FEW, batch_count, count_limits
 from mxrun.train.checkpoint import MANIFEST_FILE

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from mxrun.build import Built
 from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.frontend import Built
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.planner.plan import Plan

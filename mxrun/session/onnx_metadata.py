@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.build import Built
-from mxrun.build.data import evaluation_pipeline
+from mxrun.frontend import Built
+from mxrun.frontend.data import evaluation_pipeline
 from mxrun.io.sample import image_scale
 from mxrun.session.made_up import trained_on_synthetic_data
 from mxrun.session.trained import Trained

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.tensor import TensorSpec
-from mxrun.build import Built, check_labels
-from mxrun.build.data import evaluation_pipeline
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built, check_labels
+from mxrun.frontend.data import evaluation_pipeline
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.dataset import Dataset, DatasetRequest, open_datasets

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from mxrun.backend.onednn.library import version as library_version
 from mxrun.base.errors import UserError
-from mxrun.build import Built
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.update_rule import averaged

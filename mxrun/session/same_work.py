@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
-from mxrun.build import Built
+from mxrun.frontend import Built
 from mxrun.graph.infer import infer
 from mxrun.graph.node import Node
 from mxrun.graph.phases import TRAIN

@@ -14,8 +14,8 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.merged_names import merged_names
 from mxrun.base.near_names import listed
 from mxrun.base.patterns import PatternTable
-from mxrun.build import Built
 from mxrun.config import StartFrom
+from mxrun.frontend import Built
 from mxrun.session.made_up import synthetic_notes
 from mxrun.session.trained import averages, choose
 from mxrun.train.checkpoint import Checkpoint

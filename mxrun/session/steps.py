@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.build import Built, Model
 from mxrun.executor.executor import Executor
 from mxrun.executor.hand_over import quick_hand_over
+from mxrun.frontend import Built, Model
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.batch import SAMPLE_WEIGHT

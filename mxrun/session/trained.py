@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.build import Built
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.update_rule import averaged
 from mxrun.session.build import load

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.build import Built, check_labels
+from mxrun.frontend import Built, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.contention import core_wait_s

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mxrun.build import Built
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.runtime.random import key_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mxrun.build import Built
+from mxrun.frontend import Built
 from mxrun.train.observer import VariableGroup, WarmStart
 
 

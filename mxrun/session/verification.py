@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16
-from mxrun.build import Built
 from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.frontend import Built
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.operator.fusion import FUSIONS

@@ -13,9 +13,9 @@ from typing import Any
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
-from mxrun.build import Built
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.what_if import Answer, Budgets, single_steps, step_seconds
+from mxrun.frontend import Built
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Plan

@@ -9,9 +9,9 @@ import pytest
 
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.build import Built, build
-from mxrun.build.data import evaluation_pipeline
 from mxrun.config import parse
+from mxrun.frontend import Built, build
+from mxrun.frontend.data import evaluation_pipeline
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.io.geometry import CenterCrop, Flip, PadCrop, Resize
 from mxrun.io.label import OneHot

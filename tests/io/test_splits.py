@@ -10,8 +10,8 @@ from PIL import Image
 
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.build import build
 from mxrun.config import parse
+from mxrun.frontend import build
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.split import Split

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from contract_cases import OPERATORS, benches
 
-from mxrun.operator.contract.check import CHECKS
+from mxrun.contract.check import CHECKS
 from mxrun.operator.register import OPERATORS as REGISTERED
 
 CHECK_OF = {check.name: check for check in CHECKS}

@@ -10,8 +10,8 @@ import pytest
 from planted import keep_apart
 
 from mxrun import library
+from mxrun.contract.derive import cases
 from mxrun.operator import scalar
-from mxrun.operator.contract.derive import cases
 from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import reads_inputs, reads_out_grad, simple_operator
 from mxrun.session.check_op import check_operator

@@ -16,11 +16,11 @@ from planted import keep_apart, plant
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.contract.case import Case
+from mxrun.contract.check import check_operator
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
-from mxrun.operator.contract.case import Case
-from mxrun.operator.contract.check import check_operator
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from operator_harness import all_implementations
 
-from mxrun.operator.contract.call import Array, Conditions, forward
+from mxrun.contract.call import Array, Conditions, forward
 from mxrun.operator.register import create
 
 PARTS = 3

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from mxrun import library
-from mxrun.operator.contract.call import Conditions, forward
+from mxrun.contract.call import Conditions, forward
 from mxrun.operator.register import create, implementations
 from mxrun.operator.shape import known
 

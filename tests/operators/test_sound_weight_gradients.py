@@ -23,7 +23,7 @@ from mxrun.backend.onednn.backward_convolution import weight_gradient_is_sound
 from mxrun.backend.onednn.operations import Window
 from mxrun.base.dtype import BFLOAT16, FLOAT32, numpy_dtype
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.operator.contract.problem import Breach
+from mxrun.contract.problem import Breach
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import AnyProperty, create

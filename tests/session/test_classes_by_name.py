@@ -15,7 +15,7 @@ from rich.console import Console
 
 from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.build import check_labels
+from mxrun.frontend import check_labels
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.report.confusion import confusion_tables
 from mxrun.report.infer import inference_table

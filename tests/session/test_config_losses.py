@@ -11,7 +11,7 @@ from commands import result
 
 from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.build import check_labels
+from mxrun.frontend import check_labels
 from mxrun.io.dataset import open_datasets
 
 HEAD = """\

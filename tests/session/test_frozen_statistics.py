@@ -14,7 +14,7 @@ from planted import keep_apart
 
 from mxrun import session
 from mxrun.base.errors import UserError
-from mxrun.build import Built
+from mxrun.frontend import Built
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.session.build import last_batch

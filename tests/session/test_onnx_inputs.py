@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mxrun import session
-from mxrun.build import Built
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx_model import OnnxModel
+from mxrun.frontend import Built
 from mxrun.session.conversion import onnx_model
 
 NET = """\

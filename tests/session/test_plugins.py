@@ -455,7 +455,7 @@ import sys, json
 import numpy as np
 from mxrun import library
 from mxrun.backend import jit, object_cache
-from mxrun.operator.contract.call import run
+from mxrun.contract.call import run
 plugin = library.load_plugin(sys.argv[1])
 loop = sys.modules[plugin.module].my_loop
 value = np.zeros(1, np.float32)

@@ -12,7 +12,7 @@ import pytest
 
 from mxrun import session
 from mxrun.base.errors import UserError
-from mxrun.build import Built
+from mxrun.frontend import Built
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import averaged
 from mxrun.session.start import StartingPoint

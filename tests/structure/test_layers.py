@@ -25,18 +25,19 @@ MAY_IMPORT = {
     "passes": "base operator graph",
     "planner": "base backend operator graph passes",
     "compiler": "base backend operator graph passes planner",
-    "executor": "base backend runtime operator graph planner compiler",
+    "contract": "base backend runtime operator",
+    "executor": "base backend runtime operator contract graph planner compiler",
     "io": "base backend runtime",
     "datasets": "base io",
     "train": "base backend runtime graph compiler executor io",
     "convert": "base operator graph",
     "peers": "base operator graph",
-    "build": "base config operator graph io train",
+    "frontend": "base config operator graph io train",
     "report": "base runtime graph planner train",
     "library": "base ops datasets",
     "session": (
-        "base config backend runtime operator graph passes planner compiler executor io train "
-        "build library report peers convert"
+        "base config backend runtime operator contract graph passes planner compiler executor io "
+        "train frontend library report peers convert"
     ),
     "cli": "base config report library session",
     "__init__": "",

@@ -7,7 +7,7 @@ from functools import cache, partial
 from operator_row import Row
 from operator_rows import OBJECTIVES, ROWS
 
-from mxrun.operator.contract.case import Bench, Case
+from mxrun.contract.case import Bench, Case
 
 OPERATORS = sorted({row.operator for row in ROWS})
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from mxrun import library
 from mxrun.base.tensor import TensorSpec
-from mxrun.operator.contract import call, memory
-from mxrun.operator.contract.call import (
+from mxrun.contract import call, memory
+from mxrun.contract.call import (
     RANDOM,
     STREAM,
     BackwardData,
@@ -19,8 +19,8 @@ from mxrun.operator.contract.call import (
     default_requests,
     spec_of,
 )
-from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.requests import SENTINEL
+from mxrun.contract.memory import Array
+from mxrun.contract.requests import SENTINEL
 from mxrun.operator.kernel import Kernel, OpReqType
 from mxrun.operator.register import AnyProperty, Implementation, implementations
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.operator.contract.case import blank, exact
+from mxrun.contract.case import blank, exact
 from mxrun.operator.property import GradientKind, Inferred, PartialShapes
 from mxrun.operator.register import AnyProperty, create
 from mxrun.operator.shape import known

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mxrun.operator.contract import call
-from mxrun.operator.contract.call import Conditions
-from mxrun.operator.contract.case import DOUBLE, SINGLE, Bench
-from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import Problem, differing, number
-from mxrun.operator.contract.reading import ABSOLUTE, RELATIVE
+from mxrun.contract import call
+from mxrun.contract.call import Conditions
+from mxrun.contract.case import DOUBLE, SINGLE, Bench
+from mxrun.contract.memory import Array
+from mxrun.contract.problem import Problem, differing, number
+from mxrun.contract.reading import ABSOLUTE, RELATIVE
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, Place
-from mxrun.build.model import Model
+from mxrun.frontend.model import Model
 from mxrun.io.dataset import DATASETS, Dataset, Field
 from mxrun.io.transform import values
 from mxrun.train.measure import LossTensors

@@ -7,9 +7,9 @@ from typing import Any
 
 from mxrun.base import flags
 from mxrun.base.params import from_strings
-from mxrun.operator.contract import call
-from mxrun.operator.contract.case import SINGLE, Bench
-from mxrun.operator.contract.problem import Problem, attempting, enumerated
+from mxrun.contract import call
+from mxrun.contract.case import SINGLE, Bench
+from mxrun.contract.problem import Problem, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty

@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from mxrun.base.tensor import Shape
-from mxrun.operator.contract import call
-from mxrun.operator.contract.call import BackwardData, BackwardRun, ForwardRun
-from mxrun.operator.contract.memory import Array
+from mxrun.contract import call
+from mxrun.contract.call import BackwardData, BackwardRun, ForwardRun
+from mxrun.contract.memory import Array
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mxrun.operator.contract import call
-from mxrun.operator.contract.call import BackwardRun, Conditions, ForwardRun
-from mxrun.operator.contract.case import SINGLE, Bench, Way
-from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import (
+from mxrun.contract import call
+from mxrun.contract.call import BackwardRun, Conditions, ForwardRun
+from mxrun.contract.case import SINGLE, Bench, Way
+from mxrun.contract.memory import Array
+from mxrun.contract.problem import (
     Breach,
     Problem,
     differing,

@@ -12,8 +12,8 @@ from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import LARGEST_INT32
 from mxrun.base.patterns import PatternTable
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.build.frozen import with_frozen_states
 from mxrun.config import Network, Parsed, Variable
+from mxrun.frontend.frozen import with_frozen_states
 from mxrun.graph.infer import Inference, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol

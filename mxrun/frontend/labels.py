@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mxrun.base.classification import Classification
 from mxrun.base.errors import Diagnostic, Place
 from mxrun.base.near_names import listed
-from mxrun.build.model import Model
+from mxrun.frontend.model import Model
 from mxrun.graph.node import Node
 from mxrun.io.dataset import Dataset
 from mxrun.train.measure import LossTensors

@@ -9,8 +9,8 @@ from mxrun.base.dtype import BFLOAT16
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Place
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
-from mxrun.build.model import is_loss
 from mxrun.config import LayerConfig, Marked, Names, Parsed
+from mxrun.frontend.model import is_loss
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT

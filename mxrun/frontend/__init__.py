@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, Place, UserError
-from mxrun.build.data import data_requests, missing_data
-from mxrun.build.labels import label_problems
-from mxrun.build.micro_batches import uncuttable
-from mxrun.build.model import Model, build_model, contradictions
-from mxrun.build.network import wire
-from mxrun.build.soft_labels import soft_label_problems
-from mxrun.build.training import Training, build_training
 from mxrun.config import Parsed, RunConfig
+from mxrun.frontend.data import data_requests, missing_data
+from mxrun.frontend.labels import label_problems
+from mxrun.frontend.micro_batches import uncuttable
+from mxrun.frontend.model import Model, build_model, contradictions
+from mxrun.frontend.network import wire
+from mxrun.frontend.soft_labels import soft_label_problems
+from mxrun.frontend.training import Training, build_training
 from mxrun.io.dataset import Dataset, DatasetRequest
 
 __all__ = ["Built", "Model", "Training", "build", "check_labels"]

@@ -21,9 +21,9 @@ from functools import cache
 
 from mxrun.backend.call import NativeCall
 from mxrun.backend.team import openmp, set_threads_call, team
-from mxrun.operator.contract import call
-from mxrun.operator.contract.case import Bench
-from mxrun.operator.contract.problem import Problem
+from mxrun.contract import call
+from mxrun.contract.case import Bench
+from mxrun.contract.problem import Problem
 from mxrun.operator.kernel import Call, Kernel, PythonCall
 
 PAGE = 4096

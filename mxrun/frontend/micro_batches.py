@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.build.model import Model
 from mxrun.config import RunConfig
+from mxrun.frontend.model import Model
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.property import ResourceKind
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, Place, UserError
 from mxrun.base.keywords import REST
-from mxrun.build.choice import chosen
 from mxrun.config import Data, Dataset, Marked, Parsed, RunConfig
+from mxrun.frontend.instantiate import chosen
 from mxrun.io.dataset import DATASETS, DatasetRequest, request_dataset
 from mxrun.io.record import TRANSFORMS
 from mxrun.io.split import SHARE_HINT, Split

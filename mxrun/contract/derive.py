@@ -15,12 +15,12 @@ import numpy as np
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape
-from mxrun.operator.contract import call
-from mxrun.operator.contract.case import DOUBLE, SINGLE, Case, Extent, exact
-from mxrun.operator.contract.interface import describe
-from mxrun.operator.contract.loss import WEIGHT
-from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import Breach, attempting, enumerated
+from mxrun.contract import call
+from mxrun.contract.case import DOUBLE, SINGLE, Case, Extent, exact
+from mxrun.contract.interface import describe
+from mxrun.contract.loss import WEIGHT
+from mxrun.contract.memory import Array
+from mxrun.contract.problem import Breach, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Inferred, PartialShapes
 from mxrun.operator.register import AnyProperty

@@ -15,8 +15,8 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.team import team
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.operator.contract.memory import Array, Memory, Within
-from mxrun.operator.contract.problem import Breach, Problem, attempting
+from mxrun.contract.memory import Array, Memory, Within
+from mxrun.contract.problem import Breach, Problem, attempting
 from mxrun.operator.kernel import (
     BackwardRequest,
     Buffers,

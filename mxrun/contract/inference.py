@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mxrun.base.tensor import PartialShape, Shape
-from mxrun.operator.contract.case import Bench
-from mxrun.operator.contract.problem import Breach, Problem, attempting
+from mxrun.contract.case import Bench
+from mxrun.contract.problem import Breach, Problem, attempting
 from mxrun.operator.property import Inferred, PartialShapes
 from mxrun.operator.shape import ShapeContradiction, is_known, show
 

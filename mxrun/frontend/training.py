@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import LARGEST_FLOAT32
-from mxrun.build.choice import chosen
-from mxrun.build.model import Model
 from mxrun.config import Choice, Parsed, Train
+from mxrun.frontend.instantiate import chosen
+from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
 from mxrun.graph.update_rule import Clipping, UpdateRule

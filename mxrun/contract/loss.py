@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mxrun.operator.contract import call
-from mxrun.operator.contract.case import SINGLE, Bench
-from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import Problem, differing
+from mxrun.contract import call
+from mxrun.contract.case import SINGLE, Bench
+from mxrun.contract.memory import Array
+from mxrun.contract.problem import Problem, differing
 from mxrun.operator.register import Implementation
 
 WEIGHT = "sample_weight"

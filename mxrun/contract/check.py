@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mxrun.operator.contract import (
+from mxrun.contract import (
     agreement,
     allocation,
     inference,
@@ -14,10 +14,10 @@ from mxrun.operator.contract import (
     reading,
     requests,
 )
-from mxrun.operator.contract.case import DOUBLE, SINGLE, Bench, Case, Extent
-from mxrun.operator.contract.derive import RANKS
-from mxrun.operator.contract.derive import cases as derived
-from mxrun.operator.contract.problem import Breach, Problem, attempting, enumerated
+from mxrun.contract.case import DOUBLE, SINGLE, Bench, Case, Extent
+from mxrun.contract.derive import RANKS
+from mxrun.contract.derive import cases as derived
+from mxrun.contract.problem import Breach, Problem, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import AnyProperty
 

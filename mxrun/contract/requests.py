@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from mxrun.operator.contract import call
-from mxrun.operator.contract.case import SINGLE, Bench
-from mxrun.operator.contract.memory import Array
-from mxrun.operator.contract.problem import Problem, differing, first_difference
+from mxrun.contract import call
+from mxrun.contract.case import SINGLE, Bench
+from mxrun.contract.memory import Array
+from mxrun.contract.problem import Problem, differing, first_difference
 from mxrun.operator.kernel import OpReqType
 
 # What an output holds where a request must keep or add to it.
