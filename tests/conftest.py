@@ -21,7 +21,7 @@ from mxrun.operator.register import OPERATORS
 _PROCESSES = 2
 
 # The folders whose tests run whole commands, or do in this process what these do.
-_OF_COMMANDS = ("cli", "session")
+_OF_COMMANDS = ("cli", "commands", "session")
 
 # An example takes as long as the machine's other work makes it.
 settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -76,17 +76,18 @@ def bench(
       mxrun bench net.yaml --phase infer --against onnxruntime,openvino
       mxrun bench net.yaml --json
     """
-    from mxrun import session
     from mxrun.base.files import check_writable
+    from mxrun.commands import bench as command
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_note, write_notes
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.trace import write_trace
+    from mxrun.session.planning import notes
 
     started_at = process_start()
     path = find_config(config)
     check_writable(trace)
-    write_notes(session.notes())
+    write_notes(notes())
     pythons = dict(_pair(text) for text in peer_python or ())
     names = () if against is None else _names(against)
     if pythons and not names:
@@ -94,10 +95,10 @@ def bench(
 
         problem = f"--peer-python says where {', '.join(pythons)} is, and nothing asks for a peer"
         raise UserError(Diagnostic(problem, hint=f"add --against {','.join(pythons)}"))
-    request = session.BenchRequest(
+    request = command.BenchRequest(
         phase.value, batch, threads, steps, warmup, names, pythons, remeasure
     )
-    report = session.bench(path, overrides or (), request, write_note, started_at)
+    report = command.bench(path, overrides or (), request, write_note, started_at)
     if trace is not None:
         write_trace(trace, report.events())
     if json:

@@ -22,13 +22,14 @@ def check(
       mxrun check net.yaml data.batch_size=256
       mxrun check net.yaml --json
     """
-    from mxrun import session
+    from mxrun.commands import check as command
     from mxrun.config.bundled import find_config
     from mxrun.report.result import write_json, write_tables
+    from mxrun.session import planning
 
     if allow_plugins:
-        session.allow_plugins(find_config(config), overrides or ())
-    report = session.check(find_config(config), overrides or ()).to_json()
+        planning.allow_plugins(find_config(config), overrides or ())
+    report = command.check(find_config(config), overrides or ()).to_json()
     if json:
         write_json(report)
     else:

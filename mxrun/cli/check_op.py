@@ -41,10 +41,10 @@ def check_op(
       mxrun check-op Convolution kernel=[5,5] no_bias=true
       mxrun check-op softmax --json
     """
-    from mxrun import session
+    from mxrun.commands import check_op as command
     from mxrun.report.result import write_json, write_tables
 
-    report = session.check_operator(operator, settings or ())
+    report = command.check_operator(operator, settings or ())
     if json:
         write_json(report)
     else:

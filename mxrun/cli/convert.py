@@ -55,17 +55,18 @@ def convert(
       mxrun convert runs/digits_lenet --to onnx -o lenet.onnx
       mxrun convert net.yaml --to onnx -o net.onnx --batch 1
     """
-    from mxrun import session
+    from mxrun.commands import convert as command
     from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
+    from mxrun.session import planning
 
     del to
     if allow_plugins:
-        session.allow_plugins(source, overrides or ())
-    request = session.ConvertRequest(
+        planning.allow_plugins(source, overrides or ())
+    request = command.ConvertRequest(
         *(source, output, tuple(overrides or ()), checkpoint, batch, allow_changes)
     )
-    converted = session.convert(request)
+    converted = command.convert(request)
     write_notes(converted.notes)
     if json:
         write_json(converted.to_json())

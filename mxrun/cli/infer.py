@@ -20,7 +20,7 @@ from mxrun.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from mxrun import session
+    from mxrun.commands import infer as command
 
 
 class Form(str, Enum):
@@ -132,9 +132,11 @@ def infer(
       mxrun infer runs/digits_lenet images/ --outputs fc1 --to features.npy
       cat rows.csv | mxrun infer runs/regression -
     """
-    from mxrun import session
+    from mxrun.commands import infer as command
     from mxrun.report.infer import work_text
     from mxrun.report.notes import write_note, write_notes
+    from mxrun.session import planning
+    from mxrun.session.planning import notes
 
     form = _form(output, to, top)
     _check_records(inputs or (), split)
@@ -144,15 +146,15 @@ def infer(
             f"--json prints everything to standard output: leave out {given}, or --json"
         )
     names = _output_names(outputs)
-    write_notes(session.notes())
-    request = session.InferRequest(
+    write_notes(notes())
+    request = command.InferRequest(
         *(tuple(inputs or ()), split, checkpoint, names, top, classes, batch_size(batch), threads),
         precision=precision.value if precision else None,
         allow_changes=allow_changes,
     )
     if allow_plugins:
-        session.allow_plugins(run)
-    inference = session.infer(run, request, write_note)
+        planning.allow_plugins(run)
+    inference = command.infer(run, request, write_note)
     write_notes(inference.notes)
     _give(inference, form, to, json)
     write_notes([work_text(inference.summary())])
@@ -184,7 +186,7 @@ def _output_names(outputs: str | None) -> tuple[str, ...]:
     return names
 
 
-def _give(inference: session.Inference, form: Form, to: Path | None, json: bool) -> None:
+def _give(inference: command.Inference, form: Form, to: Path | None, json: bool) -> None:
     """Run it and write its results: at once for a table or JSON, else as they come."""
     from mxrun.report.infer import advancing, inference_table
     from mxrun.report.result import write_json, write_tables
@@ -207,7 +209,7 @@ def _give(inference: session.Inference, form: Form, to: Path | None, json: bool)
 
 
 def _write(
-    inference: session.Inference, form: Form, to: Path | None, advance: Callable[[int], None]
+    inference: command.Inference, form: Form, to: Path | None, advance: Callable[[int], None]
 ) -> None:
     """Write results as they come."""
     from mxrun.report.infer import write_arrays, write_csv, write_jsonl

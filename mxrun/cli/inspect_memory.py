@@ -116,10 +116,11 @@ def inspect_memory(
       mxrun inspect-memory net.yaml --json
       mxrun inspect-memory --problem blocks.csv --time-limit 60
     """
-    from mxrun import session
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_note, write_notes
     from mxrun.report.result import write_json, write_tables
+    from mxrun.session import planning
+    from mxrun.session.planning import notes
 
     if problem is not None:
         given = (config, phase, batch, threads, diff, svg, html, csv, fail_above, what_if or None)
@@ -134,9 +135,9 @@ def inspect_memory(
     paths = [find_config(name) for name in names]
     if allow_plugins:
         for path in paths:
-            session.allow_plugins(path, overrides or ())
+            planning.allow_plugins(path, overrides or ())
     _check_files(paths, {"--svg": svg, "--html": html, "--csv": csv})
-    write_notes(session.notes())
+    write_notes(notes())
     # A process that has bound one network's kernels shows nothing of what another's take.
     alone, planned = diff is None, (phase or PhaseName.TRAIN).value
     asked = (overrides or (), planned, batch_size(batch), threads, write_note, alone, what_if)
@@ -183,10 +184,10 @@ def _check_networks(config: str | None, diff: str | None, what_if: bool) -> None
 
 def _inspected(config: Path, name: str, asked: Sequence[Any]) -> dict[str, Any]:
     """The report of one config; with a name, what is wrong with it says whose fault it is."""
-    from mxrun import session
+    from mxrun.commands import inspect_memory as command
 
     try:
-        return session.inspect_memory(config, *asked).to_json()
+        return command.inspect_memory(config, *asked).to_json()
     except UserError as error:
         if not name:
             raise

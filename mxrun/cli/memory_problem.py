@@ -15,7 +15,7 @@ def memory_problem(
 
     Raises UserError where it was.
     """
-    from mxrun import session
+    from mxrun.commands import memory_problem as command
     from mxrun.report.memory_search import searching
     from mxrun.report.result import write_json, write_tables
 
@@ -28,7 +28,7 @@ def memory_problem(
             )
         )
     with searching(time_limit_s) as advance:
-        report = session.place_problem(path, time_limit_s, advance).to_json()
+        report = command.place_problem(path, time_limit_s, advance).to_json()
     if json:
         write_json(report)
     else:

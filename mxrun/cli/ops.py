@@ -38,11 +38,11 @@ def ops(
       mxrun ops SoftmaxOutput --json
       mxrun ops my_ops.py:my_operator
     """
-    from mxrun import session
+    from mxrun.commands import ops as command
     from mxrun.report.result import write_json, write_tables
 
     if name is None:
-        listed = session.operators()
+        listed = command.operators()
         if json:
             write_json(listed)
         else:
@@ -50,7 +50,7 @@ def ops(
 
             write_tables([operators_table(listed)])
         return
-    description = session.operator(name, settings or ())
+    description = command.operator(name, settings or ())
     if json:
         write_json(description)
     else:

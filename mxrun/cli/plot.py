@@ -39,13 +39,13 @@ def plot(
       mxrun plot runs/digits_lenet --svg curves.svg
       mxrun plot Convolution no_bias=true
     """
-    from mxrun import session
     from mxrun.base.files import check_writable
+    from mxrun.commands import plot as command
     from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json
 
     check_writable(svg)
-    report = session.plot(what, overrides or ())
+    report = command.plot(what, overrides or ())
     write_notes(report.get("notes", ()))
     if svg is not None:
         from mxrun.base.files import write_text

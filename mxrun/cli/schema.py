@@ -12,7 +12,7 @@ def schema() -> None:
 
     Then begin a config with # yaml-language-server: $schema=mxrun.schema.json
     """
-    from mxrun import session
+    from mxrun.commands import schema as command
     from mxrun.report.result import write_json
 
-    write_json(session.schema())
+    write_json(command.schema())

@@ -14,7 +14,7 @@ from mxrun.cli.clock import process_start
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mxrun.session.training import Trained
+    from mxrun.commands.train import Trained
 
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of the same name.")]
@@ -64,16 +64,17 @@ def train(
       mxrun train net.yaml "memory.budget=2 GiB" --batch max
       mxrun train net.yaml --profile --trace steps.json
     """
-    from mxrun import session
     from mxrun.base.files import check_writable
+    from mxrun.commands import train as command
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_notes
     from mxrun.report.progress import watching
+    from mxrun.session.planning import notes
 
     started_at = process_start()
     _check_options(resume, overwrite, allow_changes)
     path = find_config(config)
-    request = session.TrainRequest(
+    request = command.TrainRequest(
         "resume" if resume else "overwrite" if overwrite else "refuse",
         allow_changes,
         profile or trace is not None,
@@ -81,9 +82,9 @@ def train(
         batch_size(batch),
     )
     check_writable(trace)
-    write_notes(session.notes())
+    write_notes(notes())
     with watching() as observer:
-        trained = session.train(path, overrides or (), observer, request)
+        trained = command.train(path, overrides or (), observer, request)
     _report(trained, profile, trace, json)
 
 

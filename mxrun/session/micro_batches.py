@@ -15,7 +15,7 @@ from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget, OverBudget, share_that_would_do
-from mxrun.session.build import KeptChoices, Say, request_for, silent
+from mxrun.session.planning import KeptChoices, Say, request_for, silent
 
 # What each step's calls cost on a few cores of a server when they do nothing: parts repeat them.
 _CALL_S = 2e-6

@@ -9,8 +9,8 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.frontend import Built
 from mxrun.frontend.data import evaluation_pipeline
 from mxrun.io.sample import image_scale
-from mxrun.session.made_up import trained_on_synthetic_data
-from mxrun.session.trained import Trained
+from mxrun.session.synthetic_data import trained_on_synthetic_data
+from mxrun.session.trained_model import Trained
 
 RUN, CLASSES, PREPROCESSING = "mxrun.run", "mxrun.classes", "mxrun.preprocessing"
 SYNTHETIC = "mxrun.synthetic_data"

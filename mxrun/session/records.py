@@ -32,8 +32,8 @@ from mxrun.io.record import Scale
 from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.split import Split
 from mxrun.io.table import PLAIN, TableForm
-from mxrun.session.build import staged_name
-from mxrun.session.heads import label_inputs
+from mxrun.session.inference_outputs import label_inputs
+from mxrun.session.planning import staged_name
 from mxrun.train.checkpoint import Manifest
 from mxrun.train.loop import slots
 from mxrun.train.measure import LossTensors, Measure, Phase

@@ -21,10 +21,10 @@ from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator, Slots
 from mxrun.io.prefetch import Staging, open_iterator
 from mxrun.planner.plan import Plan
-from mxrun.session.build import last_batch, staged_name, staged_specs
+from mxrun.session.parameter_init import clear, draw
+from mxrun.session.planning import last_batch, staged_name, staged_specs
 from mxrun.session.plugins import plugin_hashes
-from mxrun.session.start import StartingPoint
-from mxrun.session.values import clear, draw
+from mxrun.session.warm_start import StartingPoint
 from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
     MEASURED_FILE,

@@ -20,7 +20,7 @@ from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.runtime.machine import known_machine
-from mxrun.session.build import load, plan_for, request_for
+from mxrun.session.planning import load, plan_for, request_for
 
 _SHARES = (75, 50)
 

@@ -23,8 +23,8 @@ from contextlib import contextmanager, nullcontext
 from mxrun.backend.team import available_cores
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import TRAIN
-from mxrun.session.build import load, plan_for
-from mxrun.session.steps import Steps
+from mxrun.session.benchmark_loop import Steps
+from mxrun.session.planning import load, plan_for
 
 _WARM_UP = 10
 # Steps of a turn before those that are timed.

@@ -18,8 +18,8 @@ from mxrun.backend.team import available_cores
 from mxrun.compiler.team_size import team_sizes
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import TRAIN
-from mxrun.session.build import load, plan_for, team_size
-from mxrun.session.steps import Steps
+from mxrun.session.benchmark_loop import Steps
+from mxrun.session.planning import load, plan_for, team_size
 
 _WARM_UP = 3
 # Steps of a turn before those that are timed: the first runs on cold caches.

@@ -14,7 +14,7 @@ import pytest
 from commands import mxrun, refused
 from pages import opened
 
-from mxrun import session
+from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.naming import in_words
 from mxrun.planner.plan import Plan
@@ -52,7 +52,7 @@ document.querySelector("#live tbody td").dispatchEvent(
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(case))
 def inspected(request: pytest.FixtureRequest) -> tuple[Plan, dict[str, Any]]:
     name, phase = request.param
-    report = session.inspect_memory(find_config(name), phase=phase, threads=2, measured=False)
+    report = inspect_memory(find_config(name), phase=phase, threads=2, measured=False)
     return report.plan, report.to_json()
 
 
@@ -122,7 +122,7 @@ def test_F1_the_drawing_tells_classes_and_peak(inspected: tuple[Plan, dict[str, 
 
 
 def test_F1_each_rectangle_tells_its_tensor_and_reason() -> None:
-    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
     told = [
         (rectangle.findtext(f"{SVG}title") or "").splitlines()
         for rectangle in rectangles(memory_svg(report))
@@ -208,7 +208,7 @@ def test_F7_each_row_of_the_page_knows_its_block(inspected: tuple[Plan, dict[str
 def test_F1_no_name_becomes_markup() -> None:
     """Wherever a page tells a name: tables, drawing, and the script's own figures."""
     path = find_config("digits_lenet")
-    asked = session.inspect_memory(path, threads=1, measured=False, changes=True)
+    asked = inspect_memory(path, threads=1, measured=False, changes=True)
     report = asked.to_json()
     evil = "</script><b onclick='x'>&amp;"
     report["timeline"]["train"]["operators"][3] = evil
@@ -228,7 +228,7 @@ def test_F1_no_name_becomes_markup() -> None:
 
 
 def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
-    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
     blocks = [*report["pinned"], *report["blocks"]["train"]]
     index = next(i for i, block in enumerate(blocks) if block["tensor"] == "pool1_output")
     path = tmp_path / "arena.html"
@@ -251,7 +251,7 @@ def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
 
 def test_F7_a_browser_lists_what_is_alive_where_one_clicks(tmp_path: Path) -> None:
     """And lights the block of the row that the pointer is over."""
-    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
     path = tmp_path / "arena.html"
     first = report["blocks"]["train"][0]["first"]
     clicking = CLICK.replace("INDEX", str(len(report["pinned"])))
@@ -337,7 +337,7 @@ def test_a_file_that_cannot_be_written_is_one_diagnostic(tmp_path: Path) -> None
 
 
 def test_no_two_rectangles_overlap() -> None:
-    report = session.inspect_memory(find_config("digits_lenet"), threads=1).to_json()
+    report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
     corners = [corner(rectangle) for rectangle in rectangles(memory_svg(report))]
     for number, one in enumerate(corners):
         for other in corners[number + 1 :]:

@@ -12,9 +12,9 @@ import pytest
 from commands import mxrun, refused, result
 from puzzles import fits, puzzle
 
+from mxrun.commands.memory_problem import place_problem, read_problem
 from mxrun.planner.allocator.allocate import Allocation
 from mxrun.report.memory_search import searching
-from mxrun.session.memory_problem import place_problem, read_problem
 
 GOOD = "id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n"
 

@@ -10,12 +10,15 @@ import pytest
 import yaml
 from commands import mxrun, refused, result
 
-from mxrun import library, session
+from mxrun import library
+from mxrun.commands.check import check
+from mxrun.commands.ops import operator
 from mxrun.operator.register import OPERATORS
+from mxrun.session.planning import load
 
 library.load()
 NAMES = [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
-DESCRIPTIONS: dict[str, dict[str, Any]] = {name: session.operator(name) for name in NAMES}
+DESCRIPTIONS: dict[str, dict[str, Any]] = {name: operator(name) for name in NAMES}
 LAYERS = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("network:")]
 UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("train:")]
 
@@ -87,18 +90,18 @@ def test_P11_hidden_outputs_are_said_to_be_hidden(tmp_path: Path) -> None:
 
 
 def test_what_the_planner_knows_is_told() -> None:
-    description = session.operator("Activation")
+    description = operator("Activation")
     assert description["backward_reads"] == ["gradient of output", "output"]
     assert description["inplace"] == {
         "forward": [["data", "output"]],
         "backward": [["gradient of output", "gradient of data"]],
     }
-    update = session.operator("sgd_mom_update")
+    update = operator("sgd_mom_update")
     assert update["overwrites"] == {"weight": "output", "mom": "mom_output"}
     assert update["backward_reads"] == []
-    kinds = [request["kind"] for request in session.operator("Dropout")["resources"]["forward"]]
+    kinds = [request["kind"] for request in operator("Dropout")["resources"]["forward"]]
     assert kinds == ["random"]
-    convolution = session.operator("Convolution", ["workspace=0"])["resources"]
+    convolution = operator("Convolution", ["workspace=0"])["resources"]
     # One image's columns: 3 channels, a window of 3 x 3 at 6 x 6 positions, 4 bytes each.
     assert convolution["forward"] == [{"kind": "temp_space", "bytes": 3 * 9 * 36 * 4}]
 
@@ -149,7 +152,7 @@ def layer_config(name: str) -> dict[str, Any]:
 def test_P15_the_example_of_every_operator_is_a_valid_config(name: str, tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(json.dumps(layer_config(name)))
-    rows = {row.name: row for row in session.check(path).rows}
+    rows = {row.name: row for row in check(path).rows}
     assert rows["example"].operator == name
     assert rows["example"].output_shapes
 
@@ -161,7 +164,7 @@ def test_P15_the_example_of_every_update_is_a_valid_config(name: str, tmp_path: 
     config["train"].update(example)
     path = tmp_path / "net.yaml"
     path.write_text(json.dumps(config))
-    rules = session.load(path).training.rules
+    rules = load(path).training.rules
     assert {rule.operator for rule in rules.values()} == {name}
 
 

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pytest
 from networks import INPUTS, NETWORKS, Arrays, parameters, rule
 
-from mxrun import session
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
@@ -26,6 +25,7 @@ from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, apply, load_json, variable
 from mxrun.peers.peer import SGD, MXNet, Peer, PyTorch
+from mxrun.session.planning import load
 
 PEERS: list[type[Peer]] = [MXNet, PyTorch]
 SYMBOLS = Path(__file__).parents[1] / "peers" / "symbols"
@@ -206,7 +206,7 @@ def test_X3_a_loaded_file_keeps_its_hash(name: str) -> None:
 
 @pytest.mark.parametrize("name", bundled.LAYERS)
 def test_X8_operators_created_by_name_are_the_yamls_graph(name: str) -> None:
-    built = session.load(find_config(name))
+    built = load(find_config(name))
     assert bundled.composed(name, weighted=True).graph_hash() == built.model.symbol.graph_hash()
     assert bundled.composed(name).graph_hash() != built.model.symbol.graph_hash()
     texts = [bundled.composed(other, weighted=True).graph_hash() for other in bundled.LAYERS]

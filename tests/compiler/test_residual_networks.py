@@ -22,7 +22,6 @@ import pytest
 import residual
 from commands import result
 
-from mxrun import session
 from mxrun.backend.onednn import library as onednn
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
@@ -34,7 +33,7 @@ from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.graph.update_rule import UpdateRule
 from mxrun.peers.peer import SGD, MXNet, Peer, PyTorch
-from mxrun.session.build import plan_for
+from mxrun.session.planning import load, plan_for
 from mxrun.train.initializer import Msra, initial_value, initializer_for
 
 pytestmark = pytest.mark.commands
@@ -194,7 +193,7 @@ def test_O1_gradients_after_five_steps_equal_the_peers(name: str, kind: type[Pee
 
 
 def test_X8_the_blocks_of_the_config_are_the_network_composed_by_name() -> None:
-    built = session.load(find_config(residual.CONFIG))
+    built = load(find_config(residual.CONFIG))
     assert residual.resnet20(weighted=True).graph_hash() == built.model.symbol.graph_hash()
 
 
@@ -217,7 +216,7 @@ def test_X3_mxnet_reads_and_writes_it() -> None:
 
 @pytest.mark.skipif(onednn.load() is None, reason=onednn.reason())
 def test_no_step_runs_on_numpy_where_onednn_is() -> None:
-    plan = plan_for(session.load(find_config(residual.CONFIG), SYNTHETIC), training=True)
+    plan = plan_for(load(find_config(residual.CONFIG), SYNTHETIC), training=True)
     slow = {
         name: implementation
         for phase in plan.phases.values()

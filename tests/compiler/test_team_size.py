@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from mxrun import session
 from mxrun.compiler.team_size import team_for
 from mxrun.config.bundled import find_config
+from mxrun.session.planning import load
 
 SERVER = "avx512_core_bf16"
 
 
 def team(config: str, cores: int, *overrides: str, training: bool = True, isa: str = SERVER) -> int:
-    built = session.load(find_config(config), overrides)
+    built = load(find_config(config), overrides)
     return team_for(
         built.model.symbol,
         built.model.inference,

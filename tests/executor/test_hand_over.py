@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mxrun import session
+from mxrun.commands.train import TrainRequest, train
 from mxrun.config.bundled import find_config
 from mxrun.executor.hand_over import INTERVAL_S, HandOver
 from mxrun.train.observer import EpochDone
@@ -61,6 +61,6 @@ def test_a_run_has_it_short_and_leaves_it_as_it_was(
     monkeypatch.chdir(tmp_path)
     config, watcher = find_config("digits_lenet"), Watcher()
     with pytest.raises(KeyboardInterrupt):
-        session.train(config, ("train.epochs=3",), watcher, session.TrainRequest())
+        train(config, ("train.epochs=3",), watcher, TrainRequest())
     assert watcher.seen == pytest.approx([INTERVAL_S, INTERVAL_S])
     assert sys.getswitchinterval() == pytest.approx(interval)

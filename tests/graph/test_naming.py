@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mxrun import session
+from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.naming import in_words
 
@@ -50,7 +50,7 @@ def test_F7_no_mark_of_a_plan_is_without_words(
 ) -> None:
     """Whoever makes names with a new mark has to say what it means."""
     path = find_config(config)
-    plan = session.inspect_memory(path, overrides, phase, 8, 1, measured=False).plan
+    plan = inspect_memory(path, overrides, phase, 8, 1, measured=False).plan
     names = {block.name for block in plan.pinned}
     for planned in plan.phases.values():
         names |= {step.name for step in planned.steps}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from planted import ASSIGN, MORE, SOUND, keep_apart, plant
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.check_op import check_operator
 from mxrun.report.contract import contract_parts
 
 Change = tuple[str, str]
@@ -537,7 +537,7 @@ def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def report(path: Path, name: str) -> dict[str, Any]:
-    return session.check_operator(f"{path}:{name}")
+    return check_operator(f"{path}:{name}")
 
 
 def test_F8_a_sound_operator_of_a_user_keeps_the_contract(tmp_path: Path) -> None:

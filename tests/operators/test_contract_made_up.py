@@ -10,12 +10,12 @@ import pytest
 from planted import keep_apart
 
 from mxrun import library
+from mxrun.commands.check_op import check_operator
+from mxrun.commands.ops import operator as described
 from mxrun.contract.derive import cases
 from mxrun.operator import scalar
 from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import reads_inputs, reads_out_grad, simple_operator
-from mxrun.session.check_op import check_operator
-from mxrun.session.registry import operator as described
 
 library.load()
 

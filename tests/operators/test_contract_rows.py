@@ -16,6 +16,7 @@ from planted import keep_apart, plant
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.commands.ops import example
 from mxrun.contract.case import Case
 from mxrun.contract.check import check_operator
 from mxrun.executor.executor import Executor
@@ -28,7 +29,6 @@ from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import simple_operator
 from mxrun.peers.peer import MXNet
 from mxrun.planner.plan import PhasePlan, Plan
-from mxrun.session.registry import example
 
 library.load()
 ROI_POOLING = Path(__file__).parents[1] / "support" / "roi_pooling.py"

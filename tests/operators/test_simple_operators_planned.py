@@ -14,6 +14,7 @@ from simple_registration import Array, keeps_the_contract
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.commands.check_op import check_operator
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
@@ -29,7 +30,6 @@ from mxrun.operator.simple import (
     simple_operator,
 )
 from mxrun.planner.plan import PhasePlan, Plan
-from mxrun.session.check_op import check_operator
 
 INPUTS = {"data": TensorSpec((BATCH, 8)), "label": TensorSpec((BATCH,), "int32")}
 

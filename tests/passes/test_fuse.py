@@ -12,14 +12,13 @@ import pytest
 import residual
 from commands import refused
 
-from mxrun import session
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
 from mxrun.graph.update_rule import UpdateRule
-from mxrun.session.build import plan_for
+from mxrun.session.planning import load, plan_for
 
 Array = npt.NDArray[Any]
 INPUTS = {"data": TensorSpec((4, 3, 32, 32)), "label": TensorSpec((4,), "int32")}
@@ -185,7 +184,7 @@ def test_a_config_says_what_is_not_fused(
 ) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(CONFIG % (layer, activation))
-    plan = plan_for(session.load(path, overrides), training=True)
+    plan = plan_for(load(path, overrides), training=True)
     names = {step.name for step in plan.phases[TRAIN].graph.steps}
     assert ("bn+relu" in names) is fused
     assert ("relu" in names) is not fused

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 
-from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.peers.exported import peer_symbol, without_dropout
 from mxrun.peers.peer import MXNet
+from mxrun.session.planning import load
 
 
 def _text(config: str) -> str:
-    return session.load(find_config(config)).model.symbol.tojson()
+    return load(find_config(config)).model.symbol.tojson()
 
 
 def test_sample_weights_are_left_out(mxnet: MXNet) -> None:

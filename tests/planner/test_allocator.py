@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from puzzles import Blocks, fits, puzzle
 
+from mxrun.commands.memory_problem import read_problem
 from mxrun.planner.allocator.allocate import Allocation, allocate, lower_bound, solve
-from mxrun.session.memory_problem import read_problem
 
 UNIT = 64
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from bundled_runs import executor_of
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN
+from mxrun.session.planning import load
+from mxrun.session.run import Run
 from mxrun.train.loop import slots
 
 HEAD = """\
@@ -51,13 +53,13 @@ NETWORKS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def prepared(folder: Path, variables: str, layers: str, *overrides: str) -> session.Run:
+def prepared(folder: Path, variables: str, layers: str, *overrides: str) -> Run:
     path = folder / "net.yaml"
     path.write_text(f"{HEAD}{variables}  layers:\n{FLAT}{layers}{TAIL}")
-    return session.prepare(session.load(path, ["threads=2", *overrides]))
+    return prepare(load(path, ["threads=2", *overrides]))
 
 
-def mean_losses(run: session.Run, epochs: int, loss: str = "softmax_loss") -> list[float]:
+def mean_losses(run: Run, epochs: int, loss: str = "softmax_loss") -> list[float]:
     """The mean loss of each epoch."""
     iterator = run.iterators["train"]
     places = slots(run.executor, iterator)

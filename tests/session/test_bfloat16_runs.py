@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from interrupted_runs import CONFIG, INTERVAL, STEPS, Started, go_on, left
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.train import TrainRequest, prepare, train
 from mxrun.graph.phases import TRAIN
+from mxrun.session.planning import load, plan_for
 from mxrun.train.keeper import saved_steps
 from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
 
@@ -27,7 +28,7 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def blamed(overrides: list[str], tensor: str, index: int, value: float) -> str:
     """What a first step in checked mode says where one number of a tensor was changed before it."""
-    run = session.prepare(session.load("net.yaml", overrides))
+    run = prepare(load("net.yaml", overrides))
     try:
         loop = run.loop(Silent(), CheckedLoop)
         run.restore(None, loop)
@@ -69,7 +70,7 @@ def test_F10_a_number_that_only_float32_has_is_lost_where_it_is_rounded() -> Non
 def test_F10_a_diverging_run_says_where_it_began() -> None:
     overrides = [LOW, "train.optimizer={sgd: {lr: 1e38}}"]
     with pytest.raises(UserError) as caught:
-        session.train("net.yaml", overrides, Silent(), session.TrainRequest("refuse"))
+        train("net.yaml", overrides, Silent(), TrainRequest("refuse"))
     pattern = r"in step [0-9]+, epoch 1: '\S+' \(\w+\) wrote -?(inf|nan) into '\S+'\[[0-9, ]+\]"
     assert re.search(pattern, str(caught.value.diagnostics[0]))
 
@@ -98,6 +99,6 @@ def test_F5_a_run_goes_on_from_its_checkpoints_to_the_same_bytes(tmp_path: Path)
 
 @pytest.mark.usefixtures("_in_folder")
 def test_these_runs_are_in_bfloat16() -> None:
-    phase = session.plan_for(session.load("net.yaml", [LOW]), training=True).phases[TRAIN]
+    phase = plan_for(load("net.yaml", [LOW]), training=True).phases[TRAIN]
     types = {value.name: value.spec.dtype for value in phase.graph.values}
     assert types["conv1_output"] == types["fc1_output"] == "bfloat16"

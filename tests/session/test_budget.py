@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, refused, result
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config import parse
 from mxrun.graph.phases import TRAIN
-from mxrun.session import largest
+from mxrun.session import max_batch_size as largest
 
 NET = """\
 name: net
@@ -51,7 +51,7 @@ def net(tmp_path: Path) -> Path:
 
 
 def inspected(net: Path, *words: str, **options: Any) -> dict[str, Any]:
-    return session.inspect_memory(net, words, threads=2, measured=False, **options).to_json()
+    return inspect_memory(net, words, threads=2, measured=False, **options).to_json()
 
 
 @pytest.mark.parametrize(

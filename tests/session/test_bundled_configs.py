@@ -13,13 +13,15 @@ import pytest
 from commands import CONFIGS, refused, result
 from safetensors.numpy import load_file
 
-from mxrun import session
+from mxrun.commands.bench import BenchRequest, bench
+from mxrun.commands.check import check
+from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.liveness import alive
-from mxrun.session.build import plan_for
-from mxrun.session.made_up import made_up_sections
+from mxrun.session.planning import load, plan_for
+from mxrun.session.synthetic_data import made_up_sections
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 # As papers and other implementations count them.
@@ -70,7 +72,7 @@ def trained(config: str, folder: Path, *overrides: str) -> tuple[dict[str, Any],
 def test_a_config_says_what_it_is(name: str) -> None:
     first = header(name)[0]
     assert first.endswith(".")
-    assert session.load(find_config(name)).config.name == name
+    assert load(find_config(name)).config.name == name
 
 
 def test_the_commands_in_comments_are_right() -> None:
@@ -79,30 +81,30 @@ def test_the_commands_in_comments_are_right() -> None:
     assert len(commands) >= 2
     for _, command, config, *overrides in commands:
         assert command == "train"
-        built = session.load(find_config(config), overrides)
+        built = load(find_config(config), overrides)
         assert not built.missing or made_up_sections(built)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_that_needs_no_data_works(name: str) -> None:
     path = find_config(name)
-    assert session.check(path).parameters > 0
-    memory = session.inspect_memory(path, threads=2).plan
+    assert check(path).parameters > 0
+    memory = inspect_memory(path, threads=2).plan
     assert memory.planned_bytes == memory.lower_bound_bytes
     large = name.endswith("_imagenet")
     # All layers on a smaller image: steps of the whole one take as long as all else here.
     side = 75 if name.startswith("inception") else 64
     smaller = [f"network.inputs.data=[3, {side}, {side}]"] if large else []
     for phase in ("train", "infer"):
-        request = session.BenchRequest(phase, batch=1 if large else 8, threads=1, steps=2, warmup=1)
-        report = session.bench(path, smaller, request, lambda _: None, time.monotonic())
+        request = BenchRequest(phase, batch=1 if large else 8, threads=1, steps=2, warmup=1)
+        report = bench(path, smaller, request, lambda _: None, time.monotonic())
         assert len(report.step_ms) == 2
         assert report.operators
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_a_known_network_has_its_parameters(name: str) -> None:
-    parameters = session.load(find_config(name)).model.parameters.values()
+    parameters = load(find_config(name)).model.parameters.values()
     assert sum(math.prod(spec.shape) for spec in parameters) == PARAMETERS[name]
     assert len((CONFIGS / f"{name}.yaml").read_text().splitlines()) < 120
 
@@ -110,7 +112,7 @@ def test_a_known_network_has_its_parameters(name: str) -> None:
 @pytest.mark.parametrize(("name", "batch"), CEILINGS)
 def test_training_needs_no_more_than_its_tensors_do(name: str, batch: int) -> None:
     path = find_config(name)
-    plan = session.inspect_memory(path, batch=batch, threads=2, measured=False).plan
+    plan = inspect_memory(path, batch=batch, threads=2, measured=False).plan
     phase = plan.phases[TRAIN]
     assert phase.reusable_bytes == phase.lower_bound_bytes
     # No order of the steps needs less than a hundredth below this one; where tensors are joined
@@ -126,9 +128,7 @@ def test_training_needs_no_more_than_its_tensors_do(name: str, batch: int) -> No
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_F1_inference_keeps_few_activations(name: str) -> None:
-    plan = session.inspect_memory(
-        find_config(name), phase="infer", batch=1, threads=2, measured=False
-    ).plan
+    plan = inspect_memory(find_config(name), phase="infer", batch=1, threads=2, measured=False).plan
     phase = plan.phases[EVALUATE]
     alive = [0] * len(phase.steps)
     for block in phase.blocks:
@@ -140,7 +140,7 @@ def test_F1_inference_keeps_few_activations(name: str) -> None:
 
 def test_S5_densenet_keeps_all_features_of_a_block_in_one_buffer() -> None:
     """What its training with a batch of 64 keeps, without the kernels' scratch, in MiB."""
-    plan = session.inspect_memory(
+    plan = inspect_memory(
         find_config("densenet121_imagenet"), phase="train", batch=64, threads=2, measured=False
     ).plan
     phase = plan.phases[TRAIN]
@@ -199,7 +199,7 @@ def test_finetune_digits_learns_a_new_head_alone(tmp_path: Path) -> None:
 
 def test_finetune_digits_plans_nothing_for_what_is_frozen() -> None:
     """Neither gradients nor states nor work backwards through the convolutions."""
-    plan = plan_for(session.load(find_config("finetune_digits")), training=True)
+    plan = plan_for(load(find_config("finetune_digits")), training=True)
     names = [step.name for step in plan.phases[TRAIN].steps]
     assert "head:backward" in names
     for name in ("conv1", "relu1", "pool1", "conv2", "relu2", "pool2"):

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from layer_configs import DENSE, SOFTMAX, written
 
-from mxrun import session
+from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
+from mxrun.session.planning import load
+from mxrun.session.run import Run
 from mxrun.train.loop import slots
 
 CONVOLUTION = "Convolution: {name: c, num_filter: 4, kernel: [3, 3]}"
@@ -29,12 +31,12 @@ LAYERS = {
 def test_other_types_than_float32_train(dtype: str, behind: str, tmp_path: Path) -> None:
     """A convolution's output is channels last; not every type is moved between layouts."""
     path = written(tmp_path, [CONVOLUTION, f"Cast: {{dtype: {dtype}}}", *LAYERS[behind]])
-    run = session.prepare(session.load(path, ["threads=1"]))
+    run = prepare(load(path, ["threads=1"]))
     first = _loss(run)
     assert _loss(run) < first
 
 
-def _loss(run: session.Run) -> float:
+def _loss(run: Run) -> float:
     """The loss of a step on the first batch."""
     iterator = run.iterators["train"]
     iterator.reset(1)

@@ -13,15 +13,17 @@ from commands import mxrun, result
 from PIL import Image
 from rich.console import Console
 
-from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.train import TrainRequest, train
 from mxrun.frontend import check_labels
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.report.confusion import confusion_tables
 from mxrun.report.infer import inference_table
 from mxrun.report.progress import EpochLines
+from mxrun.session.planning import load
 from mxrun.session.resume import state_differences
-from mxrun.session.trained import Trained
+from mxrun.session.trained_model import Trained
 
 CONFIG = """\
 name: net
@@ -61,7 +63,7 @@ def written(folder: Path) -> Path:
 
 
 def opened(path: Path, *overrides: str) -> dict[str, Dataset]:
-    built = session.load(path, overrides)
+    built = load(path, overrides)
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
     return datasets
@@ -273,14 +275,14 @@ def test_a_start_from_other_classes_is_told(
     source = folder / "runs" / "net"
     overrides = ("name=other", f"train.start_from.run={source}")
     messages: list[str] = []
-    session.train(path, overrides, EpochLines(messages.append), session.TrainRequest())
+    train(path, overrides, EpochLines(messages.append), TrainRequest())
     (told,) = [text for text in messages if "learned the classes" in text]
     assert told.endswith("learned the classes ant, bee, cat; this run has ant, cat, dog")
     same = ("name=same", overrides[1])
     messages.clear()
     shutil.rmtree(tmp_path / "images")
     shutil.copytree(folder / "images", tmp_path / "images")
-    session.train(path, same, EpochLines(messages.append), session.TrainRequest())
+    train(path, same, EpochLines(messages.append), TrainRequest())
     assert not any("learned the classes" in text for text in messages)
 
 
@@ -288,7 +290,7 @@ def test_inference_names_labels_as_training_did(folder: Path) -> None:
     """The part lacks the first class, so that its own numbers would be others."""
     run = folder / "runs" / "net"
     assert Trained.open(run).classes == ("ant", "bee", "cat")
-    inference = session.infer(run, session.InferRequest(split="eval"))
+    inference = infer(run, InferRequest(split="eval"))
     rows = list(inference.rows())
     assert [row["label_name"] for row in rows] == ["bee"] * 4 + ["cat"] * 4
     assert [row["label"] for row in rows] == [1] * 4 + [2] * 4
@@ -312,7 +314,7 @@ def test_inference_refuses_a_class_that_training_did_not_know(folder: Path, tmp_
     config.write_text(config.read_text().replace(str(folder), str(tmp_path / "it")))
     images(tmp_path / "it" / "images" / "test", "dog")
     with pytest.raises(UserError, match="classes that training does not know: dog"):
-        session.infer(config.parent, session.InferRequest(split="eval"))
+        infer(config.parent, InferRequest(split="eval"))
 
 
 def test_other_classes_are_another_run(folder: Path) -> None:

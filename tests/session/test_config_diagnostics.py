@@ -12,8 +12,8 @@ from commands import CONFIGS, MXRUN, mxrun, refused
 from layer_configs import DENSE, SOFTMAX, problems, written
 from mutations import is_yaml, mutate
 
-from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.commands.check import check
 
 MUTATIONS = 500
 # Through processes: damage that `check` refuses, and damage that changes a config into another.
@@ -27,7 +27,7 @@ CONVOLUTION = "Convolution: {name: conv, num_filter: 4, kernel: [3, 3]}"
 def checked(path: Path) -> tuple[Diagnostic, ...]:
     """What is wrong with a config, or nothing; any other error is the test's."""
     try:
-        report = session.check(path)
+        report = check(path)
     except UserError as error:
         return error.diagnostics or pytest.fail("an error that says nothing")
     assert report.rows

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from commands import result
 
-from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.commands.check import check
 from mxrun.frontend import check_labels
 from mxrun.io.dataset import open_datasets
+from mxrun.session.planning import load
 
 HEAD = """\
 name: net
@@ -38,7 +39,7 @@ def written(folder: Path, layers: Sequence[str], inputs: str = INPUTS, classes: 
 
 def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
     with pytest.raises(UserError) as raised:
-        session.check(path, overrides)
+        check(path, overrides)
     return raised.value.diagnostics
 
 
@@ -195,9 +196,9 @@ def test_the_printed_loss_is_the_mean_over_what_counts(
 
 def test_labels_to_ignore_need_no_class(tmp_path: Path) -> None:
     softmax = "SoftmaxOutput: {name: softmax, label: label, use_ignore: true, ignore_label: 5}"
-    built = session.load(written(tmp_path, [DENSE, softmax], classes=6))
+    built = load(written(tmp_path, [DENSE, softmax], classes=6))
     check_labels(built, open_datasets(built.data, built.model.records))
-    built = session.load(written(tmp_path, [DENSE, SOFTMAX], classes=6))
+    built = load(written(tmp_path, [DENSE, SOFTMAX], classes=6))
     with pytest.raises(UserError, match="labels that the network has no class for"):
         check_labels(built, open_datasets(built.data, built.model.records))
 
@@ -235,9 +236,9 @@ def test_a_relative_path_is_relative_to_where_it_is_written(
     text = path.read_text().replace("dataset: synthetic", "dataset: mnist, path: files")
     path.write_text(text.replace(", records: 10, classes: 5", ""))
     monkeypatch.chdir(tmp_path)
-    assert session.load(path).data["train"].options.path == str(folder / "files")  # type: ignore[attr-defined]
-    given = session.load("configs/net.yaml", ["data.train.path=files"])
+    assert load(path).data["train"].options.path == str(folder / "files")  # type: ignore[attr-defined]
+    given = load("configs/net.yaml", ["data.train.path=files"])
     assert given.data["train"].options.path == str(tmp_path / "files")  # type: ignore[attr-defined]
     saved = tmp_path / "saved.yaml"
-    saved.write_text(session.load("configs/net.yaml").config.resolved())
-    assert session.load(saved).config.resolved() == session.load(path).config.resolved()
+    saved.write_text(load("configs/net.yaml").config.resolved())
+    assert load(saved).config.resolved() == load(path).config.resolved()

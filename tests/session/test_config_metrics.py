@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from commands import mxrun, result
 
-from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.commands.check import check
+from mxrun.session.planning import load
 
 CLASSES = """\
 name: net
@@ -75,7 +76,7 @@ def written(folder: Path, text: str) -> Path:
 
 def problems(path: Path, overrides: Sequence[str]) -> tuple[Diagnostic, ...]:
     with pytest.raises(UserError) as raised:
-        session.check(path, overrides)
+        check(path, overrides)
     return raised.value.diagnostics
 
 
@@ -162,7 +163,7 @@ def test_F9_a_table_decides_nothing(override: str, path: str, tmp_path: Path) ->
 def test_a_figure_decides_by_the_name_it_is_recorded_under(tmp_path: Path) -> None:
     path = written(tmp_path, CLASSES)
     overrides = ["train.metrics=[{top_k: {k: 2}}]", "train.checkpoint.best=top_2_accuracy"]
-    built = session.load(path, overrides)
+    built = load(path, overrides)
     assert built.training.watch.higher == {"top_2_accuracy"}
     (found,) = problems(path, [overrides[0], "train.checkpoint.best=top_k"])
     assert "nothing measures 'top_k'" in found.problem
@@ -180,7 +181,7 @@ def test_a_figure_decides_by_the_name_it_is_recorded_under(tmp_path: Path) -> No
     ],
 )
 def test_defaults_follow_from_the_loss(text: str, figures: set[str], tmp_path: Path) -> None:
-    built = session.load(written(tmp_path, text))
+    built = load(written(tmp_path, text))
     assert {kind.figure for kind in built.training.metrics} == figures
 
 
@@ -214,9 +215,9 @@ def test_one_probability_is_one_of_two_classes(tmp_path: Path) -> None:
 def test_each_metric_follows_the_losses_that_it_fits(tmp_path: Path) -> None:
     path = written(tmp_path, BOTH)
     overrides = ["train.metrics=[accuracy, mse]", "train.checkpoint.best=softmax.accuracy"]
-    built = session.load(path, overrides)
+    built = load(path, overrides)
     assert built.training.watch.higher == {"softmax.accuracy"}
-    default = session.load(path)
+    default = load(path)
     assert [kind.figure for kind in default.training.metrics] == [
         "accuracy",
         "cross_entropy",

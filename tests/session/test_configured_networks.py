@@ -11,10 +11,13 @@ import numpy.typing as npt
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 
-from mxrun import session
+from mxrun.commands.check import check
+from mxrun.commands.train import prepare
 from mxrun.graph.graph import Step, StepKind
 from mxrun.graph.phases import TRAIN
 from mxrun.operator.kernel import OpReqType
+from mxrun.session.planning import load
+from mxrun.session.run import Run
 from mxrun.train.loop import slots
 
 CONFIG = """\
@@ -49,17 +52,17 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def prepared(path: Path, *overrides: str) -> session.Run:
-    built = session.load(path, ["threads=2", *overrides])
-    return session.prepare(built)
+def prepared(path: Path, *overrides: str) -> Run:
+    built = load(path, ["threads=2", *overrides])
+    return prepare(built)
 
 
-def pinned(run: session.Run) -> Arrays:
+def pinned(run: Run) -> Arrays:
     names = [b.name for b in run.plan.pinned if b.name not in run.built.model.inputs]
     return {name: run.executor.array(name).copy() for name in names}
 
 
-def trained(run: session.Run, steps: int) -> Arrays:
+def trained(run: Run, steps: int) -> Arrays:
     """Parameters and states after some steps on the run's own batches."""
     iterator = run.iterators["train"]
     places = slots(run.executor, iterator)
@@ -70,7 +73,7 @@ def trained(run: session.Run, steps: int) -> Arrays:
     return pinned(run)
 
 
-def steps_of(run: session.Run) -> dict[str, Step]:
+def steps_of(run: Run) -> dict[str, Step]:
     return {step.name: step for step in run.plan.phases[TRAIN].steps}
 
 
@@ -242,13 +245,13 @@ def test_L2_a_weight_shared_by_name_is_one_array_and_one_update(config: Path) ->
     assert sum(block.name == "fc2_weight" for block in shared.plan.pinned) == 1
     steps = [step.name for step in shared.plan.phases[TRAIN].steps]
     assert steps.count("fc2_weight:update") == 1
-    report = session.check(config)
+    report = check(config)
     assert {row.name: row.parameters for row in report.rows}["again"] == 0
     config.write_text(text.replace("weight: fc2_weight, bias: fc2_bias", "flatten: true"))
     # Against two layers with equal weights of their own the gradient is the sum.
-    apart = executor_of(session.load(config), gradients=True)
+    apart = executor_of(load(config), gradients=True)
     config.write_text(text)
-    together = executor_of(session.load(config), gradients=True)
+    together = executor_of(load(config), gradients=True)
     for name in ("weight", "bias"):
         apart.array(f"again_{name}")[...] = apart.array(f"fc2_{name}")
     for block in together.plan.pinned:
@@ -275,7 +278,7 @@ def test_L2_a_weight_shared_by_name_is_one_array_and_one_update(config: Path) ->
 @pytest.mark.parametrize("name", BUNDLED)
 def test_L12_reverse_backward_from_a_config_gives_the_same_bits(name: str) -> None:
     explicit, reverse = (
-        session.prepare(built) for built in (bundled(name), bundled(name, "backward=reverse"))
+        prepare(built) for built in (bundled(name), bundled(name, "backward=reverse"))
     )
     assert reverse.built.config.backward == "reverse"
     first = pinned(explicit)

@@ -11,8 +11,8 @@ from typing import Any
 
 from commands import digests, mxrun, refused, result
 
-from mxrun import session
 from mxrun.backend.team import available_cores
+from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 
 SMALL = ("train", "digits_lenet", "train.epochs=2", "name=run")
@@ -44,10 +44,10 @@ def on_one_core(*arguments: str, cwd: Path) -> dict[str, Any]:
 def test_plans_have_the_team_that_their_network_is_worth() -> None:
     """Small networks one thread, large ones the cores; `threads` and --threads take precedence."""
     digits, lenet = (find_config(name) for name in ("digits_lenet", "lenet_mnist"))
-    assert session.inspect_memory(digits, measured=False).plan.threads == 1
-    assert session.inspect_memory(lenet, measured=False).plan.threads == available_cores()
-    assert session.inspect_memory(lenet, ["threads=1"], measured=False).plan.threads == 1
-    named = session.inspect_memory(digits, ["threads=2"], threads=3, measured=False)
+    assert inspect_memory(digits, measured=False).plan.threads == 1
+    assert inspect_memory(lenet, measured=False).plan.threads == available_cores()
+    assert inspect_memory(lenet, ["threads=1"], measured=False).plan.threads == 1
+    named = inspect_memory(digits, ["threads=2"], threads=3, measured=False)
     assert named.plan.threads == 3
 
 

@@ -14,9 +14,10 @@ import pytest
 from commands import mxrun
 from interrupted_runs import CONFIG
 
-from mxrun import session
 from mxrun.base.errors import Stopped, UserError
 from mxrun.base.tensor import PLAIN
+from mxrun.commands.train import Existing, TrainRequest, prepare, train
+from mxrun.session.planning import load, plan_for
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.divergence import Located
 from mxrun.train.keeper import saved_steps
@@ -33,11 +34,11 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("net.yaml").write_text(CONFIG)
 
 
-def diverged(overrides: Sequence[str], existing: session.Existing = "refuse") -> str:
+def diverged(overrides: Sequence[str], existing: Existing = "refuse") -> str:
     """What is said of a run that diverges."""
-    request = session.TrainRequest(existing)
+    request = TrainRequest(existing)
     with pytest.raises(UserError) as caught:
-        session.train("net.yaml", overrides, Silent(), request)
+        train("net.yaml", overrides, Silent(), request)
     assert caught.value.exit_code == 2
     (diagnostic,) = caught.value.diagnostics
     return str(diagnostic)
@@ -45,7 +46,7 @@ def diverged(overrides: Sequence[str], existing: session.Existing = "refuse") ->
 
 def checked_from_the_start(overrides: Sequence[str]) -> str:
     """What the same run says in checked mode from its first step on."""
-    run = session.prepare(session.load("net.yaml", overrides))
+    run = prepare(load("net.yaml", overrides))
     try:
         loop = run.loop(Silent(), CheckedLoop)
         run.restore(None, loop)
@@ -81,11 +82,11 @@ def test_F10_the_first_number_that_is_none_is_named() -> None:
 
 def test_F10_the_place_is_that_in_the_logical_shape() -> None:
     """Whatever layout the kernel gave the tensor: the third channel's weights are too large."""
-    plan = session.plan_for(session.load("net.yaml"), training=True)
+    plan = plan_for(load("net.yaml"), training=True)
     layouts = {value.name: value.spec.layout for value in plan.phases["train"].graph.values}
     assert layouts["conv1_output"] != PLAIN
     overrides = ["network.layers[0].Convolution.no_bias=false", "data.train.transforms=[]"]
-    run = session.prepare(session.load("net.yaml", overrides))
+    run = prepare(load("net.yaml", overrides))
     try:
         loop = run.loop(Silent(), CheckedLoop)
         run.restore(None, loop)
@@ -128,7 +129,7 @@ def test_F10_the_replay_of_a_resumed_run() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Stopped):
-        session.train("net.yaml", overrides, Stopper(), session.TrainRequest("refuse"))
+        train("net.yaml", overrides, Stopper(), TrainRequest("refuse"))
     (stopped,) = saved_steps(Path("runs/killed"))
     assert stopped > 0
     assert diverged(overrides, "resume") == checked_from_the_start(overrides)
@@ -261,11 +262,9 @@ def test_an_evaluation_that_is_not_finite_ends_the_run_with_what_was_trained() -
     # Nothing has changed: the same again.
     assert diverged(settings, "resume") == first
     evaluated(1.0)
-    request = session.TrainRequest("resume", allow_changes=True)
-    resumed = session.train("net.yaml", settings, Silent(), request).summary
-    whole = session.train(
-        "net.yaml", [*settings, "name=whole"], Silent(), session.TrainRequest()
-    ).summary
+    request = TrainRequest("resume", allow_changes=True)
+    resumed = train("net.yaml", settings, Silent(), request).summary
+    whole = train("net.yaml", [*settings, "name=whole"], Silent(), TrainRequest()).summary
     assert resumed.resumed_from == 5
     assert resumed.eval == whole.eval
     assert resumed.best == whole.best

@@ -20,14 +20,19 @@ import numpy.typing as npt
 import pytest
 import yaml
 
-from mxrun import library, session
+from mxrun import library
+from mxrun.commands.check import check
+from mxrun.commands.ops import operator
+from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.operator.register import OPERATORS, create
+from mxrun.session.planning import load
+from mxrun.session.run import Run
 from mxrun.train.loop import slots
 
 library.load()
 NAMES = [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
-DESCRIPTIONS: dict[str, dict[str, Any]] = {name: session.operator(name) for name in NAMES}
+DESCRIPTIONS: dict[str, dict[str, Any]] = {name: operator(name) for name in NAMES}
 UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["overwrites"]]
 LAYERS = [name for name in NAMES if name not in UPDATES]
 
@@ -104,9 +109,9 @@ def written(config: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def trained(path: Path) -> tuple[session.Run, Arrays]:
+def trained(path: Path) -> tuple[Run, Arrays]:
     """A run after two steps, and the variables before them."""
-    run = session.prepare(session.load(path))
+    run = prepare(load(path))
     before = {name: run.executor.array(name).copy() for name in run.built.model.learned}
     iterator = run.iterators["train"]
     places = slots(run.executor, iterator)
@@ -119,7 +124,7 @@ def trained(path: Path) -> tuple[session.Run, Arrays]:
     return run, before
 
 
-def changed(run: session.Run, before: Arrays) -> set[str]:
+def changed(run: Run, before: Arrays) -> set[str]:
     """The variables that differ from what they were; all are finite."""
     after = {name: run.executor.array(name) for name in before}
     for array in after.values():
@@ -130,7 +135,7 @@ def changed(run: session.Run, before: Arrays) -> set[str]:
 @pytest.mark.parametrize("name", LAYERS)
 def test_L17_an_operator_is_a_layer_that_trains(name: str, tmp_path: Path) -> None:
     path = written(config_of(name), tmp_path)
-    rows = {row.operator: row for row in session.check(path).rows}
+    rows = {row.operator: row for row in check(path).rows}
     assert rows[name].output_shapes
     run, before = trained(path)
     gradients = {one["name"]: one["gradient"] for one in DESCRIPTIONS[name]["arguments"]}

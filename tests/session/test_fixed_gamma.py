@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from commands import result
 
-from mxrun import session
 from mxrun.backend.onednn import library
+from mxrun.commands.verify import verify
 from mxrun.graph.phases import EVALUATE
-from mxrun.session.same_work import Work
-from mxrun.session.steps import Steps
+from mxrun.session.benchmark_loop import Steps
+from mxrun.session.equivalence import Work
+from mxrun.session.planning import load, plan_for
 
 NET = """\
 name: net
@@ -40,7 +41,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("fuse", ["true", "false"])
 def test_F4_it_gives_the_same_in_every_way(config: Path, fuse: str) -> None:
-    report = session.verify(config, (f"fuse={fuse}",), steps=2)
+    report = verify(config, (f"fuse={fuse}",), steps=2)
     assert report["passed"], [way for way in report["ways"] if not way["passed"]]
     assert {way["phase"] for way in report["ways"]} == {"train", "evaluate"}
 
@@ -54,8 +55,8 @@ def test_its_inference_is_measured(config: Path) -> None:
 
 @pytest.mark.parametrize("fuse", [True, False])
 def test_peers_of_its_inference_get_every_variable(config: Path, fuse: bool) -> None:
-    built = session.load(config, (f"fuse={str(fuse).lower()}",))
-    plan = session.plan_for(built, training=False)
+    built = load(config, (f"fuse={str(fuse).lower()}",))
+    plan = plan_for(built, training=False)
     # Folded into the weights it is read; oneDNN's kernels read none, NumPy's formula does.
     assert ("bn_gamma" in plan.specs) is (fuse or library.load() is None)
     work = Work.of(built, Steps(built, plan, EVALUATE))

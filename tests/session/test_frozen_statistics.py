@@ -12,12 +12,12 @@ from commands import digests
 from interrupted_runs import CONFIG as EVERYTHING
 from planted import keep_apart
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.train import Existing, TrainRequest, prepare, train
 from mxrun.frontend import Built
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
-from mxrun.session.build import last_batch
+from mxrun.session.planning import last_batch, load, plan_for
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.replay import Silent
@@ -56,17 +56,17 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loaded(variables: str, *overrides: str) -> Built:
-    return session.load("net.yaml", (f"network.variables={variables}", *overrides))
+    return load("net.yaml", (f"network.variables={variables}", *overrides))
 
 
-def trained(*overrides: str, existing: session.Existing = "refuse") -> dict[str, Any]:
-    request = session.TrainRequest(existing)
-    return session.train("net.yaml", overrides, Silent(), request).summary.to_json()
+def trained(*overrides: str, existing: Existing = "refuse") -> dict[str, Any]:
+    request = TrainRequest(existing)
+    return train("net.yaml", overrides, Silent(), request).summary.to_json()
 
 
 def frozen_layers(built: Built) -> set[str]:
     """The layers with statistics that no step of the plan updates."""
-    plan = session.plan_for(built, training=True)
+    plan = plan_for(built, training=True)
     updates = {step.name for step in plan.phases[TRAIN].steps if step.name.endswith(":update")}
     states = built.model.symbol.list_auxiliary_states()
     return {name.split("_")[0] for name in states if f"{name}:update" not in updates}
@@ -143,7 +143,7 @@ def test_rows_of_a_batch_are_independent_then() -> None:
 
 def one_step(*overrides: str) -> Run:
     """A run with drawn statistics after one training step on its first batch."""
-    run = session.prepare(session.load("net.yaml", overrides))
+    run = prepare(load("net.yaml", overrides))
     random = np.random.default_rng(5)
     for name in run.built.model.learned:
         if "moving" in name or "gamma" in name:
@@ -191,7 +191,7 @@ train: {epochs: 1, optimizer: {sgd: {lr: 1, rescale_grad: 1}}, metrics: []}
 def test_its_gradient_is_that_of_fixed_statistics() -> None:
     """Against the chain rule in float64: an affine map has no terms of the batch's statistics."""
     Path("net.yaml").write_text(SMALL)
-    run = session.prepare(session.load("net.yaml"))
+    run = prepare(load("net.yaml"))
     random = np.random.default_rng(3)
     for name in [*run.built.model.learned, "data", "label"]:
         array = run.executor.array(name)

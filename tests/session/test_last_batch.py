@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 
-from mxrun import session
+from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
@@ -24,7 +25,7 @@ DATA = f"data.train={{dataset: synthetic, split: train, records: {COUNT}, shuffl
 Batch = dict[str, npt.NDArray[Any]]
 
 
-def last_batch(built: session.Built) -> Batch:
+def last_batch(built: Built) -> Batch:
     """The last batch of an epoch as the iterator gives it: 40 records and 24 rows of padding."""
     dataset = open_datasets(built.data, built.model.records)["train"]
     iterator = ArrayIterator(dataset, BATCH, shuffle=True, seed=3)
@@ -122,7 +123,7 @@ def test_D1_every_record_is_measured_once() -> None:
     losses = []
     for size in (64, 7, 100):
         built = bundled("digits_lenet", DATA, batch=size)
-        run = session.prepare(built)
+        run = prepare(built)
         iterator = run.iterators["eval"]
         iterator.reset(0)
         places = slots(run.executor, iterator)

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from layer_configs import DENSE, SOFTMAX, problems, written
 
-from mxrun import library, session
+from mxrun import library
 from mxrun.base.errors import Diagnostic
+from mxrun.commands import ops
+from mxrun.commands.check import check
 from mxrun.graph.phases import TRAIN
 from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS, create
+from mxrun.session.planning import load, plan_for
 
 README = Path(__file__).parents[2] / "README.md"
 CONVOLUTION = "Convolution: {name: conv, num_filter: 16, kernel: [3, 3], precision: bfloat16}"
@@ -79,8 +82,8 @@ def test_a_view_may_ask_for_bfloat16_and_converts_nothing(tmp_path: Path) -> Non
     for view in ("Flatten: {name: view", "Reshape: {name: view, shape: [0, -1]"):
         for asked in ("}", ", precision: bfloat16}"):
             path = written(tmp_path, [CONVOLUTION, view + asked, dense, SOFTMAX])
-            assert session.check(path).rows
-            graph = session.plan_for(session.load(path), training=True).phases[TRAIN].graph
+            assert check(path).rows
+            graph = plan_for(load(path), training=True).phases[TRAIN].graph
             types = {value.name: value.spec.dtype for value in graph.values}
             assert types["conv_output"] == types["view_output"] == types["fc_output"] == "bfloat16"
 
@@ -97,8 +100,8 @@ def test_the_precision_of_a_whole_network_never_complains(tmp_path: Path) -> Non
     ]
     path = written(tmp_path, layers)
     for overrides in (["precision=bfloat16"], ["precision=bfloat16", "implementation=numpy"]):
-        assert session.check(path, overrides).rows
-        assert session.plan_for(session.load(path, overrides), training=True).phases
+        assert check(path, overrides).rows
+        assert plan_for(load(path, overrides), training=True).phases
 
 
 def test_the_readme_names_all_that_computes_in_float32_alone() -> None:
@@ -113,5 +116,5 @@ def test_the_readme_names_all_that_computes_in_float32_alone() -> None:
     named = set(re.findall(r"`(\w+)`", sentence[1]))
     assert named < full
     for name in full - named:
-        is_update = bool(session.operator(name)["overwrites"])
+        is_update = bool(ops.operator(name)["overwrites"])
         assert is_update or create(name, {}).loss_output is not None, name

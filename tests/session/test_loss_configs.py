@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mxrun import session
+from mxrun.commands.train import TrainRequest, train
 from mxrun.train.replay import Silent
 
 CONFIG = """\
@@ -38,7 +38,7 @@ def epochs(name: str = "net", **values: str) -> list[dict[str, Any]]:
     for place, value in values.items():
         text = text.replace(place, value)
     Path("net.yaml").write_text(text)
-    run = session.train("net.yaml", [f"name={name}"], Silent(), session.TrainRequest())
+    run = train("net.yaml", [f"name={name}"], Silent(), TrainRequest())
     lines = (Path(run.summary.run_dir) / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from commands import digests, mxrun, refused
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.inspect_memory import inspect_memory
+from mxrun.commands.train import TrainRequest, train
 from mxrun.compiler.compile import compile_plan
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.session import micro_batches
-from mxrun.session.build import request_for
+from mxrun.session.planning import load, request_for
 from mxrun.train.checkpoint import Checkpoint
 from mxrun.train.keeper import newest_checkpoint
 from mxrun.train.replay import Silent
@@ -71,8 +72,8 @@ class Notes(Silent):
 def trained(name: str, *words: str, **request: Any) -> tuple[dict[str, Any], list[str]]:
     """The summary and what was noted."""
     notes = Notes()
-    asked = session.TrainRequest(**request)
-    found = session.train("net.yaml", (f"name={name}", *words), notes, asked)
+    asked = TrainRequest(**request)
+    found = train("net.yaml", (f"name={name}", *words), notes, asked)
     return found.summary.to_json(), notes.texts
 
 
@@ -88,7 +89,7 @@ def lines(name: str) -> list[dict[str, Any]]:
 
 
 def inspected(*words: str) -> dict[str, Any]:
-    return session.inspect_memory("net.yaml", words, measured=False).to_json()
+    return inspect_memory("net.yaml", words, measured=False).to_json()
 
 
 SETTINGS = {
@@ -135,7 +136,7 @@ def test_F2_X10_parts_of_batches_are_the_steps_of_whole_ones(setting: str) -> No
 
 def test_F2_the_fastest_of_all_numbers_of_parts_is_taken() -> None:
     """Against every number of parts, each planned alone, and with every budget the same twice."""
-    built = session.load("net.yaml", (CUT, "memory.budget=100%"))
+    built = load("net.yaml", (CUT, "memory.budget=100%"))
     whole = compile_plan(built.model.symbol, request_for(built, training=True))
     seconds = StepSeconds(None)
 
@@ -148,7 +149,7 @@ def test_F2_the_fastest_of_all_numbers_of_parts_is_taken() -> None:
 
     chosen = []
     for percent in (90, 60, 25):
-        asked = session.load("net.yaml", (CUT, f"memory.budget={percent}%"))
+        asked = load("net.yaml", (CUT, f"memory.budget={percent}%"))
         found = micro_batches.planned(asked, training=True)
         again = micro_batches.planned(asked, training=True)
         assert {name: phase.blocks for name, phase in again.plan.phases.items()} == {
@@ -181,7 +182,7 @@ def test_F2_nothing_is_cut_that_fits_or_that_nobody_asks_for() -> None:
         assert report["micro_batches"] == 1
     assert enough["blocks"] == plain["blocks"]
     assert enough["recompute"] == {}
-    infer = session.inspect_memory("net.yaml", (CUT, "memory.budget=25%"), "infer", measured=False)
+    infer = inspect_memory("net.yaml", (CUT, "memory.budget=25%"), "infer", measured=False)
     assert infer.to_json()["micro_batches"] == 1
 
 

@@ -15,9 +15,9 @@ import pytest
 from commands import HANG_S, MXRUN
 from PIL import Image
 
-from mxrun import session
 from mxrun.base.errors import Stopped, UserError
-from mxrun.session.training import Existing
+from mxrun.commands import train as command
+from mxrun.commands.train import Existing, Trained, TrainRequest
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.keeper import saved_steps
 from mxrun.train.observer import EpochDone
@@ -85,9 +85,9 @@ class After(Silent):
 
 def train(
     config: Path, observer: Silent, *overrides: str, existing: Existing = "refuse"
-) -> session.Trained:
-    request = session.TrainRequest(existing, allow_changes=existing == "resume")
-    return session.train(config, overrides, observer, request)
+) -> Trained:
+    request = TrainRequest(existing, allow_changes=existing == "resume")
+    return command.train(config, overrides, observer, request)
 
 
 def final_state(config: Path, *overrides: str, existing: Existing) -> dict[str, bytes]:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxrun import session
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx_model import OnnxModel
 from mxrun.frontend import Built
-from mxrun.session.conversion import onnx_model
+from mxrun.session.onnx_export import onnx_model
+from mxrun.session.planning import load
 
 NET = """\
 name: net
@@ -53,7 +53,7 @@ def assert_all_is_read(model: OnnxModel) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_loss_leaves_an_input_that_no_node_reads(loss: str, tmp_path: Path) -> None:
     (tmp_path / "net.yaml").write_text(NET.replace("LABEL", LOSSES[loss]).replace("LOSS", loss))
-    model = converted(session.load(tmp_path / "net.yaml"))
+    model = converted(load(tmp_path / "net.yaml"))
     assert_all_is_read(model)
     wanted = ["data", "label"] if "rhs: label" in loss else ["data"]
     assert sorted(value.name for value in model.inputs) == wanted
@@ -61,6 +61,6 @@ def test_no_loss_leaves_an_input_that_no_node_reads(loss: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_bundled_configs_have_no_input_that_no_node_reads(config: str) -> None:
-    model = converted(session.load(find_config(config)))
+    model = converted(load(find_config(config)))
     assert_all_is_read(model)
     assert [value.name for value in model.inputs] == ["data"]

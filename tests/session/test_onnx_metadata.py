@@ -12,7 +12,10 @@ import pytest
 from onnx_environment import onnx_python
 from PIL import Image
 
-from mxrun import __version__, session
+from mxrun import __version__
+from mxrun.commands.convert import ConvertRequest, convert
+from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.train import TrainRequest, train
 from mxrun.train.replay import Silent
 
 NET = """\
@@ -59,15 +62,15 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def metadata(source: str, *overrides: str) -> dict[str, Any]:
     """The metadata of a converted config or run, JSON texts read; the run's name stays a text."""
-    request = session.ConvertRequest(source, Path("net.onnx"), overrides)
-    found = session.convert(request).to_json()["metadata"]
+    request = ConvertRequest(source, Path("net.onnx"), overrides)
+    found = convert(request).to_json()["metadata"]
     name = found.pop("mxrun.run")
     return {"mxrun.run": name} | {key: json.loads(text) for key, text in found.items()}
 
 
 def trained(text: str) -> None:
     Path("net.yaml").write_text(text)
-    session.train("net.yaml", (), Silent(), session.TrainRequest())
+    train("net.yaml", (), Silent(), TrainRequest())
 
 
 def test_a_runtime_hands_out_classes_and_preprocessing() -> None:
@@ -131,8 +134,8 @@ def test_the_preprocessing_is_what_inference_does() -> None:
     }
     image = np.random.default_rng(2).integers(0, 256, (10, 12), np.uint8)
     Image.fromarray(image).save("image.png")
-    request = session.InferRequest(inputs=("image.png",))
-    (batch,) = session.infer("runs/shapes", request).batches()
+    request = InferRequest(inputs=("image.png",))
+    (batch,) = infer("runs/shapes", request).batches()
     values = (image[None, None, 1:9, 2:10] * np.float32(1 / 255) - 0.5) / 0.25
     np.save("values.npy", values.astype(np.float32))
     script = (

@@ -12,9 +12,9 @@ import pytest
 from commands import mxrun, refused, result
 from planted import SOUND, keep_apart
 
-from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.operator.register import OPERATORS, implementations
+from mxrun.session.planning import load
 from mxrun.session.plugins import plugin_hashes
 
 SWISH = '''"""The activation of the article."""
@@ -215,7 +215,7 @@ def test_F8_a_users_operator_keeps_the_contract(config: Path, tmp_path: Path) ->
 
 
 def test_the_hash_is_that_of_the_file_that_was_run(config: Path) -> None:
-    built = session.load(config)
+    built = load(config)
     wanted = hashlib.sha256(plugin_of(config).read_bytes()).hexdigest()
     assert plugin_hashes(built.config) == {"my_ops.py": wanted}
 
@@ -223,13 +223,13 @@ def test_the_hash_is_that_of_the_file_that_was_run(config: Path) -> None:
 def test_where_a_plugin_lies_is_no_part_of_what_a_config_says(config: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     config.parent.rename(elsewhere)
-    moved = session.load(elsewhere / config.name).config
+    moved = load(elsewhere / config.name).config
     config.parent.mkdir()
     (config.parent / "ops").mkdir()
     plugin_of(config).write_text(SWISH)
     config.write_text(CONFIG)
-    assert moved.sha256() == session.load(config).config.sha256()
-    assert moved.plugins != session.load(config).config.plugins
+    assert moved.sha256() == load(config).config.sha256()
+    assert moved.plugins != load(config).config.plugins
 
 
 def line_of(text: str, words: str) -> int:
@@ -397,13 +397,13 @@ def test_a_plugin_that_fails_halfway_leaves_nothing_registered(config: Path) -> 
     assert implemented != whole
     plugin_of(config).write_text(f"{implemented}\n1 / 0\n")
     with pytest.raises(UserError, match="ZeroDivisionError"):
-        session.load(config)
+        load(config)
     assert {name: OPERATORS.get(name) for name in OPERATORS} == before
     assert implementations("my_swish") == {}
     assert "mine" not in implementations("Flatten")
     # So the file can be put right in the same process.
     plugin_of(config).write_text(whole)
-    session.load(config)
+    load(config)
     assert "my_swish" in OPERATORS
 
 
@@ -435,10 +435,10 @@ def test_a_plugin_that_changes_under_a_process_is_refused(config: Path) -> None:
     plugin = plugin_of(config)
     plugin.write_text(SWISH.replace("my_swish", "my_changing"))
     config.write_text(CONFIG.replace("my_swish", "my_changing"))
-    session.load(config)
+    load(config)
     plugin.write_text(plugin.read_text() + "\n")
     with pytest.raises(UserError, match="changed since this process loaded it"):
-        session.load(config)
+        load(config)
 
 
 NATIVE = '''"""A loop."""

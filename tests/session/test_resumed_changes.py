@@ -12,8 +12,9 @@ import pytest
 from commands import digests, mxrun, refused, result
 from safetensors.numpy import load_file
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.train import TrainRequest, train
 from mxrun.train.replay import Silent
 
 CONFIG = """\
@@ -192,11 +193,11 @@ def test_a_run_that_is_over_goes_on_with_more_epochs(
     shutil.rmtree("runs/one")
     shutil.copytree("whole", "runs/one")
     with pytest.raises(UserError, match="epochs: 6"):
-        session.train("net.yaml", ["train.epochs=6"], Silent(), session.TrainRequest("resume"))
-    request = session.TrainRequest("resume", allow_changes=True)
-    summary = session.train("net.yaml", ["train.epochs=6"], Silent(), request).summary
+        train("net.yaml", ["train.epochs=6"], Silent(), TrainRequest("resume"))
+    request = TrainRequest("resume", allow_changes=True)
+    summary = train("net.yaml", ["train.epochs=6"], Silent(), request).summary
     assert (summary.resumed_from, summary.steps, summary.epochs) == (40, 60, 6)
-    session.train("net.yaml", ["train.epochs=6", "name=six"], Silent(), session.TrainRequest())
+    train("net.yaml", ["train.epochs=6", "name=six"], Silent(), TrainRequest())
     first, second = (
         load_file(f"runs/{name}/checkpoint-60/parameters.safetensors") for name in ("one", "six")
     )
@@ -208,8 +209,8 @@ def test_fewer_epochs_than_were_made_are_the_end(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
-    request = session.TrainRequest("resume", allow_changes=True)
-    summary = session.train("net.yaml", ["train.epochs=1"], Silent(), request).summary
+    request = TrainRequest("resume", allow_changes=True)
+    summary = train("net.yaml", ["train.epochs=1"], Silent(), request).summary
     assert (summary.resumed_from, summary.steps, summary.step_ms["min"]) == (
         20,
         20,
@@ -230,7 +231,7 @@ def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
 
     overrides = ["name=bad", "train.optimizer={sgd: {lr: 100, wd: 3}}"]
     with pytest.raises(UserError, match="training has diverged") as caught:
-        session.train("net.yaml", overrides, Damaging(), session.TrainRequest())
+        train("net.yaml", overrides, Damaging(), TrainRequest())
     assert "cannot use the checkpoint's runs/bad/checkpoint-" in str(caught.value)
 
 
@@ -256,11 +257,11 @@ def test_inference_is_of_the_network_that_was_trained(
     assert old in config.read_text()
     config.write_text(config.read_text().replace(old, new))
     np.save("rows.npy", np.zeros((2, 12), "f4"))
-    request = session.InferRequest(inputs=("rows.npy",))
+    request = InferRequest(inputs=("rows.npy",))
     if is_refused:
         with pytest.raises(UserError, match="was trained as something else") as caught:
-            session.infer("runs/one", request)
+            infer("runs/one", request)
         assert "--allow-changes" in str(caught.value)
         request = replace(request, allow_changes=True)
-    notes = session.infer("runs/one", request).trained.notes
+    notes = infer("runs/one", request).trained.notes
     assert any("this is not what was trained" in note for note in notes) == is_refused

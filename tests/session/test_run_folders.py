@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, refused, result
 
-from mxrun import session
+from mxrun.commands.train import TrainRequest, train
 from mxrun.train.replay import Silent
 
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
@@ -209,7 +209,7 @@ def test_D38_a_run_that_is_over_needs_its_data_no_more(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        trained = session.train("net.yaml", [], Removing(), session.TrainRequest())
+        trained = train("net.yaml", [], Removing(), TrainRequest())
     memory = trained.summary.memory
     assert memory["touched_bytes"] == memory["planned_bytes"]
     assert (tmp_path / "runs/images/summary.json").exists()

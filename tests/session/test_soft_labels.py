@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.plot import plot
+from mxrun.commands.train import TrainRequest, train
 from mxrun.io.dataset import open_datasets
+from mxrun.session.planning import load
 from mxrun.train.replay import Silent
 
 CONFIG = """\
@@ -44,9 +47,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def losses(config: Path, *overrides: str) -> list[float]:
     """The mean loss of each epoch."""
-    request = session.TrainRequest("overwrite")
-    session.train(config, overrides, Silent(), request)
-    (loss,) = (each for each in session.plot("runs/soft")["metrics"] if each["name"] == "loss")
+    request = TrainRequest("overwrite")
+    train(config, overrides, Silent(), request)
+    (loss,) = (each for each in plot("runs/soft")["metrics"] if each["name"] == "loss")
     return list(loss["train"])
 
 
@@ -58,7 +61,7 @@ def test_probabilities_of_a_file_are_what_is_learned(config):
         # The first loss is of the initial weights; the least that there can be is the entropy.
         assert entropy < told[-1] < told[0]
         assert told[-1] < 1.1 * entropy
-        result = session.infer(Path("runs/soft"), session.InferRequest(split="train"))
+        result = infer(Path("runs/soft"), InferRequest(split="train"))
         (output,) = (
             np.concatenate(parts)
             for parts in zip(*([*each.arrays.values()] for each in result.batches()), strict=True)
@@ -75,11 +78,11 @@ def test_one_hot_makes_probabilities_of_classes(config):
 
 def test_metrics_of_classes_are_refused_for_probabilities(config):
     with pytest.raises(UserError, match="do not name one class"):
-        session.load(config, ("train.metrics=[accuracy]",))
+        load(config, ("train.metrics=[accuracy]",))
 
 
 def test_synthetic_probabilities_have_the_sum_1(config):
-    built = session.load(config, ("data.train={dataset: synthetic, split: train}",))
+    built = load(config, ("data.train={dataset: synthetic, split: train}",))
     label = open_datasets(built.data, built.model.records)["train"].fields["label"]
     assert label.scale is None
     assert label.records.shape == (1024, 3)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from commands import result
 
-from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.train import TrainRequest, train
 from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.session.planning import load
 from mxrun.train.replay import Silent
 
 CONFIG = """\
@@ -53,12 +55,12 @@ def written(folder: Path) -> Path:
 
 
 def datasets(path: Path) -> dict[str, Dataset]:
-    built = session.load(path)
+    built = load(path)
     return open_datasets(built.data, built.model.records)
 
 
 def problem(path: Path) -> Diagnostic:
-    built = session.load(path)
+    built = load(path)
     with pytest.raises(UserError) as caught:
         open_datasets(built.data, built.model.records)
     (found,) = caught.value.diagnostics
@@ -75,13 +77,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kinds(folder: Path, name: str, text: str) -> list[str]:
     """The classes that the run of `folder` sees in a table."""
     (folder / name).write_text(text)
-    request = session.InferRequest(inputs=(str(folder / name),))
-    inference = session.infer(folder / "runs" / "net", request)
+    request = InferRequest(inputs=(str(folder / name),))
+    inference = infer(folder / "runs" / "net", request)
     return [row["top"][0]["name"] for row in inference.rows()]
 
 
 def test_evaluation_takes_over_how_a_table_is_read(tmp_path: Path) -> None:
-    built = session.load(written(tmp_path))
+    built = load(written(tmp_path))
     parts = open_datasets(built.data, built.model.records)
     assert parts["eval"].classes == KINDS
     assert parts["eval"].fields["label"].records.tolist() == [0, 1, 2] * 4
@@ -121,10 +123,10 @@ def test_inference_of_a_split_finds_columns_by_name(folder: Path) -> None:
     """The evaluation's table is another than it was in training: its columns stand elsewhere."""
     table = folder / "other.csv"
     before = table.read_text()
-    request = session.InferRequest(split="eval")
-    expected = list(session.infer(folder / "runs" / "net", request).rows())
+    request = InferRequest(split="eval")
+    expected = list(infer(folder / "runs" / "net", request).rows())
     table.write_text(rows(("b", "more", "kind", "a"), 12))
-    assert list(session.infer(folder / "runs" / "net", request).rows()) == expected
+    assert list(infer(folder / "runs" / "net", request).rows()) == expected
     table.write_text(before)
 
 
@@ -135,11 +137,11 @@ def test_inference_of_a_split_finds_a_numbered_label_by_its_name(
     path = written(tmp_path)
     path.write_text(CONFIG.replace("label: kind", "label: 1"))
     overrides = ("train.epochs=1",)
-    session.train(path, overrides, Silent(), session.TrainRequest())
-    request = session.InferRequest(split="eval")
-    expected = list(session.infer(Path("runs/net"), request).rows())
+    train(path, overrides, Silent(), TrainRequest())
+    request = InferRequest(split="eval")
+    expected = list(infer(Path("runs/net"), request).rows())
     Path("other.csv").write_text(rows(("b", "more", "kind", "a"), 12))
-    assert list(session.infer(Path("runs/net"), request).rows()) == expected
+    assert list(infer(Path("runs/net"), request).rows()) == expected
 
 
 def test_who_is_at_fault_is_told(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ def numbered(count: int, last: str) -> str:
 def trained(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Train the config in its folder."""
     monkeypatch.chdir(path.parent)
-    session.train(path, (), Silent(), session.TrainRequest())
+    train(path, (), Silent(), TrainRequest())
 
 
 NUMBERED = (
@@ -210,11 +212,11 @@ def test_words_are_no_classes_where_training_has_numbers(
     # The same of a part that is read after training.
     (tmp_path / "other.csv").write_text(numbered(12, "11"))
     trained(path, monkeypatch)
-    run, request = tmp_path / "runs" / "net", session.InferRequest(split="eval")
-    assert [row["label"] for row in session.infer(run, request).rows()] == list(range(12))
+    run, request = tmp_path / "runs" / "net", InferRequest(split="eval")
+    assert [row["label"] for row in infer(run, request).rows()] == list(range(12))
     (tmp_path / "other.csv").write_text(numbered(12, "x"))
     with pytest.raises(UserError, match="has labels that are words"):
-        session.infer(run, request)
+        infer(run, request)
 
 
 TABLE = ((0, 2, 1), (1, 0, 2))
@@ -237,7 +239,7 @@ def test_inference_takes_columns_in_the_order_of_training(
     trained(path, monkeypatch)
 
     def scores(name: str) -> list[object]:
-        request = session.InferRequest(inputs=(str(tmp_path / name),))
-        return [row["top"] for row in session.infer(Path("runs/net"), request).rows()]
+        request = InferRequest(inputs=(str(tmp_path / name),))
+        return [row["top"] for row in infer(Path("runs/net"), request).rows()]
 
     assert scores("alone.csv") == scores("table.csv")

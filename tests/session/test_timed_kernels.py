@@ -12,10 +12,10 @@ from caches import link_cached
 from commands import digests, mxrun, refused, result
 from planted_times import FAST, SLOW, plant
 
-from mxrun import session
 from mxrun.backend.onednn import library
 from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
+from mxrun.session.planning import load, plan_for
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
 
@@ -73,7 +73,7 @@ def choices(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 def planned(project: Path) -> Plan:
-    return session.plan_for(session.load(project / "net.yaml"), training=True)
+    return plan_for(load(project / "net.yaml"), training=True)
 
 
 def seconds_of(plan: Plan) -> set[float]:
@@ -181,7 +181,7 @@ def test_P17_a_layer_may_say_so_for_itself(project: Path) -> None:
 
 
 def planned_with(project: Path, *overrides: str) -> Plan:
-    return session.plan_for(session.load(project / "net.yaml", overrides), training=True)
+    return plan_for(load(project / "net.yaml", overrides), training=True)
 
 
 def test_P17_verify_holds_for_choices_too(project: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from layer_configs import DENSE, SOFTMAX, problems, written
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.check import check
+from mxrun.commands.inspect_memory import inspect_memory
+from mxrun.session.planning import load
 
 OPAQUE = """
 from mxrun.operator.simple import simple_operator
@@ -37,7 +39,7 @@ def test_a_head_that_no_loss_depends_on_is_refused_at_its_layer(tmp_path: Path) 
     assert (found.place.file, found.place.line, found.place.column) == (str(path), 6, 7)
     assert "unused_weight: {frozen: true}" in found.hint
     frozen = "network.variables={'unused_*': {frozen: true}}"
-    assert session.check(path, ["network.outputs=[softmax, unused]", frozen]).rows
+    assert check(path, ["network.outputs=[softmax, unused]", frozen]).rows
 
 
 def test_an_operator_without_a_gradient_is_refused_at_its_layer(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_an_operator_without_a_gradient_is_refused_at_its_layer(tmp_path: Path) 
     ]
     assert "opaque_in_training 'first' has no gradient for 'data'" in found[0].problem
     assert found[0].chain == ("the loss depends on it: first -> second -> fc -> softmax",)
-    assert session.check(path, ["network.variables={'body_*': {frozen: true}}"]).rows
+    assert check(path, ["network.variables={'body_*': {frozen: true}}"]).rows
 
 
 @pytest.mark.parametrize("backward", ["explicit_graph", "reverse"])
@@ -66,7 +68,7 @@ def test_every_command_that_trains_refuses_it_alike(backward: str, tmp_path: Pat
     path = written(tmp_path, HEADS)
     overrides = ["network.outputs=[softmax, unused]", f"backward={backward}"]
     (expected,) = problems(path, overrides)
-    for command in (session.load, session.inspect_memory):
+    for command in (load, inspect_memory):
         with pytest.raises(UserError) as refused:
             command(path, overrides)
         assert refused.value.diagnostics == (expected,)

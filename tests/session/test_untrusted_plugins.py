@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.session.planning import allow_plugins, load
 from mxrun.train.checkpoint import MANIFEST_FILE
 
 CONFIG = """name: net
@@ -40,14 +40,14 @@ def refuses_to_run(config: Path) -> None:
     """Assert that the plugins of a config are asked about, and that the hint lets them run."""
     marker = config.parent.parent / "was run"
     with pytest.raises(UserError, match="was never run by you") as caught:
-        session.load(config)
+        load(config)
     (found,) = caught.value.diagnostics
     assert f"`mxrun check {config} --allow-plugins`" in found.hint
     assert not marker.exists()
-    session.allow_plugins(config)
+    allow_plugins(config)
     assert marker.exists()
     # Known from then on.
-    session.load(config)
+    load(config)
 
 
 def test_what_the_config_of_a_run_extends_is_asked_about(evil: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_config_that_extends_that_of_a_run_is_asked_about(evil: Path) -> None:
 
 def test_plugins_of_the_command_line_are_the_users_own(evil: Path) -> None:
     (evil / "config.yaml").write_text(CONFIG.replace("evil.py", "absent.py"))
-    session.load(evil / "config.yaml", [f"plugins=[{evil / 'evil.py'}]"])
+    load(evil / "config.yaml", [f"plugins=[{evil / 'evil.py'}]"])
     assert (evil.parent / "was run").exists()
 
 
@@ -82,7 +82,7 @@ def test_allowing_the_plugins_of_a_bundled_config_allows_no_others(
 ) -> None:
     (evil / "config.yaml").write_text(CONFIG)
     monkeypatch.chdir(evil)
-    session.allow_plugins("digits_lenet")
+    allow_plugins("digits_lenet")
     assert not (evil.parent / "was run").exists()
 
 
@@ -91,5 +91,5 @@ def test_allowing_the_plugins_of_a_checkpoint_allows_those_of_its_run(evil: Path
     checkpoint = evil / "checkpoint-1"
     checkpoint.mkdir()
     (checkpoint / MANIFEST_FILE).touch()
-    session.allow_plugins(checkpoint)
+    allow_plugins(checkpoint)
     assert (evil.parent / "was run").exists()

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.train import TrainRequest, prepare, train
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset import open_datasets, request_dataset
+from mxrun.session.planning import load
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.keeper import CheckpointKeeper, Interval, Policy, newest_checkpoint, saved_steps
 from mxrun.train.loop import slots
@@ -49,7 +50,7 @@ def written(records: int) -> None:
 
 
 def run(*overrides: str) -> dict[str, Any]:
-    trained = session.train("net.yaml", overrides, Silent(), session.TrainRequest())
+    trained = train("net.yaml", overrides, Silent(), TrainRequest())
     return trained.summary.to_json()
 
 
@@ -107,8 +108,8 @@ def test_averaged_weights_are_those_that_evaluation_uses() -> None:
     plain = newest("plain")
     for name, array in plain.parameters.items():
         assert checkpoint.parameters[name].tobytes() == array.tobytes()
-    built = session.load("net.yaml", ["train.average=0.9"])
-    prepared = session.prepare(built)
+    built = load("net.yaml", ["train.average=0.9"])
+    prepared = prepare(built)
     try:
         expected = prepared.executor.array("fc1_weight").astype(np.float64)
         for step in saved_steps(Path("runs/averaged")):
@@ -143,11 +144,11 @@ def test_a_run_ends_early_once_nothing_gets_better() -> None:
     assert (summary["stopped_early"], summary["epochs"], summary["steps"]) == (True, 4, 32)
     assert len(metrics("one")) == 4
     assert newest("one").manifest.progress.finished
-    again = session.train(
+    again = train(
         "net.yaml",
         ("train.optimizer.sgd.lr=0", "train.epochs=50", "train.early_stopping={patience: 3}"),
         Silent(),
-        session.TrainRequest("resume"),
+        TrainRequest("resume"),
     )
     assert again.summary.stopped_early
     assert len(metrics("one")) == 4
@@ -199,8 +200,8 @@ def test_a_run_without_an_end_begins_at_once() -> None:
 @pytest.mark.parametrize("last_batch", ["pad", "discard", "roll_over"])
 def test_steps_are_counted_before_they_are_taken(last_batch: str, batch_size: int) -> None:
     overrides = (f"data.last_batch={last_batch}", f"data.batch_size={batch_size}")
-    built = session.load("net.yaml", (*overrides, "train.epochs=17", "train.accumulate=2"))
-    prepared = session.prepare(built)
+    built = load("net.yaml", (*overrides, "train.epochs=17", "train.accumulate=2"))
+    prepared = prepare(built)
     try:
         loop = prepared.loop(Silent())
         assert loop.total_steps() == sum(loop.steps_of(epoch) for epoch in range(1, 18))
@@ -237,15 +238,15 @@ class Notes(Silent):
 def test_a_warm_up_as_long_as_the_run_is_said(steps: int) -> None:
     notes = Notes()
     overrides = ("train.epochs=2", f"train.schedule={{cosine: {{warmup_steps: {steps}}}}}")
-    session.train("net.yaml", overrides, notes, session.TrainRequest())
+    train("net.yaml", overrides, notes, TrainRequest())
     told = ["train.schedule: the warm-up of 16 steps takes the whole run of 16"]
     assert notes.texts == (told if steps == 16 else [])
 
 
 def test_the_documented_default_may_be_written() -> None:
-    assert session.load("net.yaml", ("train.metrics=null",)).training.metrics
+    assert load("net.yaml", ("train.metrics=null",)).training.metrics
     with pytest.raises(UserError, match=r"train\.optimizer cannot be used") as caught:
-        session.load("net.yaml", ("train.optimizer=null",))
+        load("net.yaml", ("train.optimizer=null",))
     assert "Choice" not in str(caught.value)
 
 

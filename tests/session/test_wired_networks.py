@@ -10,15 +10,19 @@ import numpy.typing as npt
 import pytest
 from bundled_runs import executor_of
 
-from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout
+from mxrun.commands.check import check
+from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built
 from mxrun.graph.graph import Step
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import load_json
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.peers.peer import MXNet
+from mxrun.session.planning import load
+from mxrun.session.run import Run
 from mxrun.train.loop import slots
 from mxrun.train.measure import LossTensors
 
@@ -52,17 +56,17 @@ def written(
     return path
 
 
-def loaded(path: Path, *overrides: str) -> session.Built:
-    return session.load(path, ["threads=2", *overrides])
+def loaded(path: Path, *overrides: str) -> Built:
+    return load(path, ["threads=2", *overrides])
 
 
 def problems(path: Path) -> tuple[Diagnostic, ...]:
     with pytest.raises(UserError) as raised:
-        session.check(path, [])
+        check(path, [])
     return raised.value.diagnostics
 
 
-def filled(executor: Executor, built: session.Built) -> Executor:
+def filled(executor: Executor, built: Built) -> Executor:
     """The executor with made-up records in its slots, every row of them present."""
     random = np.random.default_rng(5)
     for name in built.model.inputs:
@@ -75,21 +79,21 @@ def filled(executor: Executor, built: session.Built) -> Executor:
     return executor
 
 
-def gradients(built: session.Built, **options: Any) -> dict[str, Array]:
+def gradients(built: Built, **options: Any) -> dict[str, Array]:
     """Every parameter's gradient on made-up records."""
     executor = filled(executor_of(built, gradients=True, **options), built)
     executor.run(TRAIN)
     return {name: executor.result(TRAIN, f"{name}_grad").copy() for name in built.model.parameters}
 
 
-def steps(built: session.Built, **options: Any) -> dict[str, Step]:
+def steps(built: Built, **options: Any) -> dict[str, Step]:
     phase = executor_of(built, gradients=True, **options).plan.phases[TRAIN]
     return {step.name: step for step in phase.steps}
 
 
-def losses(built: session.Built, count: int) -> list[float]:
+def losses(built: Built, count: int) -> list[float]:
     """The mean loss of each of `count` epochs' last batches."""
-    run = session.prepare(built)
+    run = prepare(built)
     (loss,) = built.model.losses
     values = []
     for epoch in range(1, count + 1):
@@ -97,7 +101,7 @@ def losses(built: session.Built, count: int) -> list[float]:
     return values
 
 
-def _epoch(run: session.Run, epoch: int, loss: LossTensors) -> float:
+def _epoch(run: Run, epoch: int, loss: LossTensors) -> float:
     iterator = run.iterators["train"]
     places = slots(run.executor, iterator)
     iterator.reset(epoch)
@@ -109,7 +113,7 @@ def _epoch(run: session.Run, epoch: int, loss: LossTensors) -> float:
     return total / rows
 
 
-def node_parameters(built: session.Built, name: str) -> dict[str, str]:
+def node_parameters(built: Built, name: str) -> dict[str, str]:
     (node,) = (node for node in built.model.symbol.nodes if node.name == name)
     assert node.prop is not None
     return node.prop.parameters.to_strings()
@@ -361,7 +365,7 @@ def test_a_weight_may_be_a_view_of_a_parameter(tmp_path: Path) -> None:
             "square: {shape: [16, 16], init: {uniform: {scale: 0.1}}}}\n"
         )
         shape = "[16, 64]"
-        run = session.prepare(loaded(written(tmp_path, layers + HEAD, more=more)))
+        run = prepare(loaded(written(tmp_path, layers + HEAD, more=more)))
         (loss,) = run.built.model.losses
         _epoch(run, 1, loss)
         trained.append(
@@ -399,9 +403,9 @@ def test_nothing_is_computed_for_a_gradient_that_is_blocked(backward: str, tmp_p
 def test_what_only_a_blocked_path_reaches_cannot_be_trained(tmp_path: Path) -> None:
     layers = BLOCKED.replace("inputs: [fc0, fc1]", "inputs: [fc1]")
     with pytest.raises(UserError, match="no loss depends on 'fc0_weight'"):
-        session.prepare(loaded(written(tmp_path, layers + HEAD)))
+        prepare(loaded(written(tmp_path, layers + HEAD)))
     frozen = "network.variables={'fc0_*': {frozen: true}}"
-    session.prepare(loaded(written(tmp_path, layers + HEAD), frozen))
+    prepare(loaded(written(tmp_path, layers + HEAD), frozen))
 
 
 def test_a_branched_network_learns_digits(tmp_path: Path) -> None:

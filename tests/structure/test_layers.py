@@ -39,7 +39,11 @@ MAY_IMPORT = {
         "base config backend runtime operator contract graph passes planner compiler executor io "
         "train frontend library report peers convert"
     ),
-    "cli": "base config report library session",
+    "commands": (
+        "base config backend runtime operator contract graph passes planner compiler executor io "
+        "train frontend library report peers convert session"
+    ),
+    "cli": "base config report library session commands",
     "__init__": "",
     "__main__": "cli",
 }

@@ -12,10 +12,11 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mxrun import session
+from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator, OnWait, Slots
+from mxrun.session.planning import load
 from mxrun.train.replay import NoSaver, Silent
 
 KEPT = 64
@@ -112,8 +113,8 @@ KINDS: Mapping[str, Callable[[], tuple[Callable[[], None], Callable[[], None], d
 if __name__ == "__main__":
     kind, config, *overrides = sys.argv[1:]
     begin, end, report = KINDS[kind]()
-    built = session.load(find_config(config), overrides)
-    run = session.prepare(built)
+    built = load(find_config(config), overrides)
+    run = prepare(built)
     together = built.training.accumulate
     run.iterators["train"] = Watched(run.iterators["train"], together, begin, end)
     result = run.loop(Silent()).run(NoSaver(), lambda: False)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxrun import session
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built
 from mxrun.graph.update_rule import SCHEDULE
+from mxrun.session.planning import load
 from mxrun.train.initializer import initial_value
 
 BUNDLED = ("mlp_mnist", "lenet_mnist", "digits_lenet")
 
 
-def bundled(config: str, *overrides: str, batch: int | None = None) -> session.Built:
+def bundled(config: str, *overrides: str, batch: int | None = None) -> Built:
     """A bundled config on made-up records: five training batches, the last of them padded."""
     synthetic = (
         "data.train={dataset: synthetic, split: train, records: 300, shuffle: true}",
         "data.eval={dataset: synthetic, split: test, records: 100}",
         "threads=2",
     )
-    return session.load(find_config(config), [*synthetic, *overrides], batch)
+    return load(find_config(config), [*synthetic, *overrides], batch)
 
 
-def executor_of(built: session.Built, **options: Any) -> Executor:
+def executor_of(built: Built, **options: Any) -> Executor:
     """The network bound with other planning options than a run's; first values as a run's.
 
     `gradients=True` asks for all gradients as results, and for no updates.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.commands.check import check
 
 HEAD = """\
 name: net
@@ -33,6 +33,6 @@ def written(folder: Path, layers: Sequence[str]) -> Path:
 
 def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
     with pytest.raises(UserError) as raised:
-        session.check(path, overrides)
+        check(path, overrides)
     assert raised.value.exit_code == 2
     return raised.value.diagnostics

@@ -11,8 +11,8 @@ import pytest
 from commands import CONFIGS
 from mutations import is_yaml, make_extreme, mutate
 
-from mxrun import session
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.session.planning import load, plan_for
 
 RESNET = Path(__file__).parents[1] / "config" / "resnet50.yaml"
 
@@ -54,7 +54,7 @@ def survey(folder: Path, count: int, seed: int) -> Survey:
 def _refused(path: Path) -> tuple[Diagnostic, ...]:
     """What is wrong with a config, or nothing; any other error is the test's."""
     try:
-        plan = session.plan_for(session.load(path), training=True, threads=1)
+        plan = plan_for(load(path), training=True, threads=1)
     except UserError as error:
         return error.diagnostics or pytest.fail("an error that says nothing")
     assert plan.planned_bytes > 0

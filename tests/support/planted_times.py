@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mxrun import session
 from mxrun.base import kept
 from mxrun.compiler.compile import compile_plan
 from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.planner.plan import Plan
 from mxrun.runtime.machine import description
-from mxrun.session.build import request_for
-from mxrun.session.choosing import KIND, figures_of, key_of
+from mxrun.session.autotune import KIND, figures_of, key_of
+from mxrun.session.planning import load, request_for
 
 # No kernel is as slow: seconds that were read, and not measured.
 SLOW, FAST = 2e6, 1e6
@@ -38,7 +37,7 @@ class Planting:
 
 def plant(config: Path, pick: Callable[[Sequence[str]], str]) -> Plan:
     """Keep times for all choices of a training run, and give the plan that follows from them."""
-    built = session.load(config)
+    built = load(config)
     request = request_for(built, training=True)
     return compile_plan(
         built.model.symbol, replace(request, chooser=Planting(request.threads, pick))

@@ -11,10 +11,10 @@ from operator_harness import BackwardData, backward, forward
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.commands.check_op import check_operator
 from mxrun.operator.kernel import ForwardRequest, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import create, implementations
-from mxrun.session.check_op import check_operator
 
 Array = np.ndarray[Any, Any]
 

@@ -17,9 +17,9 @@ from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.runtime.machine import machine_of
 from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.runtime.storage import peak_resident_bytes
-from mxrun.session.build import check_fits, load, plan_for
+from mxrun.session.benchmark_loop import Steps
+from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
-from mxrun.session.steps import Steps
 from mxrun.train.loop import quantiles
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from mxrun.executor.executor import Executor
 from mxrun.frontend import Built
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.update_rule import averaged
-from mxrun.session.build import load
-from mxrun.session.made_up import synthetic_notes
+from mxrun.session.planning import load
 from mxrun.session.plugins import plugin_differences, plugin_hashes
+from mxrun.session.synthetic_data import synthetic_notes
 from mxrun.train.checkpoint import (
     MANIFEST_FILE,
     Arrays,

@@ -17,14 +17,14 @@ from mxrun.io.dataset import open_datasets
 from mxrun.runtime.contention import core_wait_s
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
-from mxrun.session.build import Say, check_fits, is_timed, load, silent
-from mxrun.session.largest import MAX, BatchSize, batch_of
-from mxrun.session.made_up import NO_PATH, made_up_sections, uses_synthetic_data
+from mxrun.session.max_batch_size import MAX, BatchSize, batch_of
 from mxrun.session.micro_batches import micro_batch_notes, planned
+from mxrun.session.planning import Say, check_fits, is_timed, load, silent
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import Beginning, resume, saved_plan
 from mxrun.session.run import Run
 from mxrun.session.saved_summary import is_summary
+from mxrun.session.synthetic_data import NO_PATH, made_up_sections, uses_synthetic_data
 from mxrun.session.variables import (
     groups_json,
     trainable_elements,

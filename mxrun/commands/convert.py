@@ -11,13 +11,12 @@ from mxrun import __version__
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, write_bytes
 from mxrun.config.bundled import find_config
-from mxrun.convert.onnx import to_onnx
-from mxrun.convert.onnx_model import OPSET, Array, OnnxModel
+from mxrun.convert.onnx_model import OPSET, Array
 from mxrun.frontend import Built
-from mxrun.session.build import load
+from mxrun.session.onnx_export import initial_arrays, onnx_model
 from mxrun.session.onnx_metadata import onnx_metadata
-from mxrun.session.trained import Trained
-from mxrun.train.initializer import initial_value
+from mxrun.session.planning import load
+from mxrun.session.trained_model import Trained
 
 # Protobuf's limit for one message; larger models would want their parameters in another file.
 _LARGEST = (1 << 31) - 1
@@ -107,20 +106,6 @@ def convert(request: ConvertRequest) -> Converted:
         metadata=metadata,
         notes=source.notes,
     )
-
-
-def onnx_model(built: Built, arrays: Mapping[str, Array], any_batch: bool) -> OnnxModel:
-    """The inference graph of a built network with these parameters and auxiliary states."""
-    model = built.model
-    return to_onnx(built.config.name, model.symbol.heads, model.inputs, arrays, any_batch)
-
-
-def initial_arrays(built: Built) -> dict[str, Array]:
-    """Every parameter and auxiliary state as a run begins with it."""
-    return {
-        name: initial_value(built.training.initializers[name], name, spec.shape, built.config.seed)
-        for name, spec in built.model.learned.items()
-    }
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mxrun import library
+from mxrun.commands.ops import operator_names
 from mxrun.config import json_schema
 from mxrun.io.dataset import DATASETS
 from mxrun.io.record import TRANSFORMS
 from mxrun.operator.register import OPERATORS
-from mxrun.session.registry import operator_names
 from mxrun.train.initializer import INITIALIZERS
 from mxrun.train.metric import METRICS
 from mxrun.train.optimizer import OPTIMIZERS

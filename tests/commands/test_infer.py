@@ -12,9 +12,10 @@ from commands import result
 from PIL import Image
 from safetensors.numpy import load_file
 
-from mxrun import library, session
+from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.commands.infer import Inference, InferRequest, infer
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.report.infer import write_csv
 
@@ -62,17 +63,17 @@ def digits() -> np.ndarray:
     return dataset.fields["data"].records.astype(np.float32) / 16
 
 
-def inferred(run: Path, *inputs: Path, **request) -> session.Inference:
+def inferred(run: Path, *inputs: Path, **request) -> Inference:
     given = tuple(map(str, inputs))
-    return session.infer(run, session.InferRequest(inputs=given, **request))
+    return infer(run, InferRequest(inputs=given, **request))
 
 
-def arrays(inference: session.Inference) -> dict[str, np.ndarray]:
+def arrays(inference: Inference) -> dict[str, np.ndarray]:
     batches = [batch.arrays for batch in inference.batches()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def classes(inference: session.Inference) -> list[int]:
+def classes(inference: Inference) -> list[int]:
     return [row["top"][0]["class"] for row in inference.rows()]
 
 

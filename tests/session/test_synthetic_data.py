@@ -10,14 +10,19 @@ import pytest
 from commands import mxrun, refused
 from rich.console import Console
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands import train as command
+from mxrun.commands.check import check
+from mxrun.commands.convert import ConvertRequest, convert
+from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.plot import plot
+from mxrun.commands.train import Existing, TrainRequest, TrainSummary, prepare
 from mxrun.config import load_config
 from mxrun.config.bundled import find_config
 from mxrun.report.progress import EpochLines
 from mxrun.report.tables import train_table
-from mxrun.session.made_up import NO_PATH, made_up_sections
-from mxrun.session.training import Existing, TrainSummary
+from mxrun.session.planning import load
+from mxrun.session.synthetic_data import NO_PATH, made_up_sections
 from mxrun.train.replay import Silent
 
 SMALL = ("data.batch_size=8", "train.epochs=1", "threads=2")
@@ -56,8 +61,8 @@ def trained(
 ) -> tuple[TrainSummary, list[str]]:
     """The summary of a run in this folder, and what its user is told."""
     observer = Notes()
-    request = session.TrainRequest(existing)
-    summary = session.train(config, ("threads=2", *overrides), observer, request).summary
+    request = TrainRequest(existing)
+    summary = command.train(config, ("threads=2", *overrides), observer, request).summary
     return summary, observer.notes
 
 
@@ -117,7 +122,7 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     Path("some.csv").write_text("".join(f"{n},{n + 1},0,1,{n % 3}\n" for n in range(12)))
     config = net(tmp_path, "dataset: csv, label: 4")
     observer = EpochLines(print)
-    summary = session.train(config, (), observer, session.TrainRequest()).summary
+    summary = command.train(config, (), observer, TrainRequest()).summary
     note, start, *epochs = capsys.readouterr().out.splitlines()
     assert NO_PATH in note
     assert start.endswith(", synthetic data")
@@ -130,17 +135,17 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     said = "runs/net was trained on synthetic data (dataset: synthetic), not on a real task's"
     saved = next(run.glob("checkpoint-*"))
     for folder in (run, saved):
-        request = session.InferRequest(split="train")
-        assert said in session.infer(folder, request).trained.notes
-        converted = session.convert(session.ConvertRequest(str(folder), Path("net.onnx")))
+        request = InferRequest(split="train")
+        assert said in infer(folder, request).trained.notes
+        converted = convert(ConvertRequest(str(folder), Path("net.onnx")))
         assert said in converted.notes
         assert converted.metadata["mxrun.synthetic_data"] == "true"
-    assert session.plot(str(run))["notes"] == [said]
+    assert plot(str(run))["notes"] == [said]
     start_from = "train.start_from.run=runs/net"
     real, notes = trained(config, "name=warm", "data.train.path=some.csv", start_from)
     assert notes == [said]
     assert not real.synthetic_data
-    (note,) = session.infer(Path("runs/warm"), session.InferRequest(split="train")).trained.notes
+    (note,) = infer(Path("runs/warm"), InferRequest(split="train")).trained.notes
     assert note.startswith("runs/warm/checkpoint-")
 
 
@@ -153,7 +158,7 @@ def test_a_path_that_is_given_must_be_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", ', path: "??? the file"', ", path: null"])
 def test_a_path_left_out_is_a_path_to_be_given(tmp_path: Path, path: str) -> None:
-    built = session.load(net(tmp_path, f"dataset: csv, label: 4{path}", "dataset: csv, label: 4"))
+    built = load(net(tmp_path, f"dataset: csv, label: 4{path}", "dataset: csv, label: 4"))
     assert not built.data
     (missing,) = built.missing
     assert missing.problem == "data.train.path must be given"
@@ -164,18 +169,18 @@ def test_a_path_left_out_is_a_path_to_be_given(tmp_path: Path, path: str) -> Non
         "data.eval",
     ]
     with pytest.raises(UserError, match=r"data\.train\.path must be given"):
-        session.prepare(built)
-    assert session.check(tmp_path / "net.yaml").parameters == 15
+        prepare(built)
+    assert check(tmp_path / "net.yaml").parameters == 15
 
 
 def test_a_path_is_taken_back_by_null(tmp_path: Path) -> None:
     text = "dataset: csv, label: 4, path: nowhere.csv"
     config = net(tmp_path, text, "dataset: csv, label: 4")
-    assert made_up_sections(session.load(config)) == ()
-    assert len(made_up_sections(session.load(config, ("data.train.path=null",)))) == 2
+    assert made_up_sections(load(config)) == ()
+    assert len(made_up_sections(load(config, ("data.train.path=null",)))) == 2
     config = net(tmp_path, text, text)
     with pytest.raises(UserError) as caught:
-        session.prepare(session.load(config, ("data.train.path=null",)))
+        prepare(load(config, ("data.train.path=null",)))
     (missing,) = caught.value.diagnostics
     assert missing.problem == "data.train.path must be given"
     assert missing.place is not None
@@ -186,7 +191,7 @@ def test_a_path_is_taken_back_by_null(tmp_path: Path) -> None:
 def test_a_wrong_path_is_one_mistake_of_two_sections(tmp_path: Path, path: str) -> None:
     config = net(tmp_path, "dataset: csv, label: 4", "dataset: csv, label: 4")
     with pytest.raises(UserError) as caught:
-        session.load(config, (f"data.train.path={path}",))
+        load(config, (f"data.train.path={path}",))
     (problem,) = caught.value.diagnostics
     assert problem.problem.startswith("parameter 'path")
     assert problem.place is not None
@@ -205,7 +210,7 @@ def test_one_section_without_its_path_is_a_mistake(
     tmp_path: Path, train: str, evaluation: str, missing: str
 ) -> None:
     config = net(tmp_path, train, evaluation)
-    assert made_up_sections(session.load(config)) == ()
+    assert made_up_sections(load(config)) == ()
     with pytest.raises(UserError, match=rf"data\.{missing}\.path must be given"):
         trained(config)
 
@@ -224,7 +229,7 @@ def test_what_else_is_wrong_with_a_section_is_told_without_a_path(tmp_path: Path
 def test_records_fill_a_few_batches_and_have_the_classes_of_the_loss(
     name: str, size: int, records: int, classes: int
 ) -> None:
-    built = session.load(find_config(name))
+    built = load(find_config(name))
     assert built.model.batch_size == size
     for section in made_up_sections(built):
         assert f"records: {records}, classes: {classes}}}" in section

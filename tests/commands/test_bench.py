@@ -11,10 +11,11 @@ import pytest
 from bundled_runs import BUNDLED
 from commands import mxrun, refused, result
 
-from mxrun import session
+from mxrun.commands.bench import BenchRequest, bench
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.session.steps import made_up_records
+from mxrun.session.benchmark_loop import made_up_records
+from mxrun.session.planning import load, plan_for
 
 FEW = ("--steps", "4", "--warmup", "1", "--threads", "1")
 
@@ -49,17 +50,17 @@ def test_the_json_has_the_promised_fields(config: str, phase: str, tmp_path: Pat
 def test_the_operators_are_those_of_the_plan() -> None:
     path = find_config("digits_lenet")
     for name, phase in (("train", TRAIN), ("infer", EVALUATE)):
-        request = session.BenchRequest(name, batch=4, threads=1, steps=2, warmup=0)
-        report = session.bench(path, (), request, pytest.fail, time.monotonic())
-        plan = session.plan_for(session.load(path, (), 4), training=name == "train", threads=1)
+        request = BenchRequest(name, batch=4, threads=1, steps=2, warmup=0)
+        report = bench(path, (), request, pytest.fail, time.monotonic())
+        plan = plan_for(load(path, (), 4), training=name == "train", threads=1)
         implementations = {row.name: row.implementation for row in report.operators}
         assert implementations == plan.phases[phase].implementations()
 
 
 def test_a_step_is_a_batch_its_operators_and_its_measures() -> None:
-    request = session.BenchRequest(batch=32, threads=1, steps=3, warmup=0)
+    request = BenchRequest(batch=32, threads=1, steps=3, warmup=0)
     path = find_config("digits_lenet")
-    report = session.bench(path, (), request, pytest.fail, time.monotonic())
+    report = bench(path, (), request, pytest.fail, time.monotonic())
     assert report.step_ms.shape == (3,)
     assert (np.diff(report.profiled, axis=1) > 0).all()
     profile = report.to_json()["profile"]
@@ -71,9 +72,9 @@ def test_a_step_is_a_batch_its_operators_and_its_measures() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_tapes_own_cost_is_that_of_the_plans_calls(threads: int) -> None:
-    request = session.BenchRequest(batch=32, threads=threads, steps=3, warmup=0)
+    request = BenchRequest(batch=32, threads=threads, steps=3, warmup=0)
     path = find_config("mlp_mnist")
-    report = session.bench(path, (), request, pytest.fail, time.monotonic())
+    report = bench(path, (), request, pytest.fail, time.monotonic())
     tape = report.to_json()["tape"]
     calls_of_a_step = len(report.calls) / len(report.profiled)
     assert tape["calls"] == calls_of_a_step
@@ -89,7 +90,7 @@ def test_the_tapes_own_cost_is_that_of_the_plans_calls(threads: int) -> None:
 
 @pytest.mark.parametrize("config", BUNDLED)
 def test_made_up_labels_are_classes_of_the_network(config: str) -> None:
-    model = session.load(find_config(config), (), 16).model
+    model = load(find_config(config), (), 16).model
     records = made_up_records(model)
     assert records.specs == model.records
     assert len(records) % 16 == 0
@@ -109,7 +110,7 @@ def test_made_up_ids_are_rows_of_their_table(tmp_path: Path) -> None:
         "data: {batch_size: 32, train: {dataset: digits, split: train}}\n"
         "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
     )
-    records = made_up_records(session.load(tmp_path / "words.yaml").model)
+    records = made_up_records(load(tmp_path / "words.yaml").model)
     words, labels = records.fields["words"].records, records.fields["label"].records
     assert words.shape == (len(records), 5)
     assert 600 < words.max() < 700

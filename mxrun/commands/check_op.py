@@ -8,12 +8,12 @@ from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
+from mxrun.commands.ops import example
 from mxrun.contract.check import Outcome, check_property
 from mxrun.contract.problem import Problem
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty
 from mxrun.session.plugins import named_operator
-from mxrun.session.registry import example
 
 Description = dict[str, Any]
 

@@ -18,9 +18,9 @@ from mxrun.planner.hint import JOINED
 from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
-from mxrun.session.build import Say, load, silent
-from mxrun.session.largest import BatchSize, batch_of
+from mxrun.session.max_batch_size import BatchSize, batch_of
 from mxrun.session.micro_batches import planned
+from mxrun.session.planning import Say, load, silent
 from mxrun.session.what_if import Question, what_if
 
 # Bound kernels only carry their addresses along, so any will do: nothing runs and nothing lies

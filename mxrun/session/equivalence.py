@@ -30,10 +30,10 @@ from mxrun.operator.property import Precision, ResourceKind
 from mxrun.operator.register import create
 from mxrun.peers.exported import peer_symbol, without_dropout
 from mxrun.peers.opponent import Contest, Opponent
-from mxrun.session.build import plan_for
-from mxrun.session.conversion import onnx_model
-from mxrun.session.steps import Steps
-from mxrun.session.values import drawn
+from mxrun.session.benchmark_loop import Steps
+from mxrun.session.onnx_export import onnx_model
+from mxrun.session.parameter_init import drawn
+from mxrun.session.planning import plan_for
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable
 from mxrun.session.budget import budgeted
-from mxrun.session.build import Say, check_fits, chooser_for, silent, team_size
-from mxrun.session.heads import (
+from mxrun.session.inference_outputs import (
     Head,
     batch_inputs,
     heads,
@@ -32,10 +31,11 @@ from mxrun.session.heads import (
     row_shapes,
     subgraph,
 )
-from mxrun.session.largest import MAX, BatchSize, largest_batch
+from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
+from mxrun.session.parameter_init import clear
+from mxrun.session.planning import Say, check_fits, chooser_for, silent, team_size
 from mxrun.session.records import FileSource, Records, Source, SplitSource
-from mxrun.session.trained import Trained
-from mxrun.session.values import clear
+from mxrun.session.trained_model import Trained
 
 Array = npt.NDArray[Any]
 Row = dict[str, Any]

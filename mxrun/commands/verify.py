@@ -23,9 +23,9 @@ from mxrun.passes.fold_batch_norm import FOLDING
 from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.planner.schedule.schedule import ORDERS
-from mxrun.session.build import Say, check_fits, load, request_for, silent
-from mxrun.session.freed_early import freed_early
-from mxrun.session.steps import Steps
+from mxrun.session.benchmark_loop import Steps
+from mxrun.session.fault_injection import freed_early
+from mxrun.session.planning import Say, check_fits, load, request_for, silent
 
 Arrays = dict[str, npt.NDArray[Any]]
 

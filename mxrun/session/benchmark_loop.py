@@ -19,7 +19,7 @@ from mxrun.io.dataset import Dataset, Field
 from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.iterator import ArrayIterator
 from mxrun.planner.plan import Plan
-from mxrun.session.values import clear, draw
+from mxrun.session.parameter_init import clear, draw
 from mxrun.train.loop import slots
 from mxrun.train.measure import Measure, Phase
 

@@ -12,9 +12,11 @@ import pytest
 from commands import mxrun, refused, result
 from onnx_environment import checked, given, started
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.convert import ConvertRequest, convert
+from mxrun.commands.infer import InferRequest, infer
 from mxrun.config.bundled import find_config
+from mxrun.session.planning import load
 
 CONFIGS = ("lenet_mnist", "mlp_mnist", "resnet20_cifar10", "autoencoder_digits", "mlp_regression")
 
@@ -37,8 +39,8 @@ def test_a_runtime_gives_what_the_run_gives(
     report = result("convert", "runs/digits_regularized", "-o", str(file), cwd=work)
     images = np.random.default_rng(3).random((29, 1, 8, 8), np.float32)
     np.save(tmp_path / "images.npy", images)
-    request = session.InferRequest(inputs=(str(tmp_path / "images.npy"),))
-    batches = list(session.infer("runs/digits_regularized", request).batches())
+    request = InferRequest(inputs=(str(tmp_path / "images.npy"),))
+    batches = list(infer("runs/digits_regularized", request).batches())
     ours = np.concatenate([batch.arrays["softmax_output"] for batch in batches])
     opponent = started(name)
     try:
@@ -69,7 +71,7 @@ def test_bundled_configs_are_converted(config: str, tmp_path: Path) -> None:
 
 
 def _parameters(config: str) -> int:
-    model = session.load(find_config(config)).model
+    model = load(find_config(config)).model
     return sum(spec.elements for spec in model.learned.values())
 
 
@@ -126,13 +128,13 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_file_before(tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
     file.write_bytes(b"the network of last week")
-    request = session.ConvertRequest(str(find_config("mlp_mnist")), file)
+    request = ConvertRequest(str(find_config("mlp_mnist")), file)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
     try:
         with pytest.raises(UserError, match=r"cannot write .*net\.onnx: file too large"):
-            session.convert(request)
+            convert(request)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, handler)

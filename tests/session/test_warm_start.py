@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxrun import session
 from mxrun.base.errors import UserError
+from mxrun.commands.check import check
+from mxrun.commands.train import TrainRequest, prepare, train
 from mxrun.frontend import Built
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import averaged
-from mxrun.session.start import StartingPoint
+from mxrun.session.planning import load, plan_for
+from mxrun.session.warm_start import StartingPoint
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.keeper import newest_checkpoint
 from mxrun.train.replay import Silent
@@ -53,7 +55,7 @@ def _first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(config: str, *overrides: str) -> dict[str, Any]:
-    trained = session.train(config, overrides, Silent(), session.TrainRequest())
+    trained = train(config, overrides, Silent(), TrainRequest())
     return trained.summary.to_json()
 
 
@@ -103,7 +105,7 @@ def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
 
 
 def built(section: str) -> Built:
-    return session.load("net.yaml", (f"train.start_from={section}",))
+    return load("net.yaml", (f"train.start_from={section}",))
 
 
 NEW_HEAD = "train.start_from={run: runs/first, load: ['conv1_*', 'bn1_*', 'fc1_*']}"
@@ -129,7 +131,7 @@ def test_L3_frozen_weights_stay_byte_for_byte() -> None:
 def test_L3_nothing_is_planned_for_frozen_weights() -> None:
     """No gradient, no momentum, and below them nothing of backward at all."""
     frozen = "network.variables={'conv1_*': {frozen: true}, 'bn1_*': {frozen: true}}"
-    plan = session.plan_for(session.load("new.yaml", [frozen]), training=True)
+    plan = plan_for(load("new.yaml", [frozen]), training=True)
     phase = plan.phases[TRAIN]
     names = {step.name for step in phase.steps}
     assert {"fc1:backward", "head:backward:data", "fc1_weight:update"} <= names
@@ -139,7 +141,7 @@ def test_L3_nothing_is_planned_for_frozen_weights() -> None:
     assert not [n for n in held if n.startswith(("conv1", "bn1")) and n.endswith(("_grad", ":mom"))]
     # What fc1 reads needs no gradient either.
     assert "bn1_output_grad" not in held
-    whole = session.plan_for(session.load("new.yaml"), training=True)
+    whole = plan_for(load("new.yaml"), training=True)
     assert plan.planned_bytes < whole.planned_bytes
 
 
@@ -258,13 +260,13 @@ def test_O9_statistics_are_states_of_their_own() -> None:
     checkpoint = newest("first")
     assert set(checkpoint.auxiliary) == statistics
     assert not [n for n in (*checkpoint.parameters, *checkpoint.optimizer) if "moving" in n]
-    built = session.load("net.yaml")
+    built = load("net.yaml")
     assert not statistics & set(built.model.parameters)
     assert not statistics & set(built.training.rules)
-    report = session.check("net.yaml").to_json()
+    report = check("net.yaml").to_json()
     counted = sum(array.size for array in checkpoint.parameters.values())
     assert counted in report.values()
-    run_of = session.prepare(built)
+    run_of = prepare(built)
     try:
         loop = run_of.loop(Silent())
         run_of.restore(checkpoint, loop)

@@ -114,7 +114,7 @@ def chooser_for(built: Built, threads: int, say: Say) -> Chooser | None:
     if not is_timed(built):
         return None
     # Only now: whoever times nothing need not wait for it.
-    from mxrun.session.choosing import TimedChoice
+    from mxrun.session.autotune import TimedChoice
 
     return TimedChoice(threads, say)
 

@@ -11,7 +11,7 @@ from mxrun.config import RunConfig, load_config
 from mxrun.frontend import Built
 from mxrun.frontend.data import pathless
 from mxrun.io.dataset import DATASETS
-from mxrun.session.steps import FEW, batch_count, count_limits
+from mxrun.session.benchmark_loop import FEW, batch_count, count_limits
 from mxrun.train.checkpoint import MANIFEST_FILE
 
 NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.path=PATH"

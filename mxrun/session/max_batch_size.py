@@ -16,7 +16,7 @@ from mxrun.frontend import Built
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.storage import available_bytes, memory_limit
-from mxrun.session.build import Say, load, request_for, silent
+from mxrun.session.planning import Say, load, request_for, silent
 
 # Samples per step, or as many as fit.
 BatchSize = int | Literal["max"]

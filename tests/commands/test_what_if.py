@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from commands import mxrun, result
 
-from mxrun import session
+from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.graph import StepKind
 
@@ -30,7 +30,7 @@ def planned_with(setting: str, batch: int = 16) -> int:
         batch, setting = int(setting.removeprefix("--batch ")), ""
     overrides = [setting] if setting else []
     path = find_config("resnet20_cifar10")
-    report = session.inspect_memory(path, overrides, "train", batch, 1, measured=False)
+    report = inspect_memory(path, overrides, "train", batch, 1, measured=False)
     return report.plan.planned_bytes
 
 
@@ -48,11 +48,11 @@ def test_F7_every_setting_is_planned_as_it_is_told(report: dict[str, Any]) -> No
 def test_F7_no_budget_is_told_that_cannot_be_met() -> None:
     """Of digits_regularized one step alone, run again, needs less than any order by stages."""
     path = find_config("digits_regularized")
-    asked = session.inspect_memory(path, (), "train", threads=1, measured=False, changes=True)
+    asked = inspect_memory(path, (), "train", threads=1, measured=False, changes=True)
     found = [change["config"] for change in changes(asked.to_json())]
     assert "precision=bfloat16" in found
     for config in (each for each in found if each.startswith("memory.budget=")):
-        plan = session.inspect_memory(path, [config], "train", threads=1, measured=False).plan
+        plan = inspect_memory(path, [config], "train", threads=1, measured=False).plan
         assert plan.planned_bytes < asked.plan.planned_bytes
 
 
@@ -74,7 +74,7 @@ def test_F7_changes_are_held_against_the_run(report: dict[str, Any]) -> None:
 def test_F7_one_step_run_again_saves_what_it_made(report: dict[str, Any]) -> None:
     """The step is one of forward, and no more is saved than it makes."""
     path = find_config("resnet20_cifar10")
-    plan = session.inspect_memory(path, (), "train", 16, 1, measured=False).plan
+    plan = inspect_memory(path, (), "train", 16, 1, measured=False).plan
     phase = plan.largest_phase
     steps = {step.name: step for step in phase.steps}
     for change in changes(report, "recompute"):
@@ -128,12 +128,12 @@ def test_F7_summed_batches_run_the_same_step_again() -> None:
     """Two training phases, of which each alone would still need all bytes; one's time is told."""
     path = find_config("resnet20_cifar10")
     accumulate = ["train.accumulate=2"]
-    asked = session.inspect_memory(path, accumulate, "train", 4, 1, measured=False, changes=True)
+    asked = inspect_memory(path, accumulate, "train", 4, 1, measured=False, changes=True)
     singles = changes(asked.to_json(), "recompute")
     assert singles
     for change in singles:
         overrides = [*accumulate, change["config"]]
-        plan = session.inspect_memory(path, overrides, "train", 4, 1, measured=False).plan
+        plan = inspect_memory(path, overrides, "train", 4, 1, measured=False).plan
         assert plan.planned_bytes <= change["planned_bytes"]
 
 

@@ -11,14 +11,14 @@ import pytest
 from commands import mxrun, refused, result
 from planted import plant
 
-from mxrun import session
+from mxrun.commands import verify as verification
+from mxrun.commands.verify import verify
 from mxrun.compiler.compile import compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN
-from mxrun.session import verification
-from mxrun.session.build import load, request_for
-from mxrun.session.freed_early import freed_early
+from mxrun.session.fault_injection import freed_early
+from mxrun.session.planning import load, request_for
 
 NET = """\
 network:
@@ -60,7 +60,7 @@ FUSED = {
 @pytest.mark.parametrize("config", FUSED)
 def test_F4_networks_give_the_same_in_every_way(config: str, precision: str) -> None:
     words = [f"precision={precision}"]
-    report = session.verify(find_config(config), words, steps=4, batch=8, threads=2)
+    report = verify(find_config(config), words, steps=4, batch=8, threads=2)
     assert report["passed"], [way for way in report["ways"] if not way["passed"]]
     training, inference = FUSED[config]
     names = {f"without: {name}" for name in training}
@@ -82,7 +82,7 @@ def test_F4_one_layer_in_bfloat16_is_promised_no_more_than_all(
 ) -> None:
     text = NET.replace("pad: [1, 1]", f"pad: [1, 1]{layer}")
     (tmp_path / "net.yaml").write_text(text)
-    report = session.verify(tmp_path / "net.yaml", steps=3, threads=2)
+    report = verify(tmp_path / "net.yaml", steps=3, threads=2)
     assert report["passed"], [way for way in report["ways"] if not way["passed"]]
     promises = {way["promised"] for way in report["ways"]}
     assert promises == {"the same bits", "a difference", promise}
@@ -113,7 +113,7 @@ def test_F4_types_may_change_between_layers(tmp_path: Path, layers: str) -> None
     tail = rest.partition("    - FullyConnected")[2]
     text = head.rstrip() + layers + "    - FullyConnected" + tail
     (tmp_path / "net.yaml").write_text(text)
-    report = session.verify(tmp_path / "net.yaml", steps=3, threads=2)
+    report = verify(tmp_path / "net.yaml", steps=3, threads=2)
     assert report["passed"], [way for way in report["ways"] if not way["passed"]]
 
 
@@ -130,7 +130,7 @@ def test_F4_inference_begins_with_what_was_trained(
         return arrays
 
     monkeypatch.setattr(verification, "results", noted)
-    assert session.verify(tmp_path / "net.yaml", steps=2)["passed"]
+    assert verify(tmp_path / "net.yaml", steps=2)["passed"]
     built, plan, outputs = found["evaluate"]
     fresh = results(built, plan, verification.Way("", "evaluate"), 2, {})
     trained = found["train"][2]
@@ -244,7 +244,7 @@ def test_networks_in_which_early_freeing_hardly_matters_are_sound(
     tail = rest[rest.index("data:") :]
     inputs = head.replace("data: [2, 6, 6]", "data: [1]").rstrip()
     (tmp_path / "net.yaml").write_text(inputs + HARDLY_READ[network] + tail)
-    report = session.verify(tmp_path / "net.yaml", steps=3, threads=2)
+    report = verify(tmp_path / "net.yaml", steps=3, threads=2)
     assert report["passed"], [way for way in report["ways"] if not way["passed"]]
     (early,) = [way for way in report["ways"] if way["way"].startswith("a block freed")]
     assert (early["promised"], bool(early["tensor"])) == ("a difference", True)
@@ -266,6 +266,6 @@ def test_a_block_that_is_missed_and_not_seen_breaks_the_promise(
     """What shows whether contents matter does not depend on the plan's lifetimes."""
     (tmp_path / "net.yaml").write_text(NET)
     monkeypatch.setattr(Executor, "run_poisoned", Executor.run)
-    report = session.verify(tmp_path / "net.yaml", steps=2, threads=2)
+    report = verify(tmp_path / "net.yaml", steps=2, threads=2)
     (broken,) = [way for way in report["ways"] if not way["passed"]]
     assert broken["way"] == "a block freed one operator early is seen"

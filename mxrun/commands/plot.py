@@ -12,12 +12,12 @@ from typing import Any
 from mxrun import library
 from mxrun.base.errors import Diagnostic, Place, UserError
 from mxrun.base.tensor import PartialShape
+from mxrun.commands.ops import example
 from mxrun.config.bundled import bundled_configs, find_config
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.register import OPERATORS, AnyProperty
-from mxrun.session.build import load
-from mxrun.session.made_up import synthetic_notes
-from mxrun.session.registry import example
+from mxrun.session.planning import load
+from mxrun.session.synthetic_data import synthetic_notes
 
 _METRICS = "metrics.jsonl"
 # Numbers of so many bits are no counts and no measurements.

@@ -9,10 +9,12 @@ import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 from commands import refused, result
 
-from mxrun import session
 from mxrun.base.tensor import TensorSpec
+from mxrun.commands.inspect_memory import inspect_memory, outside_bytes, team_figures
+from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
+from mxrun.frontend import Built
 from mxrun.graph.graph import MemoryClass, StepKind
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, PREPARE, TRAIN
@@ -20,7 +22,7 @@ from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
 from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
-from mxrun.session.memory import outside_bytes, team_figures
+from mxrun.session.planning import load
 from mxrun.train.loop import slots
 
 
@@ -28,7 +30,7 @@ from mxrun.train.loop import slots
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_S5_the_plan_meets_its_lower_bound(config: str, threads: int) -> None:
     for phase in ("train", "infer"):
-        plan = session.inspect_memory(find_config(config), phase=phase, threads=threads).plan
+        plan = inspect_memory(find_config(config), phase=phase, threads=threads).plan
         assert plan.planned_bytes == plan.lower_bound_bytes
         assert plan.proved_optimal
         assert plan.planned_bytes <= plan.in_place_only_bytes <= plan.naive_bytes
@@ -41,7 +43,7 @@ def test_F1_a_run_touches_what_inspect_memory_says(config: str, tmp_path: Path) 
     report = result("inspect-memory", config, "--threads", "2", cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
     built = bundled(config)
-    run = session.prepare(built)
+    run = prepare(built)
     assert run.plan.planned_bytes == report["planned_bytes"]
     assert run.touched_bytes() == report["planned_bytes"]
 
@@ -49,7 +51,7 @@ def test_F1_a_run_touches_what_inspect_memory_says(config: str, tmp_path: Path) 
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_classes_add_up(config: str) -> None:
     """All classes' bytes are the arena without reuse; those at the peak are the lower bound."""
-    report = session.inspect_memory(find_config(config))
+    report = inspect_memory(find_config(config))
     classes = report.to_json()["classes"]
     assert set(classes) == {kind.value for kind in MemoryClass}
     assert sum(figures["total_bytes"] for figures in classes.values()) == (
@@ -60,7 +62,7 @@ def test_F1_classes_add_up(config: str) -> None:
     )
     for figures in classes.values():
         assert 0 <= figures["peak_bytes"] <= figures["total_bytes"]
-    model = session.load(find_config(config)).model
+    model = load(find_config(config)).model
     parameters = sum(rounded(spec) for spec in model.parameters.values())
     assert classes["parameters"] == {"total_bytes": parameters, "peak_bytes": parameters}
     assert classes["optimizer"] == classes["parameters"]
@@ -79,24 +81,24 @@ def figures_of(plan: Plan, kind: str) -> int:
 
 def test_F1_phase_batch_and_threads_act() -> None:
     path = find_config("lenet_mnist")
-    train = session.inspect_memory(path).plan
-    infer = session.inspect_memory(path, phase="infer").plan
+    train = inspect_memory(path).plan
+    infer = inspect_memory(path, phase="infer").plan
     for kind in ("gradients", "optimizer", "activation_gradients"):
         assert figures_of(train, kind) > 0
         assert figures_of(infer, kind) == 0
     assert figures_of(infer, "constants") > figures_of(train, "constants") == 0
     assert set(train.phases) == {TRAIN, EVALUATE}
     assert set(infer.phases) == {PREPARE, EVALUATE}
-    small, large = (session.inspect_memory(path, batch=size).plan for size in (16, 128))
+    small, large = (inspect_memory(path, batch=size).plan for size in (16, 128))
     assert small.specs["data"].shape == (16, 1, 28, 28)
     assert large.specs["data"].shape == (128, 1, 28, 28)
     assert figures_of(small, "parameters") == figures_of(large, "parameters")
     ratio = figures_of(large, "activations") / figures_of(small, "activations")
     assert ratio == pytest.approx(8, rel=0.1)
-    overridden = session.inspect_memory(path, overrides=["data.batch_size=16"]).plan
+    overridden = inspect_memory(path, overrides=["data.batch_size=16"]).plan
     assert overridden.planned_bytes == small.planned_bytes
     for threads in (1, 3):
-        assert session.inspect_memory(path, threads=threads).plan.threads == threads
+        assert inspect_memory(path, threads=threads).plan.threads == threads
 
 
 def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
         assert "Usage" in refused("inspect-memory", "digits_lenet", *option, cwd=tmp_path)
 
 
-def steps(built: session.Built, executor: Executor, poisoned: bool = False) -> dict[str, bytes]:
+def steps(built: Built, executor: Executor, poisoned: bool = False) -> dict[str, bytes]:
     """All pinned bytes after the five steps of an epoch, the last of them padded."""
     dataset = open_datasets(built.data, built.model.records)["train"]
     iterator = ArrayIterator(dataset, built.model.batch_size, shuffle=True)
@@ -166,7 +168,7 @@ def test_P9_S5_sharing_changes_no_bit_of_the_bundled_networks(config: str) -> No
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: str) -> None:
     """Held against the graph: the step named last does read the tensor, or it is a result."""
-    plan = session.inspect_memory(find_config(config)).plan
+    plan = inspect_memory(find_config(config)).plan
     planned = plan.phases[phase]
     views = {
         step.writes[0]: step.reads[0]
@@ -208,7 +210,7 @@ def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: 
 
 
 def test_F7_the_reasons_are_those_that_operators_declare() -> None:
-    plan = session.inspect_memory(find_config("digits_lenet"), threads=1).plan
+    plan = inspect_memory(find_config("digits_lenet"), threads=1).plan
     phase = plan.phases[TRAIN]
     position = next(i for i, step in enumerate(phase.steps) if step.name == "pool2:backward")
     reasons = {
@@ -223,7 +225,7 @@ def test_F7_the_reasons_are_those_that_operators_declare() -> None:
 
 
 def test_F1_a_report_without_the_arena_binds_every_kernel() -> None:
-    plan = session.inspect_memory(find_config("digits_lenet"), threads=1).plan
+    plan = inspect_memory(find_config("digits_lenet"), threads=1).plan
     outside = outside_bytes(plan)
     assert outside["total_bytes"] > 0
     assert outside["compiled_bytes"] > 0

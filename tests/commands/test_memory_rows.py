@@ -9,12 +9,14 @@ import pytest
 from bundled_runs import BUNDLED, bundled
 from commands import CONFIGS
 
-from mxrun import session
+from mxrun.commands.inspect_memory import inspect_memory
+from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Block
+from mxrun.session.planning import load
 
 CONFIG_NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 SENTINELS = (0x3E, 0x3F)
@@ -29,14 +31,14 @@ def test_S5_sharing_pays_for_every_bundled_config(config: str) -> None:
     """
     path = find_config(config)
     train, infer = (
-        session.inspect_memory(path, (), phase, threads=1, measured=False).plan
+        inspect_memory(path, (), phase, threads=1, measured=False).plan
         for phase in ("train", "infer")
     )
     assert train.planned_bytes < train.naive_bytes
     assert infer.planned_bytes < infer.naive_bytes
     packed = infer.classes()["constants"].total_bytes
     assert infer.planned_bytes - packed < train.planned_bytes
-    built = session.load(path)
+    built = load(path)
     if built.training.rules.keys() == built.model.parameters.keys():
         assert infer.planned_bytes < train.planned_bytes
 
@@ -75,9 +77,9 @@ def touched(executor: Executor, sentinel: int) -> Iterator[Block]:
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_planned_bytes_are_touched_by_class(config: str) -> None:
     """Of each class as much as inspect-memory says, measured block by block in a run."""
-    report = session.inspect_memory(find_config(config), threads=2, measured=False)
+    report = inspect_memory(find_config(config), threads=2, measured=False)
     built = bundled(config)
-    run = session.prepare(built)
+    run = prepare(built)
     executor = run.executor
     planned = {
         name: figures.total_bytes
@@ -104,7 +106,7 @@ def course(request: pytest.FixtureRequest) -> Mapping[str, Any]:
     """The report of a residual network's training step."""
     overrides = [request.param] if request.param else []
     path = find_config("resnet20_cifar10")
-    return session.inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()
+    return inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()
 
 
 def test_L14_the_timeline_shows_that_blocks_go_with_their_last_reader(
@@ -130,7 +132,7 @@ def test_L14_the_timeline_shows_dropped_activations_made_again() -> None:
     """What is dropped dies in forward, comes again in backward, and the peak is lower for it."""
     path = find_config("resnet20_cifar10")
     plain, less = (
-        session.inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()
+        inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()
         for overrides in ([], ["memory.budget=50%"])
     )
     steps = less["timeline"]["train"]["operators"]

@@ -15,16 +15,16 @@ import pytest
 from commands import mxrun, refused, result
 from onnx_environment import onnx_python
 
-from mxrun import session
 from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.peers.opponent import KINDS as PEERS
 from mxrun.peers.opponent import Opponent, find
 from mxrun.peers.peer import MXNet, Peer, PyTorch
+from mxrun.session.benchmark_loop import Steps
 from mxrun.session.comparison import Pairs
-from mxrun.session.same_work import DifferentWork, Work
-from mxrun.session.steps import Steps
+from mxrun.session.equivalence import DifferentWork, Work
+from mxrun.session.planning import load, plan_for
 
 KINDS: dict[str, type[Peer]] = {"torch": PyTorch, "mxnet": MXNet}
 FEW = ("--steps", "3", "--warmup", "1", "--threads", "1", "--batch", "8")
@@ -61,8 +61,8 @@ def written(folder: Path, layers: Sequence[str], optimizer: str = "{sgd: {lr: 0.
 
 
 def work_of(path: Path, overrides: Sequence[str] = (), phase: str = TRAIN) -> Work:
-    built = session.load(path, overrides)
-    plan = session.plan_for(built, training=phase == TRAIN, threads=1)
+    built = load(path, overrides)
+    plan = plan_for(built, training=phase == TRAIN, threads=1)
     return Work.of(built, Steps(built, plan, phase))
 
 

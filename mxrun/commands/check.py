@@ -10,7 +10,7 @@ from typing import Any
 from mxrun.base.tensor import Shape
 from mxrun.frontend import Built
 from mxrun.graph.node import NodeEntry
-from mxrun.session.build import load
+from mxrun.session.planning import load
 
 
 @dataclass(frozen=True)

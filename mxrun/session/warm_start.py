@@ -16,8 +16,8 @@ from mxrun.base.near_names import listed
 from mxrun.base.patterns import PatternTable
 from mxrun.config import StartFrom
 from mxrun.frontend import Built
-from mxrun.session.made_up import synthetic_notes
-from mxrun.session.trained import averages, choose
+from mxrun.session.synthetic_data import synthetic_notes
+from mxrun.session.trained_model import averages, choose
 from mxrun.train.checkpoint import Checkpoint
 
 
