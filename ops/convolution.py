@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from mxrun.backend.constraints import Wish
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.backward_convolution import (
     backward_data,
@@ -20,7 +21,6 @@ from mxrun.backend.onednn.backward_convolution import (
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, PostOperation, Primitive, Sum, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
-from mxrun.backend.wish import Wish
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec

@@ -215,7 +215,7 @@ class NativeFunction:
     def _compile(self) -> CompiledObject:
         import numba
 
-        from mxrun.backend.vocabulary import VOCABULARY
+        from mxrun.backend.numba_intrinsics import VOCABULARY
 
         scope = {**self.body.__globals__, **VOCABULARY}
         for name, value in self.body.__globals__.items():

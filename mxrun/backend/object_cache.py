@@ -27,8 +27,8 @@ _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
 # This folder's files that make code of native functions.
 _TRANSLATION = (
-    *("call", "jit", "vectors", "philox", "column_code", "bfloat16_code"),
-    *(f"{name}vocabulary" for name in ("", "vector_", "reduction_", "scan_")),
+    *("call", "jit", "vectors", "philox", "llvm_column", "llvm_bfloat16"),
+    *(f"{name}_intrinsics" for name in ("numba", "vector", "reduction", "scan")),
 )
 
 

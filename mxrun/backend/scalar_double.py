@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from mxrun.backend.scalar_machine import (
+from mxrun.backend.scalar_instructions import (
     at_least,
     at_most,
     bits,

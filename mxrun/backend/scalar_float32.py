@@ -17,7 +17,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 
 from mxrun.backend.scalar_double import mod as wide_mod
 from mxrun.backend.scalar_double import towards, widened
-from mxrun.backend.scalar_machine import (
+from mxrun.backend.scalar_instructions import (
     at_least,
     at_most,
     bits,

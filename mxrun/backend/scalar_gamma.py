@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from mxrun.backend.scalar_double import exp, positive_log, sin_cos
-from mxrun.backend.scalar_machine import (
+from mxrun.backend.scalar_instructions import (
     copy_sign,
     fma,
     magnitude,

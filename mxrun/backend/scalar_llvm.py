@@ -18,10 +18,10 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from mxrun.backend.bfloat16_code import rounded, widened
-from mxrun.backend.block_code import share, slot
+from mxrun.backend.llvm_bfloat16 import rounded, widened
+from mxrun.backend.llvm_block import share, slot
 from mxrun.backend.object_cache import CompiledObject
-from mxrun.backend.scalar_machine import OPTIONAL
+from mxrun.backend.scalar_instructions import OPTIONAL
 from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node, contexts
 from mxrun.base.dtype import BFLOAT16
 

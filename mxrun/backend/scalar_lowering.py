@@ -9,7 +9,7 @@ from types import ModuleType
 
 from mxrun.backend import scalar_double, scalar_float32, scalar_gamma
 from mxrun.backend.scalar_functions import VOCABULARY, expanded
-from mxrun.backend.scalar_machine import (
+from mxrun.backend.scalar_instructions import (
     call,
     copy_sign,
     fma,

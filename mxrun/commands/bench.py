@@ -195,7 +195,7 @@ def _comparison(
     if not request.against:
         return lambda built, steps: {}
     # Only now: it would be a tenth of the time that a run without peers takes to its first step.
-    from mxrun.peers.opponent import find
+    from mxrun.peers.baseline import find
     from mxrun.session.comparison import Length, compare
 
     found = find(request.against, request.pythons)

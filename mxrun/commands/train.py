@@ -32,9 +32,9 @@ from mxrun.session.variables import (
     warm_start,
 )
 from mxrun.train.checkpoint import PlanRecord
+from mxrun.train.checkpoint_manager import CheckpointKeeper, newest_checkpoint
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
 from mxrun.train.interruption import Interruption
-from mxrun.train.keeper import CheckpointKeeper, newest_checkpoint
 from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded, percentiles
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.replay import CheckedLoop, NoSaver, Silent

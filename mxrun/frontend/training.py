@@ -13,13 +13,13 @@ from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
 from mxrun.graph.update_rule import Clipping, UpdateRule
+from mxrun.train.checkpoint_manager import Interval, Policy
+from mxrun.train.early_stopping import EarlyStopping, Watch
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
-from mxrun.train.keeper import Interval, Policy
 from mxrun.train.metric import METRICS, default_metrics, fitting, forms
 from mxrun.train.metric_kind import MetricKind
 from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Optimizer, update_rules
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
-from mxrun.train.watch import EarlyStopping, Watch
 
 
 @dataclass(frozen=True)

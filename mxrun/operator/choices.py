@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from mxrun.backend.wish import Wish
+from mxrun.backend.constraints import Wish
 
 
 class Computation(Protocol):

@@ -170,9 +170,9 @@ _BACKEND = Path(object_cache.__file__).parent
 _TRANSLATION = tuple(
     str(_BACKEND / f"{name}.py")
     for name in (
-        *("scalar_functions", "scalar_lowering", "scalar_machine", "scalar_float32"),
+        *("scalar_functions", "scalar_lowering", "scalar_instructions", "scalar_float32"),
         *("scalar_double", "scalar_gamma", "scalar_llvm", "scalar_value"),
-        *("bfloat16_code", "block_code"),
+        *("llvm_bfloat16", "llvm_block"),
     )
 )
 _ADDRESSES: dict[str, int] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from mxrun.peers import mxnet_turns
+from mxrun.peers import mxnet_runner
 from mxrun.peers.mxnet_symbol import bind
 from mxrun.peers.wire import Array, Message, group, numbered, prefixed
 
@@ -127,7 +127,7 @@ def operators(message: Message) -> Message:
 
 
 HANDLERS = {
-    **mxnet_turns.HANDLERS,
+    **mxnet_runner.HANDLERS,
     "infer_shape": infer_shape,
     "operators": operators,
     "run_symbol": run_symbol,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from mxrun.peers.onnx_turns import Inference, model_of
-from mxrun.peers.turns import Contestant, Task, Turns
+from mxrun.peers.benchmark_server import Contestant, Task, Turns
+from mxrun.peers.onnx_runner import Inference, model_of
 
 # One for each of its status codes, which have no base in common.
 REJECTIONS: tuple[type[Exception], ...] = tuple(

@@ -7,8 +7,8 @@ from typing import Any
 
 import openvino
 
-from mxrun.peers.onnx_turns import Inference, model_of
-from mxrun.peers.turns import Contestant, Task, Turns
+from mxrun.peers.benchmark_server import Contestant, Task, Turns
+from mxrun.peers.onnx_runner import Inference, model_of
 from mxrun.peers.wire import Array
 
 # OpenVINO's own errors are RuntimeErrors.

@@ -1,6 +1,6 @@
 """Peers: MXNet and PyTorch running the same symbol, each in a helper process.
 
-The tests' oracle; `mxrun.peers.opponent` is for taking turns with them. The interpreters are found
+The tests' oracle; `mxrun.peers.baseline` is for taking turns with them. The interpreters are found
 by environment variables, because the peers want environments of their own.
 """
 

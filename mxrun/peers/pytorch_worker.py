@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mxrun.peers import pytorch_turns
+from mxrun.peers import pytorch_runner
 from mxrun.peers.pytorch import OPERATORS
 from mxrun.peers.pytorch.parameters import Tensor
 from mxrun.peers.pytorch_symbol import Graph, as_tensors, read_symbol, run_graph
@@ -104,7 +104,7 @@ def operators(message: Message) -> Message:
 
 
 HANDLERS = {
-    **pytorch_turns.HANDLERS,
+    **pytorch_runner.HANDLERS,
     "operators": operators,
     "run_symbol": run_symbol,
     "train": train,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mxrun.backend.onednn import library
 from mxrun.backend.team import available_cores
-from mxrun.base import kept
+from mxrun.base import disk_cache
 from mxrun.base.machine import Machine
 from mxrun.runtime.measurement import cache_sizes, measure
 
@@ -26,17 +26,17 @@ def machine_of(threads: int, remeasure: bool = False) -> Machine:
     What was measured undisturbed is kept; `remeasure` does not look for what was.
     """
     key = description(threads)
-    found = None if remeasure else Machine.from_json(kept.find(_KIND, key))
+    found = None if remeasure else Machine.from_json(disk_cache.get(_KIND, key))
     if found is None or found.disturbed:
         found = measure(threads)
         if not found.disturbed:
-            kept.keep(_KIND, key, found.to_json())
+            disk_cache.put(_KIND, key, found.to_json())
     return found
 
 
 def known_machine(threads: int) -> Machine | None:
     """The figures kept for a team of `threads`; None where nothing was measured yet."""
-    return Machine.from_json(kept.find(_KIND, description(threads)))
+    return Machine.from_json(disk_cache.get(_KIND, description(threads)))
 
 
 def description(threads: int) -> str:

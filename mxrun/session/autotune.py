@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mxrun.base import kept
+from mxrun.base import disk_cache
 from mxrun.executor.timing import time_candidates
 from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.runtime.machine import description
@@ -41,11 +41,11 @@ class TimedChoice:
         """What the candidates take: as it is known, or measured now."""
         key = key_of(question, tuple(candidates), self._machine)
         if key not in self._known:
-            found = _read(kept.find(KIND, key), candidates)
+            found = _read(disk_cache.get(KIND, key), candidates)
             if found is None:
                 found = self._measured(candidates)
                 if found:
-                    kept.keep(KIND, key, figures_of(found))
+                    disk_cache.put(KIND, key, figures_of(found))
             self._known[key] = found
         return self._known[key]
 

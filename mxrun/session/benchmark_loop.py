@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
-from mxrun.executor.hand_over import quick_hand_over
+from mxrun.executor.switch_interval import quick_hand_over
 from mxrun.frontend import Built, Model
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
 from mxrun.frontend import Built
-from mxrun.peers.opponent import Found, Opponent
+from mxrun.peers.baseline import Found, Opponent
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.equivalence import DifferentWork, Work
 from mxrun.train.loop import quantiles

@@ -28,8 +28,8 @@ from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.operator.property import Precision, ResourceKind
 from mxrun.operator.register import create
+from mxrun.peers.baseline import Contest, Opponent
 from mxrun.peers.exported import peer_symbol, without_dropout
-from mxrun.peers.opponent import Contest, Opponent
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.onnx_export import onnx_model
 from mxrun.session.parameter_init import drawn

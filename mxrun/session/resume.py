@@ -21,7 +21,7 @@ from mxrun.train.checkpoint import (
     checkpoint_folder,
     read_manifest,
 )
-from mxrun.train.keeper import newest_checkpoint, saved_steps
+from mxrun.train.checkpoint_manager import newest_checkpoint, saved_steps
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory, run_path
 

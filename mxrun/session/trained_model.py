@@ -22,7 +22,7 @@ from mxrun.train.checkpoint import (
     load_checkpoint,
     read_manifest,
 )
-from mxrun.train.keeper import Found, newest_checkpoint, saved_steps
+from mxrun.train.checkpoint_manager import Found, newest_checkpoint, saved_steps
 from mxrun.train.run_directory import ROOT
 
 _CONFIG = "config.yaml"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
-from mxrun.executor.hand_over import quick_hand_over
+from mxrun.executor.switch_interval import quick_hand_over
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
@@ -25,15 +25,15 @@ from mxrun.train.divergence import (
     is_finite,
     located_in_evaluation,
 )
+from mxrun.train.early_stopping import Watch
+from mxrun.train.learning_rate import Rates
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone
 from mxrun.train.optimizer import Optimizer
 from mxrun.train.progress import Progress
-from mxrun.train.rates import Rates
 from mxrun.train.schedule import Schedule
 from mxrun.train.undo import PartialStep
-from mxrun.train.watch import Watch
 
 _REPORT_INTERVAL_S = 0.1
 # Steps between two looks at all parameters and states: a number that is none stays none, so that a

@@ -9,8 +9,8 @@ from typing import NoReturn
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.io.iterator import RecordError
 from mxrun.train.checkpoint import MEASURED_FILE, Arrays, RunState
+from mxrun.train.checkpoint_manager import CheckpointKeeper
 from mxrun.train.divergence import Diverged, is_finite
-from mxrun.train.keeper import CheckpointKeeper
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory

@@ -205,7 +205,7 @@ def test_a_relative_cache_folder_is_not_used(tmp_path: Path) -> None:
 def test_every_file_that_makes_code_is_part_of_the_key() -> None:
     """What the vocabulary imports of this package decides what a native function becomes."""
     script = (
-        "import sys, mxrun.backend.jit, mxrun.backend.vocabulary;"
+        "import sys, mxrun.backend.jit, mxrun.backend.numba_intrinsics;"
         "print(*(n.rpartition('.')[2] for n in sys.modules if n.startswith('mxrun.backend.')))"
     )
     command = [sys.executable, "-c", script]

@@ -186,7 +186,6 @@ def test_only_tables_load_rich(work):
 LITTLE_MEMORY = """\
 import resource, sys
 from pathlib import Path
-from mxrun import session
 from mxrun.cli.main import run
 mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (mapped + (768 << 20),) * 2)

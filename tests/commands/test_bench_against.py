@@ -18,8 +18,8 @@ from onnx_environment import onnx_python
 from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.peers.opponent import KINDS as PEERS
-from mxrun.peers.opponent import Opponent, find
+from mxrun.peers.baseline import KINDS as PEERS
+from mxrun.peers.baseline import Opponent, find
 from mxrun.peers.peer import MXNet, Peer, PyTorch
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.comparison import Pairs

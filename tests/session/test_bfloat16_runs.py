@@ -14,7 +14,7 @@ from mxrun.base.errors import UserError
 from mxrun.commands.train import TrainRequest, prepare, train
 from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load, plan_for
-from mxrun.train.keeper import saved_steps
+from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
 
 LOW = "precision=bfloat16"

@@ -19,8 +19,8 @@ from mxrun.base.tensor import PLAIN
 from mxrun.commands.train import Existing, TrainRequest, prepare, train
 from mxrun.session.planning import load, plan_for
 from mxrun.train.checkpoint import load_checkpoint
+from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.divergence import Located
-from mxrun.train.keeper import saved_steps
 from mxrun.train.replay import CheckedLoop, NoSaver, Silent
 
 # Weights double with every step, as lr * wd is 3, until something is beyond float32.

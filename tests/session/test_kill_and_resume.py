@@ -11,7 +11,7 @@ import pytest
 from interrupted_runs import EPOCH, INTERVAL, STEPS, Started, go_on, left
 from killed_runs import FINISHED, OPERATIONS, Killed, Moment, assert_little_is_redone, chain, kill
 
-from mxrun.train.keeper import saved_steps
+from mxrun.train.checkpoint_manager import saved_steps
 
 # Steps after which something is saved: those of the policy, and evaluations that were the best.
 SAVES = [*range(INTERVAL, STEPS, INTERVAL), EPOCH, 2 * EPOCH, STEPS]

@@ -23,7 +23,7 @@ from mxrun.planner.remat.budget import Budget
 from mxrun.session import micro_batches
 from mxrun.session.planning import load, request_for
 from mxrun.train.checkpoint import Checkpoint
-from mxrun.train.keeper import newest_checkpoint
+from mxrun.train.checkpoint_manager import newest_checkpoint
 from mxrun.train.replay import Silent
 
 NET = """\

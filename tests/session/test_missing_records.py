@@ -19,7 +19,7 @@ from mxrun.base.errors import Stopped, UserError
 from mxrun.commands import train as command
 from mxrun.commands.train import Existing, Trained, TrainRequest
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
-from mxrun.train.keeper import saved_steps
+from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.observer import EpochDone
 from mxrun.train.replay import Silent
 

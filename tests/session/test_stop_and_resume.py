@@ -14,7 +14,7 @@ from commands import result
 from interrupted_runs import EPOCH, STEPS, Started, go_on, left, resumed_from
 
 from mxrun.train.checkpoint import read_manifest
-from mxrun.train.keeper import saved_steps
+from mxrun.train.checkpoint_manager import saved_steps
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 STOPPED, INTERRUPTED = 75, 130

@@ -15,7 +15,13 @@ from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.session.planning import load
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
-from mxrun.train.keeper import CheckpointKeeper, Interval, Policy, newest_checkpoint, saved_steps
+from mxrun.train.checkpoint_manager import (
+    CheckpointKeeper,
+    Interval,
+    Policy,
+    newest_checkpoint,
+    saved_steps,
+)
 from mxrun.train.loop import slots
 from mxrun.train.replay import Silent
 
@@ -284,7 +290,7 @@ def test_every_and_keep(policy: str, steps: list[int]) -> None:
 
 def test_minutes_count_from_the_last_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("mxrun.train.keeper.time.monotonic", lambda: now)
+    monkeypatch.setattr("mxrun.train.checkpoint_manager.time.monotonic", lambda: now)
     keeper = CheckpointKeeper(tmp_path, Policy(Interval(2, "minutes"), keep=1))
     assert not keeper.due_after_step(1)
     now += 119

@@ -19,7 +19,7 @@ from mxrun.graph.update_rule import averaged
 from mxrun.session.planning import load, plan_for
 from mxrun.session.warm_start import StartingPoint
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
-from mxrun.train.keeper import newest_checkpoint
+from mxrun.train.checkpoint_manager import newest_checkpoint
 from mxrun.train.replay import Silent
 
 CONFIG = """\

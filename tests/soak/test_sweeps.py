@@ -18,7 +18,7 @@ from mxrun.base.errors import Place, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.train.checkpoint import load_checkpoint
-from mxrun.train.keeper import newest_checkpoint
+from mxrun.train.checkpoint_manager import newest_checkpoint
 
 pytestmark = pytest.mark.soak
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mxrun.base import flags, kept
+from mxrun.base import disk_cache, flags
 from mxrun.base.machine import Bandwidth, Machine
 from mxrun.runtime.machine import description
 
@@ -47,4 +47,4 @@ def machine(threads: int) -> Machine:
 def cache_machine() -> None:
     """Put the machine's figures where processes look for those that were measured."""
     for threads in _TEAMS:
-        kept.keep("machine", description(threads), machine(threads).to_json())
+        disk_cache.put("machine", description(threads), machine(threads).to_json())

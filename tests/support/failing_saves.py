@@ -25,7 +25,13 @@ from mxrun.train.checkpoint import (
     RunState,
     save_checkpoint,
 )
-from mxrun.train.keeper import CheckpointKeeper, Interval, Policy, newest_checkpoint, saved_steps
+from mxrun.train.checkpoint_manager import (
+    CheckpointKeeper,
+    Interval,
+    Policy,
+    newest_checkpoint,
+    saved_steps,
+)
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mxrun.peers.opponent import Contest, Opponent, find
+from mxrun.peers.baseline import Contest, Opponent, find
 
 VARIABLE = "MXRUN_ONNX_PYTHON"
 _CHECK = """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mxrun.base import kept
+from mxrun.base import disk_cache
 from mxrun.compiler.compile import compile_plan
 from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.planner.plan import Plan
@@ -31,7 +31,7 @@ class Planting:
         }
         best = self._pick(tuple(candidates))
         found[best] = replace(found[best], seconds=FAST)
-        kept.keep(KIND, key_of(question, tuple(candidates), self._machine), figures_of(found))
+        disk_cache.put(KIND, key_of(question, tuple(candidates), self._machine), figures_of(found))
         return found
 
 

@@ -35,8 +35,8 @@ MARKERS = {
     "full": "slow and alone of its kind in its file: left out of plain `pytest`",
     "whole": "a large matrix of which plain `pytest` runs every case: each takes no time",
     "sparse": "a large matrix over operators that others have as well: plain `pytest` runs a tenth",
-    "commands": "runs whole commands or trainings, as all of tests/cli, tests/commands and tests/session does: "
-    "plain `pytest` runs a fifth",
+    "commands": "runs whole commands or trainings, as all of tests/cli, tests/commands and "
+    "tests/session does: plain `pytest` runs a fifth",
     "soak": "takes minutes, and is run by hand: `pytest --soak`",
 }
 

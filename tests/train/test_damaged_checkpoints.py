@@ -26,7 +26,7 @@ from mxrun.train.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from mxrun.train.keeper import newest_checkpoint
+from mxrun.train.checkpoint_manager import newest_checkpoint
 from mxrun.train.progress import Best, Progress
 
 pytestmark = pytest.mark.commands

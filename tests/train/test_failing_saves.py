@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 from commands import MXRUN, digests, result
 
-from mxrun.train.keeper import CheckpointKeeper, Interval, Policy
+from mxrun.train.checkpoint_manager import CheckpointKeeper, Interval, Policy
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory

@@ -17,12 +17,12 @@ from typing import ClassVar
 
 from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
+from mxrun.backend.constraints import ANY_CODE, Wish
 from mxrun.backend.jit import Block, float32s, integer, native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.operations import Window
 from mxrun.backend.onednn.primitive import Argument, Primitive
-from mxrun.backend.wish import ANY_CODE, Wish
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 

@@ -13,6 +13,7 @@ from functools import cache
 
 from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
+from mxrun.backend.constraints import ANY_CODE, Wish
 from mxrun.backend.jit import Block, int32s, integer, native
 from mxrun.backend.onednn.descriptor import (
     IDENTITY,
@@ -32,7 +33,6 @@ from mxrun.backend.onednn.primitive import (
     Primitive,
     build,
 )
-from mxrun.backend.wish import ANY_CODE, Wish
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import Shape, TensorSpec, align
 

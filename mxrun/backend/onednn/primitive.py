@@ -16,6 +16,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from mxrun.backend.call import NativeCall
+from mxrun.backend.constraints import ANY_CODE, Wish
 from mxrun.backend.onednn.descriptor import IDENTITY, View, describe, spec_of
 from mxrun.backend.onednn.library import (
     LAST_IMPLEMENTATION,
@@ -26,7 +27,6 @@ from mxrun.backend.onednn.library import (
     require,
 )
 from mxrun.backend.team import team
-from mxrun.backend.wish import ANY_CODE, Wish
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.backend import philox
-from mxrun.base import kept
+from mxrun.base import disk_cache
 from mxrun.planner.allocator.first_fit import Placement
 from mxrun.planner.allocator.interval_compaction import Integers, Problem
 
@@ -26,7 +26,14 @@ _MOST_ENTRIES = 256
 # A larger problem's entry would be a megabyte and more.
 _MOST_BLOCKS = 20_000
 # What decides the offsets: files of this folder.
-_SOURCES = ("attempt", "first_fit", "memory", "search", "search_loop", "sections")
+_SOURCES = (
+    "placement_search",
+    "first_fit",
+    "allocate",
+    "search",
+    "search_loop",
+    "interval_compaction",
+)
 # Offsets are 64 bits wide.
 _END = 1 << 62
 
@@ -38,7 +45,7 @@ def find_placement(problem: Problem, most: int) -> tuple[Placement, int] | None:
     """
     if len(problem.size) > _MOST_BLOCKS:
         return None
-    figures = kept.find(KIND, _key(problem))
+    figures = disk_cache.get(KIND, _key(problem))
     if not isinstance(figures, dict) or figures.pop("digest", None) != _digest(figures):
         return None
     try:
@@ -63,7 +70,7 @@ def keep_placement(problem: Problem, placement: Placement, proved: int) -> None:
         "proved_bytes": proved,
         "order": placement.order,
     }
-    kept.keep(KIND, _key(problem), figures | {"digest": _digest(figures)}, _MOST_ENTRIES)
+    disk_cache.put(KIND, _key(problem), figures | {"digest": _digest(figures)}, _MOST_ENTRIES)
 
 
 def _key(problem: Problem) -> str:

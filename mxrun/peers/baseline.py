@@ -150,7 +150,7 @@ def _find(name: str, pythons: Mapping[str, str]) -> Found:
 
 @dataclass(frozen=True)
 class Contest:
-    """What every contestant runs: see `mxrun.peers.turns.Task`."""
+    """What every contestant runs: see `mxrun.peers.benchmark_server.Task`."""
 
     symbol: str
     phase: str

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-from mxrun.backend.bfloat16_code import rounded, widened
+from mxrun.backend.llvm_bfloat16 import rounded, widened
 from mxrun.backend.vectors import LANES
 
 _INDEX = ir.IntType(32)

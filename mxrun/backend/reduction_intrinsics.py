@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mxrun.backend.column_code import (
+from mxrun.backend.llvm_column import (
     DOUBLE,
     FLOAT,
     INDEX,

@@ -14,9 +14,9 @@ from numba.extending import intrinsic
 
 from mxrun.backend import philox
 from mxrun.backend.call import HEADER_SLOTS
-from mxrun.backend.reduction_vocabulary import REDUCTIONS
-from mxrun.backend.scan_vocabulary import SCANS
-from mxrun.backend.vector_vocabulary import VECTORS
+from mxrun.backend.reduction_intrinsics import REDUCTIONS
+from mxrun.backend.scan_intrinsics import SCANS
+from mxrun.backend.vector_intrinsics import VECTORS
 
 _WORD = ir.IntType(64)
 

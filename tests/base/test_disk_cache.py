@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mxrun.base import kept
+from mxrun.base import disk_cache
 
 
 @pytest.fixture(autouse=True)
@@ -17,19 +17,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_was_kept_is_found_under_its_key_alone() -> None:
-    kept.keep("things", "a: 1\nb: 2", [1.5, "x"])
-    assert kept.find("things", "a: 1\nb: 2") == [1.5, "x"]
-    assert kept.find("things", "a: 1") is None
-    assert kept.find("others", "a: 1\nb: 2") is None
+    disk_cache.put("things", "a: 1\nb: 2", [1.5, "x"])
+    assert disk_cache.get("things", "a: 1\nb: 2") == [1.5, "x"]
+    assert disk_cache.get("things", "a: 1") is None
+    assert disk_cache.get("others", "a: 1\nb: 2") is None
 
 
 def test_the_oldest_go(folder: Path) -> None:
     for number in range(6):
-        kept.keep("things", f"key {number}", number, most=3)
+        disk_cache.put("things", f"key {number}", number, most=3)
         for path in folder.iterdir():
             # Files of one moment have no order.
             os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 10**9))
-    assert [kept.find("things", f"key {number}") for number in range(6)] == [
+    assert [disk_cache.get("things", f"key {number}") for number in range(6)] == [
         *(None, None, None),
         *(3, 4, 5),
     ]
@@ -37,5 +37,5 @@ def test_the_oldest_go(folder: Path) -> None:
 
 def test_without_a_limit_all_stay() -> None:
     for number in range(6):
-        kept.keep("things", f"key {number}", number)
-    assert [kept.find("things", f"key {number}") for number in range(6)] == list(range(6))
+        disk_cache.put("things", f"key {number}", number)
+    assert [disk_cache.get("things", f"key {number}") for number in range(6)] == list(range(6))

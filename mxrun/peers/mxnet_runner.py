@@ -9,9 +9,9 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
+from mxrun.peers.benchmark_server import Contestant, Task, Turns
 from mxrun.peers.losses import mean_loss
 from mxrun.peers.mxnet_symbol import bind
-from mxrun.peers.turns import Contestant, Task, Turns
 from mxrun.peers.wire import Array
 
 # Parameters of mxrun's update operators that say where the step's rates lie.

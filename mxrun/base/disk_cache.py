@@ -15,7 +15,7 @@ from typing import Any
 from mxrun.base import cache_files
 
 
-def find(kind: str, key: str) -> Any:
+def get(kind: str, key: str) -> Any:
     """What is kept of a kind under a key; None where there is nothing, or nothing readable."""
     text = cache_files.read(kind, _name(key))
     if text is None:
@@ -29,7 +29,7 @@ def find(kind: str, key: str) -> Any:
     return content.get("figures")
 
 
-def keep(kind: str, key: str, figures: Any, most: int | None = None) -> None:
+def put(kind: str, key: str, figures: Any, most: int | None = None) -> None:
     """Keep what was found; `figures` is plain JSON.
 
     most: how many findings of this kind are kept, of which the oldest go.

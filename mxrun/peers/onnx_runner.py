@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mxrun.peers.turns import Task
+from mxrun.peers.benchmark_server import Task
 from mxrun.peers.wire import Array
 
 # The model's bytes travel as an array of this name.

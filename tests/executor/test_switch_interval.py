@@ -10,7 +10,7 @@ import pytest
 
 from mxrun.commands.train import TrainRequest, train
 from mxrun.config.bundled import find_config
-from mxrun.executor.hand_over import INTERVAL_S, HandOver
+from mxrun.executor.switch_interval import INTERVAL_S, HandOver
 from mxrun.train.observer import EpochDone
 from mxrun.train.replay import Silent
 

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
+from mxrun.peers.benchmark_server import Contestant, Task, Turns
 from mxrun.peers.pytorch.parameters import Tensor
 from mxrun.peers.pytorch_network import Network, build_network
 from mxrun.peers.pytorch_optimizer import build_optimizer, largest_gradient
 from mxrun.peers.pytorch_symbol import as_tensors, read_symbol
-from mxrun.peers.turns import Contestant, Task, Turns
 from mxrun.peers.wire import Array
 
 _IMAGE_RANK = 4
