@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from mxrun.base.errors import Diagnostic, MxrunError, OperatorRaised, Place, UserError
+from mxrun.base.errors import Diagnostic, MxrunError, OperatorRaised, SourceLocation, UserError
 from mxrun.base.registry import Registry
 
 
@@ -57,7 +57,7 @@ _PLUGINS: dict[str, Plugin] = {}
 
 def load_plugin(
     path: str,
-    named_at: Place | None = None,
+    named_at: SourceLocation | None = None,
     permit: Callable[[Plugin], None] = lambda plugin: None,
 ) -> Plugin:
     """Run a plugin file, whose decorators register what it defines; once for each content.
@@ -83,7 +83,7 @@ def load_plugin(
     return _PLUGINS[digest]
 
 
-def _content(path: str, named_at: Place | None) -> bytes:
+def _content(path: str, named_at: SourceLocation | None) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -108,7 +108,7 @@ def _run(content: bytes, module: ModuleType, path: str) -> None:
     except (SyntaxError, ValueError) as error:
         line, column = getattr(error, "lineno", None), getattr(error, "offset", None)
         problem = f"the plugin is not valid Python: {getattr(error, 'msg', error)}"
-        place = Place(path, max(line or 1, 1), max(column or 1, 1))
+        place = SourceLocation(path, max(line or 1, 1), max(column or 1, 1))
         raise UserError(Diagnostic(problem, place)) from error
     sys.modules[module.__name__] = module
     try:
@@ -133,14 +133,16 @@ def plugin_failure(error: Exception) -> UserError | None:
         return None
     problem = f"the plugin's {found.name} raised {_described(raised)}{whose}"
     hint = "`mxrun check-op FILE.py:NAME` tries an operator by itself"
-    return UserError(Diagnostic(problem, Place(found.filename, found.lineno or 1, 1), hint=hint))
+    return UserError(
+        Diagnostic(problem, SourceLocation(found.filename, found.lineno or 1, 1), hint=hint)
+    )
 
 
 def _raised(error: BaseException, path: str) -> UserError:
     """What a plugin raised, at its own line that led there; what mxrun refused in its own words."""
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
-    place = Place(path, line or 1, 1)
+    place = SourceLocation(path, line or 1, 1)
     if isinstance(error, UserError):
         return UserError(replace(each, place=each.place or place) for each in error.diagnostics)
     problem = f"the plugin cannot be loaded: {_described(error)}"

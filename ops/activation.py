@@ -73,7 +73,7 @@ class ActivationProperty(SimpleProperty[ActivationParameters]):
         return _ENTRIES[self.parameters.act_type]
 
     @property
-    def keeps_order(self) -> bool:
+    def is_monotone(self) -> bool:
         """Of relu. What the others make of different numbers may be equal but for its gradient."""
         return self.parameters.act_type == "relu"
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from mxrun.backend.jit import Block, clipped, float32s, float64s, integer, native, real, share
 from mxrun.base.params import Float32
-from mxrun.operator.native_kernel import Part, target
+from mxrun.operator.native_kernel import KernelPart, target
 from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.ops.gradient_norm import (
     Scratch,
@@ -283,7 +283,7 @@ class CompiledMomentUpdate(CompiledUpdate):
         ),
     }
 
-    def parts(self, prop: AnyProperty, count: int, threads: int) -> Sequence[Part]:
+    def parts(self, prop: AnyProperty, count: int, threads: int) -> Sequence[KernelPart]:
         """One loop; for LAMB moments and move, two norms, and the step."""
         if prop.type_string != "lamb_update":
             return super().parts(prop, count, threads)

@@ -10,15 +10,21 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.scalar_value import Graph
+from mxrun.backend.scalar_value import ScalarGraph
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, Precision, same_shape
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import (
+    OperatorProperty,
+    PartialInference,
+    PartialShapes,
+    Precision,
+    same_shape,
+)
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import MapKernel
 from mxrun.operator.tensor import Tensor
@@ -45,17 +51,17 @@ class AddNProperty(OperatorProperty[AddNParameters]):
 
     type_string = "add_n"
     parameter_type = AddNParameters
-    precision = Precision.FOLLOWS
+    precision = Precision.INHERIT
 
     def list_arguments(self) -> tuple[str, ...]:
         """arg0, arg1, ..."""
         return tuple(f"arg{index}" for index in range(self.parameters.num_args))
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """All inputs and the output have one shape."""
         names = (*self.list_arguments(), "output")
         *shapes, output = same_shape(names, [*inputs, *outputs], "elementwise addition")
-        return Inferred(shapes, [output], [])
+        return PartialInference(shapes, [output], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -113,7 +119,7 @@ class AddN(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """Every input: grad."""
-        gradient = need(out_grad[0])
+        gradient = require_array(out_grad[0])
         for tensor, request in zip(in_grad, req, strict=True):
             assign(tensor, request, gradient)
 
@@ -126,7 +132,7 @@ _COPY = scalar.compile(lambda x: x)
 @cache
 def _sum_of(count: int) -> MapKernel:
     """The map of so many tensors to their sum, from the left."""
-    graph = Graph()
+    graph = ScalarGraph()
     tensors = [graph.add("operand", FLOAT32, (), index) for index in range(count)]
     names = tuple(f"arg{index}" for index in range(count))
     return MapKernel("sum", names, (), FLOAT32, graph, reduce(add, tensors).index, FLOAT32)

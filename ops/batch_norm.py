@@ -13,11 +13,11 @@ from pydantic import Field
 from mxrun.base.params import Float32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
     GradientKind,
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     Precision,
     StateUpdate,
@@ -83,7 +83,7 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
 
     type_string = "BatchNorm"
     parameter_type = BatchNormParameters
-    precision = Precision.FOLLOWS
+    precision = Precision.INHERIT
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, and one number a channel: the scale gamma, the shift beta."""
@@ -116,7 +116,7 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
         """The same under use_global_stats."""
         return type(self)(self.parameters.model_copy(update={"use_global_stats": True}))
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data and output have one shape; everything else is [C]."""
         data = unify("data", inputs[DATA], outputs[OUTPUT], "output")
         channels: int | None = None
@@ -133,7 +133,7 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
             known[axis] = channels
             data = tuple(known)
         each = (channels,)
-        return Inferred([data, each, each], [data, each, each], [each, each])
+        return PartialInference([data, each, each], [data, each, each], [each, each])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """All computed, but a fixed gamma's is zero."""
@@ -204,11 +204,11 @@ class BatchNorm(Operator):
 
     def normalized(self, in_data: Sequence[Tensor | None], mean: Array, var: Array) -> Array:
         """The output, by statistics that are known."""
-        data = need(in_data[DATA])
+        data = require_array(in_data[DATA])
         normalized, _ = self._normalized(data, mean, var)
         if not self.parameters.fix_gamma:
-            normalized *= self._along(data, need(in_data[GAMMA]))
-        return normalized + self._along(data, need(in_data[BETA]))
+            normalized *= self._along(data, require_array(in_data[GAMMA]))
+        return normalized + self._along(data, require_array(in_data[BETA]))
 
     def backward(
         self,
@@ -221,7 +221,7 @@ class BatchNorm(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """The two sums, then data's gradient."""
-        found = self.gradients(need(out_grad[OUTPUT]), in_data, out_data)
+        found = self.gradients(require_array(out_grad[OUTPUT]), in_data, out_data)
         for place, request, value in zip(in_grad, req, found, strict=True):
             assign(place, request, value)
 
@@ -229,8 +229,10 @@ class BatchNorm(Operator):
         self, gradient: Array, in_data: Sequence[Tensor | None], out_data: Sequence[Tensor | None]
     ) -> tuple[Array, Array, Array]:
         """Those of data, gamma and beta, from the output's."""
-        data = need(in_data[DATA])
-        normalized, scale = self._normalized(data, need(out_data[MEAN]), need(out_data[VAR]))
+        data = require_array(in_data[DATA])
+        normalized, scale = self._normalized(
+            data, require_array(out_data[MEAN]), require_array(out_data[VAR])
+        )
         others = self._other_axes(data)
         beta_grad = gradient.sum(axis=others)
         gamma_grad = (gradient * normalized).sum(axis=others)
@@ -240,7 +242,7 @@ class BatchNorm(Operator):
             data_grad = gradient - self._along(data, beta_grad / count)
             data_grad = data_grad - normalized * self._along(data, gamma_grad / count)
         if not self.parameters.fix_gamma:
-            scale = scale * self._along(data, need(in_data[GAMMA]))
+            scale = scale * self._along(data, require_array(in_data[GAMMA]))
         return data_grad * scale, gamma_grad, beta_grad
 
     def _normalized(self, data: Array, mean: Array, var: Array) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from pydantic import Field
 from mxrun.base.params import NotNegative, Parameters
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign
-from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, unify
 from mxrun.operator.tensor import Tensor
@@ -51,7 +51,7 @@ class BatchNormFoldProperty(OperatorProperty[BatchNormFoldParameters]):
         """What the product gets instead."""
         return ("folded_weight", "folded_bias")
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The weights have one shape; the rest has its first size."""
         weight = unify("weight", inputs[0], outputs[0], "folded_weight")
         size: Dimensions = (None if weight is None else weight[0],)
@@ -60,7 +60,7 @@ class BatchNormFoldProperty(OperatorProperty[BatchNormFoldParameters]):
         size = unify("folded_bias", outputs[1], size, "weight")
         if weight is not None:
             weight = (size[0], *weight[1:])
-        return Inferred([weight, *(size for _ in inputs[1:])], [weight, size], [])
+        return PartialInference([weight, *(size for _ in inputs[1:])], [weight, size], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """None."""

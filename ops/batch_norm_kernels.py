@@ -12,7 +12,15 @@ from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
-from mxrun.operator.native_kernel import Part, Pitch, Slot, extra, native_kernel, source, target
+from mxrun.operator.native_kernel import (
+    KernelPart,
+    Pitch,
+    Slot,
+    extra,
+    native_kernel,
+    source,
+    target,
+)
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import written
 from mxrun.ops import batch_norm_loops as compiled
@@ -85,7 +93,9 @@ class _Loops:
         """The threads' own arrays."""
         return Scratch(self.totals.offset + align(16 * self.tasks.channels))
 
-    def alone(self, loop: NativeFunction, *arguments: Slot | Pitch | Scratch | int | float) -> Part:
+    def alone(
+        self, loop: NativeFunction, *arguments: Slot | Pitch | Scratch | int | float
+    ) -> KernelPart:
         """A loop of one thread."""
         return ScratchLoopPart(loop, arguments, 1, self._scratch_bytes)
 
@@ -94,7 +104,7 @@ class _Loops:
         loop: NativeFunction,
         arrays: Sequence[Slot | Scratch | int],
         *arguments: Slot | Pitch | Scratch | int | float,
-    ) -> Part:
+    ) -> KernelPart:
         """A loop of the team over the tasks, with its arrays [C]."""
         absent = (0,) * (ARRAYS - len(arrays))
         shared = (*self.tasks.arguments(self.team), self.blocks, len(arrays), *arrays, *absent)
@@ -157,7 +167,7 @@ class CompiledBatchNorm(Implementation):
         kept = (extra(0), extra(1)) if handed else (scale, 0)
         given = p.use_global_stats or not request.is_train
         pitch, data_rows = loops.pitch(source(DATA)), Pitch(source(DATA), loops.width)
-        parts: list[Part] = []
+        parts: list[KernelPart] = []
         found: tuple[Slot | Scratch | int, ...]
         if given:
             states = len(prop.list_arguments())

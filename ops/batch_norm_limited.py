@@ -17,8 +17,8 @@ from mxrun.base.params import Float32
 from mxrun.base.tensor import Shape
 from mxrun.operator.fusion import fusion
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import GradientKind, Inferred, PartialShapes
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, create, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
@@ -81,13 +81,13 @@ class BatchNormLimitedProperty(BatchNormProperty):
         """BatchNorm's, and residual."""
         return (*super().list_arguments(), *(("residual",) if self.parameters.residual else ()))
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """BatchNorm's; data, residual and output have one shape."""
         if not self.parameters.residual:
             return super().infer_shape(inputs, outputs)
         data = unify("residual", inputs[RESIDUAL], inputs[DATA], "data")
         found = super().infer_shape([data, *inputs[DATA + 1 : RESIDUAL]], outputs)
-        return Inferred([*found.inputs, found.inputs[DATA]], found.outputs, found.auxiliary)
+        return PartialInference([*found.inputs, found.inputs[DATA]], found.outputs, found.auxiliary)
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """BatchNorm's; residual's is computed."""
@@ -163,11 +163,11 @@ class BatchNormLimited(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """What passes the limits, through BatchNorm and to residual."""
-        gradient = need(out_grad[OUTPUT])
+        gradient = require_array(out_grad[OUTPUT])
         if self.limits is None:
-            passed = relu_gradient(gradient, need(out_data[OUTPUT]))
+            passed = relu_gradient(gradient, require_array(out_data[OUTPUT]))
         else:
-            mean, var = (need(out_data[index]) for index in (MEAN, VAR))
+            mean, var = (require_array(out_data[index]) for index in (MEAN, VAR))
             before = self.inner.normalized(in_data, mean, var)
             passed = clip_gradient(gradient, before, *self.limits)
         found = self.inner.gradients(passed, in_data, out_data)

@@ -14,7 +14,7 @@ _COLUMNS = 2048
 _JOINED = 512
 # Elements that are worth a task of their own, and most tasks cut for the sake of large teams.
 _ELEMENTS_PER_TASK = 16_384
-_MOST_CUTS = 64
+_MAX_CUTS = 64
 # Arrays of one float a column that a thread keeps, and floats between which they would fight for
 # the same lines of the first cache.
 ARRAYS = 6
@@ -52,7 +52,7 @@ class Tasks:
         cuts = -(-line // _COLUMNS)
         # The wider the rows the fewer the blocks: one thread adds up what they leave a channel.
         apart = lines * cuts if planes else -(-line // _JOINED)
-        wanted = min(elements // _ELEMENTS_PER_TASK, _MOST_CUTS) // apart
+        wanted = min(elements // _ELEMENTS_PER_TASK, _MAX_CUTS) // apart
         rows_per_block = -(-rows // max(wanted, 1))
         return Tasks(before, channels, inner, rows, line, lines, cuts, rows_per_block)
 

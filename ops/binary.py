@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.scalar_value import Value
+from mxrun.backend.scalar_value import ScalarValue
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator import scalar
 from mxrun.operator.property import GradientKind
@@ -89,19 +89,19 @@ class Definition:
 
 def _wide(value: Scalar) -> Scalar:
     """The number in float64."""
-    if isinstance(value, Value):
+    if isinstance(value, ScalarValue):
         return value.convert("float64")
     return np.asarray(value, np.float64)
 
 
 def _narrow(value: Scalar, like: Scalar) -> Scalar:
     """A number of `_wide` in the type of another."""
-    return value.convert(like.dtype) if isinstance(value, Value) else value.astype(like.dtype)
+    return value.convert(like.dtype) if isinstance(value, ScalarValue) else value.astype(like.dtype)
 
 
 def saturated(number: Scalar, like: Scalar) -> Scalar:
     """A number, or the nearest that the type of `like` has where that is an integer type."""
-    kind = np.dtype(like.dtype) if isinstance(like, Value) else np.result_type(like)
+    kind = np.dtype(like.dtype) if isinstance(like, ScalarValue) else np.result_type(like)
     if kind.kind == "f":
         return number
     limits = np.iinfo(kind)
@@ -110,7 +110,7 @@ def saturated(number: Scalar, like: Scalar) -> Scalar:
 
 def quotient(x: Scalar, y: Scalar) -> Scalar:
     """x / y; of integers without its fraction, and 0 where y is 0."""
-    if isinstance(x, Value) or isinstance(y, Value) or np.result_type(x, y).kind == "f":
+    if isinstance(x, ScalarValue) or isinstance(y, ScalarValue) or np.result_type(x, y).kind == "f":
         return x / y
     below, rest = np.divmod(x, y)
     return below + ((rest != 0) & ((x < 0) != (y < 0)))

@@ -9,9 +9,9 @@ import numpy as np
 
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Part, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import Operator
-from mxrun.operator.property import Inferred, PartialShapes
+from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.scalar import written
 from mxrun.operator.shape import ShapeContradiction, show, unify
@@ -20,7 +20,7 @@ from mxrun.operator.simple_entry import Array, Formula
 from mxrun.operator.simple_property import SimpleOperator
 from mxrun.ops.binary import BINARY
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce_loops import Kind, reduce_part
+from mxrun.ops.reduce_loops import ReductionKind, reduce_part
 from mxrun.ops.strided import broadcast_axes, joint_layout, same_order
 from mxrun.ops.strided_map import served, strided_part
 
@@ -30,11 +30,11 @@ class BroadcastProperty(SimpleProperty[NoParameters]):
     lacks, or has one element of, repeats along the other's.
     """
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The output from both sides; of a side, what the output leaves no choice for."""
         (lhs, rhs), output = inputs, outputs[0]
         if lhs is None or rhs is None:
-            return Inferred([lhs, rhs], [output], [])
+            return PartialInference([lhs, rhs], [output], [])
         rank = max(len(lhs), len(rhs))
         output = unify("output", output, (None,) * rank, "the longer of lhs and rhs")
         wide = [(1,) * (rank - len(side)) + side for side in (lhs, rhs)]
@@ -46,7 +46,7 @@ class BroadcastProperty(SimpleProperty[NoParameters]):
             raise ShapeContradiction("rhs", show(rhs), expected, f"lhs {show(lhs)}")
         left, right, out = (tuple(sizes) for sizes in zip(*filter(None, axes), strict=True))
         output = unify("output", output, out, "the larger size of lhs and rhs on every axis")
-        return Inferred([left[rank - len(lhs) :], right[rank - len(rhs) :]], [output], [])
+        return PartialInference([left[rank - len(lhs) :], right[rank - len(rhs) :]], [output], [])
 
     def create_operator(self) -> Operator:
         """NumPy's broadcasting."""
@@ -145,7 +145,7 @@ def _map(
     specs: Sequence[TensorSpec],
     threads: int,
     request: OpReqType = OpReqType.WRITE,
-) -> Part:
+) -> KernelPart:
     """A gradient before any sum; specs: of out_grad, lhs and rhs."""
     place = (output, specs[0])
     # A tensor that the map does not read may be absent: the output stands in for it.
@@ -162,15 +162,15 @@ def _summed(
     specs: Sequence[TensorSpec],
     repeated: Sequence[int],
     threads: int,
-) -> Part:
+) -> KernelPart:
     """The gradient of a side that repeats along those axes."""
     full = specs[0]
     if any(formula.reads[1:]):
         product = (between(0), full)
-        total = reduce_part(Kind.SUM, output, product, repeated, threads)
+        total = reduce_part(ReductionKind.SUM, output, product, repeated, threads)
         return ChainPart((_map(formula, between(0), specs, threads), total), (full.nbytes,))
     # What depends on out_grad alone is a multiple of it: the sum may be taken first.
-    total = reduce_part(Kind.SUM, output, (source(0), full), repeated, threads)
+    total = reduce_part(ReductionKind.SUM, output, (source(0), full), repeated, threads)
     if formula.passes_first:
         return total
     count = math.prod(size for axis, size in enumerate(full.shape) if axis not in repeated)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from mxrun.backend.call import NativeCall
 from mxrun.base.tensor import align
 from mxrun.operator.kernel import Buffers
-from mxrun.operator.native_kernel import Part, Slot, extra
+from mxrun.operator.native_kernel import KernelPart, Slot, extra
 
 
 def between(index: int) -> Slot:
@@ -23,7 +23,7 @@ class ChainPart:
     outputs of the kernel.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[KernelPart, ...]
     between_bytes: tuple[int, ...]
 
     @property

@@ -24,8 +24,8 @@ from mxrun.operator.kernel import (
     OpReqType,
 )
 from mxrun.operator.native_kernel import LoopPart, Pitch, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
@@ -60,11 +60,11 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
         """arg0, arg1, ..."""
         return tuple(f"arg{index}" for index in range(self.parameters.num_args))
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """All axes but `dim` both ways; `dim` forward, or of one input from all the others."""
         ranks = [len(shape) for shape in (*inputs, *outputs) if shape is not None]
         if not ranks:
-            return Inferred(inputs, outputs, [])
+            return PartialInference(inputs, outputs, [])
         axis = self.axis(ranks[0])
         named = list(zip((*self.list_arguments(), "output"), (*inputs, *outputs), strict=True))
         common: Dimensions = (None,) * ranks[0]
@@ -75,7 +75,7 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
         *parts, output = [unify(name, shape, common) for name, shape in named]
         *sizes, total = self._sizes([part[axis] for part in parts], output[axis], output)
         joined = [_with_axis(part, axis, size) for part, size in zip(parts, sizes, strict=True)]
-        return Inferred([*joined], [_with_axis(output, axis, total)], [])
+        return PartialInference([*joined], [_with_axis(output, axis, total)], [])
 
     def axis(self, rank: int) -> int:
         """`dim` counted from the front; raises ShapeContradiction where it is outside the rank."""
@@ -152,9 +152,9 @@ class Concat(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """Each input's part of the output's gradient."""
-        gradient = need(out_grad[0])
+        gradient = require_array(out_grad[0])
         axis = self.axis(gradient.ndim)
-        ends = list(accumulate(need(tensor).shape[axis] for tensor in in_data))
+        ends = list(accumulate(require_array(tensor).shape[axis] for tensor in in_data))
         for tensor, request, part in zip(
             in_grad, req, np.split(gradient, ends, axis), strict=False
         ):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from mxrun.backend.constraints import Wish
+from mxrun.backend.constraints import ImplementationConstraints
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.backward_convolution import (
     backward_data,
@@ -27,7 +27,7 @@ from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     GradientParts,
-    Part,
+    KernelPart,
     PrimitivePart,
     Slot,
     native_kernel,
@@ -35,10 +35,10 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     Precision,
     ResourceKind,
@@ -132,13 +132,13 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
 
     type_string = "Convolution"
     parameter_type = ConvolutionParameters
-    precision = Precision.LOW
+    precision = Precision.BFLOAT16
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, weight and, unless no_bias, bias."""
         return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Channels from data or weight; sizes forward always, backward where stride is 1."""
         p = self.parameters
         rank = len(p.kernel)
@@ -169,7 +169,7 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
             "data, kernel, stride, dilate and pad",
         )
         bias = [unify("bias", shape, (p.num_filter,), "num_filter") for shape in inputs[2:]]
-        return Inferred([data, weight, *bias], [output], [])
+        return PartialInference([data, weight, *bias], [output], [])
 
     def _sizes(
         self, axis: int, data: Dimensions, output: Dimensions
@@ -188,7 +188,7 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
             size = count - 1 + window.extent(axis) - 2 * window.pad[axis]
         return size, count
 
-    def list_separate_gradients(self) -> list[list[int]]:
+    def independent_gradients(self) -> list[list[int]]:
         """Weight and bias, which alone read data; data."""
         return [[*range(1, len(self.list_arguments()))], [0]]
 
@@ -258,7 +258,11 @@ class Convolution(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """data: fold(weight^T x grad); weight: sum of grad x columns^T; bias: sum of grad."""
-        gradient, data, weight = need(out_grad[0]), need(in_data[0]), need(in_data[1])
+        gradient, data, weight = (
+            require_array(out_grad[0]),
+            require_array(in_data[0]),
+            require_array(in_data[1]),
+        )
         products = self._products(context)
         if req[0] is not OpReqType.NULL:
             assign(in_grad[0], req[0], products.images(gradient, weight, data.shape[2:]))
@@ -314,7 +318,7 @@ class OnednnConvolution(Implementation):
             return None
         specs = primitive.specs
         output = specs[Argument.OUTPUT]
-        parts: list[Part] = [PrimitivePart(primitive, _forward_slots(bias=bool(bias)))]
+        parts: list[KernelPart] = [PrimitivePart(primitive, _forward_slots(bias=bool(bias)))]
         if residual is not None:
             # The primitive adds to what lies in the output's memory.
             team = team_for_elements(output.elements, request.threads)
@@ -383,7 +387,7 @@ def _product(
     """The forward of data, weight and output as it is wanted; None where oneDNN has no fast one."""
     window = geometry(prop.parameters)
 
-    def prepare(wish: Wish) -> Primitive:
+    def prepare(wish: ImplementationConstraints) -> Primitive:
         return operations.convolution_forward(
             *specs, window, team, bias, request.is_train, after, wish
         )

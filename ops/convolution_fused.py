@@ -13,7 +13,7 @@ from mxrun.backend.onednn.primitive import Clip
 from mxrun.operator.fusion import fusion
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign
-from mxrun.operator.property import GradientKind, Inferred, PartialShapes
+from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, create, implement, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
@@ -52,13 +52,13 @@ class ConvolutionFusedProperty(ConvolutionProperty):
         """Convolution's, and residual."""
         return (*super().list_arguments(), *(("residual",) if self.parameters.residual else ()))
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Convolution's; residual and output have one shape."""
         if not self.parameters.residual:
             return super().infer_shape(inputs, outputs)
         *arguments, residual = inputs
         found = super().infer_shape(arguments, [unify("output", outputs[0], residual, "residual")])
-        return Inferred([*found.inputs, found.outputs[0]], found.outputs, [])
+        return PartialInference([*found.inputs, found.outputs[0]], found.outputs, [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """None."""

@@ -26,8 +26,8 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, InPlaceProperty, PartialShapes
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, is_known, known, unify
 from mxrun.operator.tensor import Tensor
@@ -71,16 +71,18 @@ class CumsumProperty(InPlaceProperty[CumsumParameters]):
         """MXNet's name."""
         return ("a",)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Both of one shape along an axis; else the output is as long as all of a."""
         data, output = inputs[0], outputs[0]
         if self.parameters.axis is not None:
             shape = unify("output", output, data, "a")
             if shape is not None:
                 self.parameters.check(len(shape))
-            return Inferred([shape], [shape], [])
+            return PartialInference([shape], [shape], [])
         total = math.prod(known(data)) if is_known(data) else None
-        return Inferred([data], [unify("output", output, (total,), "a without an axis")], [])
+        return PartialInference(
+            [data], [unify("output", output, (total,), "a without an axis")], []
+        )
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -132,7 +134,7 @@ class Cumsum(Operator):
         """The sums of out_grad from here on."""
         if in_grad[0] is None:
             return
-        gradient, shape = need(out_grad[0]), in_grad[0].shape
+        gradient, shape = require_array(out_grad[0]), in_grad[0].shape
         backwards = gradient.reshape(self.parameters.views(shape))[:, ::-1]
         sums = _sums(backwards)[:, ::-1]
         assign(in_grad[0], req[0], sums.reshape(shape).astype(gradient.dtype))

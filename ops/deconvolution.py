@@ -25,18 +25,18 @@ from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     GradientParts,
+    KernelPart,
     LoopPart,
-    Part,
     PrimitivePart,
     native_kernel,
     onednn_serves,
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
@@ -131,7 +131,7 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
         """data, weight and, unless no_bias, bias."""
         return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Channels from data or weight; sizes forward always, backward without target_shape."""
         p = self.parameters
         rank = len(p.kernel)
@@ -160,7 +160,7 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
             "data, kernel, stride, dilate, pad, adj and target_shape",
         )
         bias = [unify("bias", shape, (p.num_filter,), "num_filter") for shape in inputs[2:]]
-        return Inferred([data, weight, *bias], [output], [])
+        return PartialInference([data, weight, *bias], [output], [])
 
     def _sizes(
         self, axis: int, data: Dimensions, output: Dimensions
@@ -195,7 +195,7 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
             raise ShapeContradiction("output", show(output), inferred, rule)
         return (size - one) // stride + 1
 
-    def list_separate_gradients(self) -> list[list[int]]:
+    def independent_gradients(self) -> list[list[int]]:
         """Weight and bias, which alone read data; data."""
         return [[*range(1, len(self.list_arguments()))], [0]]
 
@@ -259,7 +259,11 @@ class Deconvolution(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """data: weight x columns(grad); weight: data x columns(grad)^T; bias: sum of grad."""
-        gradient, data, weight = need(out_grad[0]), need(in_data[0]), need(in_data[1])
+        gradient, data, weight = (
+            require_array(out_grad[0]),
+            require_array(in_data[0]),
+            require_array(in_data[1]),
+        )
         products = self._products(context, data.shape)
         if req[0] is not OpReqType.NULL:
             assign(in_grad[0], req[0], products.windows(gradient, weight, data.shape[2:]))
@@ -322,7 +326,7 @@ class OnednnDeconvolution(Implementation):
             Argument.WEIGHTS: source(1),
             Argument.SOURCE_GRAD: target(0),
         }
-        parts: list[Part] = [PrimitivePart(primitive, slots)]
+        parts: list[KernelPart] = [PrimitivePart(primitive, slots)]
         if bias:
             channels = output.shape[1]
             arguments = (output.elements // channels, channels, source(2), target(0))

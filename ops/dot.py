@@ -25,8 +25,8 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
@@ -42,7 +42,7 @@ class DotParameters(Parameters):
     transpose_b: bool = Field(default=False, description="Use rhs transposed.")
 
 
-class ProductProperty(OperatorProperty[DotParameters]):
+class MatrixProductProperty(OperatorProperty[DotParameters]):
     """output = lhs x rhs over stored matrices. Backward reads out_grad and both sides."""
 
     parameter_type = DotParameters
@@ -79,7 +79,7 @@ class ProductProperty(OperatorProperty[DotParameters]):
 
 
 @register("dot")
-class DotProperty(ProductProperty):
+class DotProperty(MatrixProductProperty):
     """output[i, j] = sum over k of lhs[i, k] * rhs[k, j], i and j standing for any number of axes.
 
     The summed axis is lhs's last (with transpose_a its first) and rhs's first (with transpose_b
@@ -89,11 +89,11 @@ class DotProperty(ProductProperty):
 
     type_string = "dot"
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The summed axis between the sides, the others to and from the output."""
         (lhs, rhs), output = inputs, outputs[0]
         if lhs is None or rhs is None:
-            return Inferred([lhs, rhs], [output], [])
+            return PartialInference([lhs, rhs], [output], [])
         p = self.parameters
         if not lhs or not rhs:
             raise ShapeContradiction("lhs" if not lhs else "rhs", "[]", "at least one axis", "dot")
@@ -109,7 +109,7 @@ class DotProperty(ProductProperty):
             left = len(lhs) - 1
             lhs = (*output[:first], lhs[first], *output[first:left])
             rhs = (*output[left : left + last], rhs[last], *output[left + last :])
-        return Inferred([lhs, rhs], [output], [])
+        return PartialInference([lhs, rhs], [output], [])
 
     def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
         """lhs split after its first axis where transposed, else before its last; rhs likewise."""
@@ -130,7 +130,7 @@ def _split(shape: Shape, first: bool) -> Shape:
 
 
 @register("batch_dot")
-class BatchDotProperty(ProductProperty):
+class BatchDotProperty(MatrixProductProperty):
     """output[b] = lhs[b] x rhs[b] for matrices of stacks with the same leading axes, at least one.
 
     lhs [..., M, K] (transpose_a: [..., K, M]), rhs [..., K, N] (transpose_b: [..., N, K]), output
@@ -139,11 +139,11 @@ class BatchDotProperty(ProductProperty):
 
     type_string = "batch_dot"
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """All leading axes among all three, the matrices' sizes where two of them share one."""
         rank = next((len(shape) for shape in (*inputs, *outputs) if shape is not None), None)
         if rank is None:
-            return Inferred(inputs, outputs, [])
+            return PartialInference(inputs, outputs, [])
         if rank < 3:
             name = "output" if inputs == [None, None] else "lhs"
             raise ShapeContradiction(name, f"rank {rank}", "rank 3 or more", "a stack of matrices")
@@ -158,7 +158,9 @@ class BatchDotProperty(ProductProperty):
         output = unify("output", output, (*right[:-2], left[-2], right[-1]), "lhs and rhs")
         left = unify("lhs", left, (*output[:-1], right[-2]), "rhs and output")
         right = unify("rhs", right, (*output[:-2], None, output[-1]), "output")
-        return Inferred([_turned(left, p.transpose_a), _turned(right, p.transpose_b)], [output], [])
+        return PartialInference(
+            [_turned(left, p.transpose_a), _turned(right, p.transpose_b)], [output], []
+        )
 
     def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
         """All leading axes as one."""
@@ -193,7 +195,7 @@ def gradients(p: DotParameters) -> tuple[tuple[Factor, Factor], tuple[Factor, Fa
 class Product(Operator):
     """Works on the stored matrices."""
 
-    def __init__(self, prop: ProductProperty) -> None:
+    def __init__(self, prop: MatrixProductProperty) -> None:
         self.prop = prop
 
     def forward(
@@ -221,9 +223,9 @@ class Product(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """lhs: grad x rhs^T; rhs: lhs^T x grad; both transposed as they are stored."""
-        lhs, rhs = need(in_data[0]), need(in_data[1])
+        lhs, rhs = require_array(in_data[0]), require_array(in_data[1])
         left, right = self._matrices(lhs, rhs)
-        gradient = need(out_grad[0]).reshape(self.prop.output_of(left.shape, right.shape))
+        gradient = require_array(out_grad[0]).reshape(self.prop.output_of(left.shape, right.shape))
         tensors = (gradient, left, right)
         for side, factors in enumerate(gradients(self.prop.parameters)):
             result = in_grad[side]
@@ -247,7 +249,7 @@ class OnednnProduct(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """One product."""
-        assert isinstance(prop, ProductProperty)
+        assert isinstance(prop, MatrixProductProperty)
         if not onednn_serves(*request.inputs) or OpReqType.NULL in request.requests:
             return None
         inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
@@ -272,7 +274,7 @@ class OnednnProduct(Implementation):
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """One product for each side that is asked for."""
-        assert isinstance(prop, ProductProperty)
+        assert isinstance(prop, MatrixProductProperty)
         (gradient,) = request.out_grad
         assert gradient is not None
         shapes = prop.stored(request.in_grad[0].shape, request.in_grad[1].shape)

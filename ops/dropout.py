@@ -25,11 +25,11 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Part, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    Inferred,
     InPlaceProperty,
+    PartialInference,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
@@ -104,7 +104,7 @@ class DropoutProperty(InPlaceProperty[DropoutParameters]):
         """The output alone."""
         return 1
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data and output have one shape, mask's other axes are data's."""
         data = unify("data", inputs[0], outputs[0], "output")
         mask = outputs[1]
@@ -115,7 +115,7 @@ class DropoutProperty(InPlaceProperty[DropoutParameters]):
             mask = unify("mask", mask, self._mask(data, axes), "data and axes")
             rest = tuple(None if axis in axes else size for axis, size in enumerate(mask))
             data = unify("data", data, rest, "mask")
-        return Inferred([data], [data, mask], [])
+        return PartialInference([data], [data, mask], [])
 
     def _axes(self, data: PartialShape) -> set[int]:
         rank = len(data or ())
@@ -184,9 +184,9 @@ class Dropout(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """grad * mask."""
-        gradient = need(out_grad[0])
+        gradient = require_array(out_grad[0])
         if self.parameters.p > 0:
-            gradient = gradient * need(out_data[1])
+            gradient = gradient * require_array(out_data[1])
         assign(in_grad[0], req[0], gradient)
 
 
@@ -241,7 +241,7 @@ class CompiledDropout(Implementation):
         if data.dtype != "float32" or (mask_wanted and not drops):
             return None
         mask = TensorSpec(known(prop.infer_shape([data.shape], [None, None]).outputs[1]))
-        parts: list[Part] = []
+        parts: list[KernelPart] = []
         if drops:
             # Without a mask to write it lies in scratch.
             place = target(1) if mask_wanted else between(0)
@@ -275,7 +275,7 @@ class CompiledDropout(Implementation):
             request.threads,
         )
         if mask is None:
-            part: Part = _copy(gradient, threads)
+            part: KernelPart = _copy(gradient, threads)
         else:
             mask = mask.laid_out(PLAIN)
             part = _product(gradient, (source(4), mask), threads)
@@ -290,12 +290,12 @@ class CompiledDropout(Implementation):
         )
 
 
-def _copy(data: TensorSpec, threads: int) -> Part:
+def _copy(data: TensorSpec, threads: int) -> KernelPart:
     """The first output = the first input; nothing at all in place."""
     team = team_for_elements(data.elements, threads)
     return CopyPart(data.elements, source(0), target(0), team)
 
 
-def _product(data: TensorSpec, mask: tuple[Slot, TensorSpec], threads: int) -> Part:
+def _product(data: TensorSpec, mask: tuple[Slot, TensorSpec], threads: int) -> KernelPart:
     """The first output = the first input * mask."""
     return strided_part(PRODUCT, (target(0), data), [(source(0), data), mask], threads)

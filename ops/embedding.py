@@ -15,11 +15,11 @@ from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
     GradientKind,
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     PartialType,
 )
@@ -69,7 +69,7 @@ class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
         """data and weight."""
         return ("data", "weight")
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data both ways; the weight from the parameters."""
         data, output = inputs[0], outputs[0]
         rows, columns = self.parameters.input_dim, self.parameters.output_dim
@@ -80,7 +80,7 @@ class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
             data = unify("data", data, output[:-1], "output")
         if data is not None:
             output = unify("output", output, (*data, columns), "data's axes and output_dim")
-        return Inferred([data, weight], [output], [])
+        return PartialInference([data, weight], [output], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -139,7 +139,7 @@ class Embedding(Operator):
         if in_grad[1] is None:
             return
         gradient = np.zeros(in_grad[1].shape, in_grad[1].array.dtype)
-        np.add.at(gradient, self._ids(need(in_data[0])), need(out_grad[0]))
+        np.add.at(gradient, self._ids(require_array(in_data[0])), require_array(out_grad[0]))
         assign(in_grad[1], req[1], gradient)
 
     def _ids(self, data: Array) -> Array:

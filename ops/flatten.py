@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxrun.base.params import Parameters
-from mxrun.operator.property import Inferred, PartialShapes
+from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.register import register
 from mxrun.operator.shape import unify, unify_product
 from mxrun.ops.view import ViewProperty
@@ -23,7 +23,7 @@ class FlattenProperty(ViewProperty[FlattenParameters]):
     type_string = "Flatten"
     parameter_type = FlattenParameters
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The product forward; backward, one unknown axis of data from the product."""
         data = inputs[0]
         output = unify("output", outputs[0], (None, None), "flattening to rows")
@@ -32,4 +32,4 @@ class FlattenProperty(ViewProperty[FlattenParameters]):
             row, elements = unify_product("data", data[1:], output[1], "output's columns")
             data = (data[0], *row)
             output = unify("output", output, (data[0], elements), "data")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])

@@ -28,8 +28,8 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, Precision
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import product, unify, unify_product
 from mxrun.operator.tensor import Tensor
@@ -62,13 +62,13 @@ class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
 
     type_string = "FullyConnected"
     parameter_type = FullyConnectedParameters
-    precision = Precision.LOW
+    precision = Precision.BFLOAT16
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, weight and, unless no_bias, bias."""
         return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """K from data or weight; the other axes from data or output."""
         hidden = self.parameters.num_hidden
         weight = unify("weight", inputs[1], (hidden, None), "num_hidden")
@@ -78,7 +78,7 @@ class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
         else:
             data, output, features = self._last_axis(inputs[0], outputs[0], weight[1])
         weight = unify("weight", weight, (None, features), "the elements that data has to a row")
-        return Inferred([data, weight, *bias], [output], [])
+        return PartialInference([data, weight, *bias], [output], [])
 
     def _flattened(
         self, data: PartialShape, output: PartialShape, features: int | None
@@ -107,7 +107,7 @@ class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
         features = features if data[-1] is None else data[-1]
         return (*data[:-1], features), output, features
 
-    def list_separate_gradients(self) -> list[list[int]]:
+    def independent_gradients(self) -> list[list[int]]:
         """Weight and bias, which alone read data; data."""
         return [[*range(1, len(self.list_arguments()))], [0]]
 
@@ -155,8 +155,8 @@ class FullyConnected(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """data: grad x weight; weight: grad^T x data; bias: sum of grad over rows."""
-        data, weight = need(in_data[0]), need(in_data[1])
-        gradient = _rows(need(out_grad[0]), weight.shape[0])
+        data, weight = require_array(in_data[0]), require_array(in_data[1])
+        gradient = _rows(require_array(out_grad[0]), weight.shape[0])
         if req[0] is not OpReqType.NULL:
             assign(in_grad[0], req[0], np.matmul(gradient, weight).reshape(data.shape))
         if req[1] is not OpReqType.NULL:

@@ -33,7 +33,7 @@ from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import BackwardRequest, Buffers, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import Pitch, Slot, bound, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
-from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
@@ -157,9 +157,9 @@ class GlobalNormScaleProperty(OperatorProperty[GlobalNormScaleParameters]):
         """grad0, grad1, ..."""
         return tuple(f"grad{index}" for index in range(self.parameters.num_args))
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The output is one number, whatever the gradients are."""
-        return Inferred(list(inputs), [unify("output", outputs[0], (1,), "one number")], [])
+        return PartialInference(list(inputs), [unify("output", outputs[0], (1,), "one number")], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """None."""

@@ -13,10 +13,10 @@ from pydantic import Field
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
     GradientKind,
-    Inferred,
+    PartialInference,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
@@ -170,12 +170,12 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
         """The output alone."""
         return 1
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data, output and mask have one shape; gamma has its channels, or 1."""
         names = ("data", *self.list_outputs())
         data, *written = same_shape(names, [inputs[0], *outputs], "elementwise")
         if self.parameters.act_type != "prelu":
-            return Inferred([data], written, [])
+            return PartialInference([data], written, [])
         gamma = inputs[1]
         if gamma != (1,):
             channels = None if data is None else data[1] if len(data) > 1 else 1
@@ -183,7 +183,7 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
             if data is not None and len(data) > 1:
                 data = (data[0], gamma[0], *data[2:])
                 written = [data]
-        return Inferred([data, gamma], written, [])
+        return PartialInference([data, gamma], written, [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """data's and gamma's."""
@@ -271,11 +271,11 @@ class LeakyReLU(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """grad * the slope; of gamma, the sum of grad * data along the other axes."""
-        gradient = need(out_grad[0])
+        gradient = require_array(out_grad[0])
         if self.parameters.act_type == "rrelu":
-            assign(in_grad[0], req[0], gradient * need(out_data[1]))
+            assign(in_grad[0], req[0], gradient * require_array(out_data[1]))
             return
-        data, gamma = need(in_data[0]), need(in_data[1])
+        data, gamma = require_array(in_data[0]), require_array(in_data[1])
         lost = gradient * np.where(data > 0, 0, data)
         others = tuple(axis for axis in range(data.ndim) if axis != 1 or gamma.size == 1)
         assign(in_grad[1], req[1], lost.sum(axis=others))

@@ -18,8 +18,8 @@ from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
+    KernelPart,
     LoopPart,
-    Part,
     PrimitivePart,
     Slot,
     extra,
@@ -28,8 +28,8 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, show
 from mxrun.operator.tensor import Tensor
@@ -80,14 +80,14 @@ class LRNProperty(OperatorProperty[LRNParameters]):
         """The output alone."""
         return 1
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data, output and tmp_norm have one shape."""
         names = ("data", "output", "tmp_norm")
         shapes = same_shape(names, [*inputs, *outputs], "elementwise")
         data = shapes[0]
         if data is not None and len(data) != _RANK:
             raise ShapeContradiction("data", show(data), "rank 4", "[batch, channel, y, x]")
-        return Inferred(shapes[:1], shapes[1:], [])
+        return PartialInference(shapes[:1], shapes[1:], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -135,7 +135,7 @@ class LRN(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """The element's own part, and what it does to the norms around it."""
-        p, gradient, data = self.parameters, need(out_grad[0]), need(in_data[0])
+        p, gradient, data = self.parameters, require_array(out_grad[0]), require_array(in_data[0])
         norm = self._norm(data)
         power = norm**-p.beta
         around = self._window_sum(gradient * data * power / norm)
@@ -186,7 +186,7 @@ class OnednnLRN(Implementation):
         primitive = _forward(prop.parameters, data, request.threads, request.is_train)
         if primitive is None:
             return None
-        parts: list[Part] = []
+        parts: list[KernelPart] = []
         extra_outputs: tuple[TensorSpec, ...] = ()
         if request.requests[0] is not OpReqType.NULL:
             slots: dict[Argument, Slot] = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}

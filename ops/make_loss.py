@@ -17,12 +17,12 @@ from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Part, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.native_kernel import KernelPart, LoopPart, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
     GradientKind,
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     PartialType,
     same_shape,
@@ -31,7 +31,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce_loops import Kind, reduce_part
+from mxrun.ops.reduce_loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.view import ViewProperty
 
@@ -51,12 +51,12 @@ class BlockGradProperty(ViewProperty[BlockGradParameters]):
 
     type_string = "BlockGrad"
     parameter_type = BlockGradParameters
-    gradient_instead = "Zero, so that nothing is trained for the output's sake."
+    nonstandard_gradient = "Zero, so that nothing is trained for the output's sake."
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data and output have one shape."""
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """Zero."""
@@ -94,7 +94,7 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
     type_string = "MakeLoss"
     is_floating = True
     parameter_type = MakeLossParameters
-    gradient_instead = "grad_scale / divisor everywhere, whatever the output's gradient is."
+    nonstandard_gradient = "grad_scale / divisor everywhere, whatever the output's gradient is."
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, and sample_weight where it is asked for."""
@@ -110,7 +110,7 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
         return 1
 
     @property
-    def couples_samples(self) -> bool:
+    def mixes_samples(self) -> bool:
         """Gradients are divided by what the whole batch counts, unless normalization is null."""
         return self.parameters.normalization != "null"
 
@@ -119,7 +119,7 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
         """The summed loss."""
         return 1
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data and output have one shape; one weight for each of its rows."""
         data = unify("data", inputs[0], outputs[0], "output")
         loss = unify("loss", outputs[1], (1,), "one number")
@@ -132,7 +132,7 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
             weights = [
                 unify("sample_weight", shape, (data[0],), "data's rows") for shape in weights
             ]
-        return Inferred([data, *weights], [data, loss], [])
+        return PartialInference([data, *weights], [data, loss], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -199,12 +199,12 @@ class MakeLoss(Operator):
         if in_grad[0] is None:
             return
         shape = in_grad[0].shape
-        weight = _weights([need(tensor) for tensor in in_data[1:]], shape)
+        weight = _weights([require_array(tensor) for tensor in in_data[1:]], shape)
         divisor = 1
         if self.parameters.normalization == "batch":
             divisor = max(1, int(np.count_nonzero(weight)) * _counted_per_row(shape))
         elif self.parameters.normalization == "valid":
-            counted = need(in_data[0])[weight != 0] > self.parameters.valid_thresh
+            counted = require_array(in_data[0])[weight != 0] > self.parameters.valid_thresh
             divisor = max(1, int(np.count_nonzero(counted)))
         gradient = weight * (self.parameters.grad_scale / divisor)
         rows = gradient.reshape(-1, *(1,) * (len(shape) - 1))
@@ -269,7 +269,7 @@ class CompiledMakeLoss(Implementation):
         inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
         if any(spec.dtype != "float32" for spec in inputs):
             return None
-        parts: list[Part] = []
+        parts: list[KernelPart] = []
         if request.requests[1] is not OpReqType.NULL:
             parts.append(_loss_part(inputs, request.threads))
         if request.requests[0] is not OpReqType.NULL:
@@ -308,16 +308,16 @@ class CompiledMakeLoss(Implementation):
         )
 
 
-def _loss_part(inputs: Sequence[TensorSpec], threads: int) -> Part:
+def _loss_part(inputs: Sequence[TensorSpec], threads: int) -> KernelPart:
     """loss = the sum of data, of each row times its weight."""
     data = TensorSpec(_matrix(inputs[0].shape))
     if len(inputs) == 1:
-        return reduce_part(Kind.SUM, target(1), (source(0), data), (0, 1), threads)
+        return reduce_part(ReductionKind.SUM, target(1), (source(0), data), (0, 1), threads)
     rows, samples = between(0), TensorSpec(data.shape[:1])
     parts = (
-        reduce_part(Kind.SUM, rows, (source(0), data), (1,), threads),
+        reduce_part(ReductionKind.SUM, rows, (source(0), data), (1,), threads),
         _WEIGHTED.part(rows, [rows, source(1)], samples.elements, threads=threads),
-        reduce_part(Kind.SUM, target(1), (rows, samples), (0,), threads),
+        reduce_part(ReductionKind.SUM, target(1), (rows, samples), (0,), threads),
     )
     return ChainPart(parts, (samples.nbytes,))
 

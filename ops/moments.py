@@ -14,9 +14,9 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Part, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.native_kernel import KernelPart, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import written
 from mxrun.operator.shape import unify
@@ -29,7 +29,7 @@ from mxrun.ops.reduce import (
     in_kept_order,
     kept_shape,
 )
-from mxrun.ops.reduce_loops import Kind, reduce_part
+from mxrun.ops.reduce_loops import ReductionKind, reduce_part
 from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
@@ -70,12 +70,12 @@ class MomentsProperty(OperatorProperty[MomentsParameters]):
         """Both are visible."""
         return ("mean", "var")
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The outputs, of one shape, from data; of data, the kept axes from the outputs."""
         data = inputs[0]
         output = unify("var", outputs[1], outputs[0], "mean")
         if data is None:
-            return Inferred([data], [output, output], [])
+            return PartialInference([data], [output, output], [])
         rank, keepdims = len(data), self.parameters.keepdims
         reduced = self.parameters.reduced(rank)
         kept = [axis for axis in range(rank) if keepdims or axis not in reduced]
@@ -85,7 +85,7 @@ class MomentsProperty(OperatorProperty[MomentsParameters]):
         for axis, size in zip(kept, output, strict=False):
             sizes[axis] = None if axis in reduced else size
         data = unify("data", data, tuple(sizes), "mean")
-        return Inferred([data], [output, output], [])
+        return PartialInference([data], [output, output], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -144,7 +144,7 @@ class Moments(Operator):
         heads = [None if head is None else head.array.reshape(kept) for head in out_grad]
         operands = [head for head in heads if head is not None]
         if heads[1] is not None:
-            operands += [need(in_data[0]), need(out_data[0]).reshape(kept)]
+            operands += [require_array(in_data[0]), require_array(out_data[0]).reshape(kept)]
         formula = _GRADIENTS[tuple(head is not None for head in heads)]
         gradient = scalar.evaluate(formula, operands, [1 / count_of(shape, axes)])
         assign(in_grad[0], req[0], np.broadcast_to(gradient, shape))
@@ -203,9 +203,14 @@ class CompiledMoments(Implementation):
         asked = [requested is not OpReqType.NULL for requested in request.requests]
         mean, deviation = target(0) if asked[0] else between(0), between(1)
         operand = (source(0), data)
-        parts: list[Part] = [reduce_part(Kind.SUM, mean, operand, axes, threads, count)]
+        parts: list[KernelPart] = [
+            reduce_part(ReductionKind.SUM, mean, operand, axes, threads, count)
+        ]
         if asked[1]:
-            for kind, slot in ((Kind.SQUARED_DEVIATIONS, target(1)), (Kind.DEVIATIONS, deviation)):
+            for kind, slot in (
+                (ReductionKind.SQUARED_DEVIATIONS, target(1)),
+                (ReductionKind.DEVIATIONS, deviation),
+            ):
                 parts.append(reduce_part(kind, slot, operand, axes, threads, count, mean))
             moments, kept = [target(1), deviation], request.outputs[1].elements
             parts.append(_ABOUT_MEAN.part(target(1), moments, kept, threads=threads))

@@ -18,8 +18,8 @@ from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import (
     GradientKind,
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     same_shape,
 )
@@ -65,11 +65,11 @@ class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
         """None."""
         return (GradientKind.NONE, GradientKind.NONE)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """All of one shape."""
         names = (*self.list_arguments(), *self.list_outputs())
         average, value, output = same_shape(names, [*inputs, *outputs], "moving average")
-        return Inferred([average, value], [output], [])
+        return PartialInference([average, value], [output], [])
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]

@@ -34,12 +34,12 @@ from mxrun.operator.kernel import (
     Kernel,
     OpReqType,
 )
-from mxrun.operator.native_kernel import LoopPart, Part, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import (
     GradientKind,
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     PartialType,
     same_shape,
@@ -113,7 +113,7 @@ class UpdateProperty(OperatorProperty[Any]):
         """None."""
         return (GradientKind.NONE,) * len(self.list_arguments())
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """All of one shape, but gradient_scale and schedule."""
         alike = 2 + len(self.states)
         arguments = self.list_arguments()
@@ -123,7 +123,7 @@ class UpdateProperty(OperatorProperty[Any]):
             unify(name, shape, *_NUMBERS[name])
             for name, shape in zip(arguments[alike:], inputs[alike:], strict=True)
         ]
-        return Inferred([*shapes[:alike], *numbers], shapes[alike:], [])
+        return PartialInference([*shapes[:alike], *numbers], shapes[alike:], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -262,7 +262,7 @@ class CompiledUpdate(Implementation):
 
     loops: ClassVar[Mapping[str, UpdateLoop]]
 
-    def parts(self, prop: AnyProperty, count: int, threads: int) -> Sequence[Part]:
+    def parts(self, prop: AnyProperty, count: int, threads: int) -> Sequence[KernelPart]:
         """The loops, once weight and states lie in the outputs' places."""
         loop = self.loops[prop.type_string]
         return [LoopPart(loop.function, loop.arguments(prop, count), threads)]

@@ -31,8 +31,8 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, Precision
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
@@ -142,13 +142,13 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
 
     type_string = "Pooling"
     parameter_type = PoolingParameters
-    precision = Precision.FOLLOWS
+    precision = Precision.INHERIT
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Batch and channels both ways; sizes forward always, backward where stride is 1."""
         data, output = self._ranked(inputs[0], outputs[0])
         if data is None or output is None:
-            return Inferred([data], [output], [])
+            return PartialInference([data], [output], [])
         rank = len(data) - 2
         data = unify("data", data, (*output[:2], *(None,) * rank), "output")
         sizes = [self._sizes(axis, data, output) for axis in range(rank)]
@@ -159,7 +159,7 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
             (*data[:2], *(count for _, count in sizes)),
             "data, kernel, stride, pad and pooling_convention",
         )
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def _ranked(
         self, data: PartialShape, output: PartialShape
@@ -205,7 +205,7 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
         return size, count
 
     @property
-    def selects_maxima(self) -> bool:
+    def is_max_selection(self) -> bool:
         """Of max, where no window can lie wholly outside of the data."""
         return self.parameters.pool_type == "max" and self.parameters.pooling_convention != "full"
 
@@ -272,7 +272,7 @@ class Pooling(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """max: grad to the first maximum; avg: grad / count; lp: grad * (x / output)^(p - 1)."""
-        gradient, target = need(out_grad[0]), in_grad[0]
+        gradient, target = require_array(out_grad[0]), in_grad[0]
         if target is None:
             return
         spatial, windows = target.shape[2:], gradient.shape[2:]
@@ -285,7 +285,7 @@ class Pooling(Operator):
             for _, read, written in regions:
                 result[read] += gradient[written]
         elif self.parameters.pool_type == "max":
-            data, output = need(in_data[0]), need(out_data[0])
+            data, output = require_array(in_data[0]), require_array(out_data[0])
             waiting = np.ones(gradient.shape, bool)
             for _, read, written in regions:
                 equal = (data[read] == output[written]) | np.isnan(data[read])
@@ -293,7 +293,7 @@ class Pooling(Operator):
                 result[read] += np.where(chosen, gradient[written], 0)
                 waiting[written] &= ~chosen
         else:
-            data, output = need(in_data[0]), need(out_data[0])
+            data, output = require_array(in_data[0]), require_array(out_data[0])
             power = self.parameters.p_value or 1
             # A window of zeros has output 0 and, as in MXNet, no gradient above power 1.
             safe = np.where(output == 0, 1, output)

@@ -16,16 +16,16 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Part, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.native_kernel import KernelPart, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import MapKernel, written
 from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.binary import quotient
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce_loops import Kind, reduce_part
+from mxrun.ops.reduce_loops import ReductionKind, reduce_part
 from mxrun.ops.strided import same_order
 from mxrun.ops.strided_map import strided_part
 
@@ -119,7 +119,7 @@ class ReduceRule:
     """
 
     formula: Callable[..., Array]
-    compiled: Kind
+    compiled: ReductionKind
     gradient: Callable[..., Scalar] = _itself
     reads: int = 0
     head: Callable[[Scalar, Scalar], Scalar] | None = None
@@ -158,11 +158,11 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
         """What these parameters make of it."""
         return self.reduction
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The output from data; of data, the kept axes from the output."""
         data, output = inputs[0], outputs[0]
         if data is None:
-            return Inferred([data], [output], [])
+            return PartialInference([data], [output], [])
         reduced = self.parameters.reduced(len(data))
         shape: PartialShape = self._kept(data, reduced)
         output = unify("output", output, shape, "data and axis")
@@ -171,7 +171,7 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
             for axis, size in zip(self._kept_axes(len(data), reduced), output, strict=True):
                 sizes[axis] = None if axis in reduced else size
             data = unify("data", data, tuple(sizes), "output")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def _kept_axes(self, rank: int, reduced: Sequence[int]) -> tuple[int, ...]:
         """Which of data's axes the output's are."""
@@ -235,11 +235,11 @@ class Reduce(Operator):
         shape = in_grad[0].shape
         axes = self.parameters.reduced(len(shape))
         kept = kept_shape(shape, axes)
-        rule, head = self.rule, need(out_grad[0]).reshape(kept)
-        output = [need(out_data[0]).reshape(kept)] if rule.reads_output else []
+        rule, head = self.rule, require_array(out_grad[0]).reshape(kept)
+        output = [require_array(out_data[0]).reshape(kept)] if rule.reads_output else []
         if rule.head is not None:
             head = scalar.evaluate(rule.head, [head, *output])
-        operands = [np.broadcast_to(head, shape), *map(need, in_data[: rule.reads])]
+        operands = [np.broadcast_to(head, shape), *map(require_array, in_data[: rule.reads])]
         operands += output[: max(rule.reads - 1, 0)]
         parameters = rule.parameters(count_of(shape, axes))
         assign(in_grad[0], req[0], scalar.evaluate(rule.gradient, operands, parameters))
@@ -323,7 +323,7 @@ class SumProperty(ReduceProperty):
     """output = sum of data over the axes. Backward reads the output's gradient only."""
 
     type_string = "sum"
-    reduction = ReduceRule(np.sum, Kind.SUM)
+    reduction = ReduceRule(np.sum, ReductionKind.SUM)
 
 
 @register("mean")
@@ -331,17 +331,17 @@ class MeanProperty(ReduceProperty):
     """output = mean of data over the axes. Backward reads the output's gradient only."""
 
     type_string = "mean"
-    reduction = ReduceRule(_average, Kind.SUM, _part_of, mean=True)
+    reduction = ReduceRule(_average, ReductionKind.SUM, _part_of, mean=True)
 
 
 @register("prod")
-class ProductProperty(ReduceProperty):
+class ProdProperty(ReduceProperty):
     """output = product of data over the axes; gradient = out_grad * output / data, which as in
     MXNet is NaN where data is 0. Backward reads the output's gradient, data and output.
     """
 
     type_string = "prod"
-    reduction = ReduceRule(np.prod, Kind.PRODUCT, _over, reads=1, head=_product)
+    reduction = ReduceRule(np.prod, ReductionKind.PRODUCT, _over, reads=1, head=_product)
 
 
 @register("nansum")
@@ -351,7 +351,7 @@ class NanSumProperty(ReduceProperty):
     """
 
     type_string = "nansum"
-    reduction = ReduceRule(np.nansum, Kind.SUM_WITHOUT_NAN, _where_number, reads=1)
+    reduction = ReduceRule(np.nansum, ReductionKind.SUM_WITHOUT_NAN, _where_number, reads=1)
 
 
 @register("nanprod")
@@ -362,7 +362,7 @@ class NanProductProperty(ReduceProperty):
 
     type_string = "nanprod"
     reduction = ReduceRule(
-        np.nanprod, Kind.PRODUCT_WITHOUT_NAN, _over_numbers, reads=1, head=_product
+        np.nanprod, ReductionKind.PRODUCT_WITHOUT_NAN, _over_numbers, reads=1, head=_product
     )
 
 
@@ -373,7 +373,7 @@ class MaxProperty(ReduceProperty):
     """
 
     type_string = "max"
-    reduction = ReduceRule(np.max, Kind.MAXIMUM, _where_equal, reads=2)
+    reduction = ReduceRule(np.max, ReductionKind.MAXIMUM, _where_equal, reads=2)
 
 
 @register("min", "min_axis")
@@ -383,7 +383,7 @@ class MinProperty(ReduceProperty):
     """
 
     type_string = "min"
-    reduction = ReduceRule(np.min, Kind.MINIMUM, _where_equal, reads=2)
+    reduction = ReduceRule(np.min, ReductionKind.MINIMUM, _where_equal, reads=2)
 
 
 @register("norm")
@@ -402,8 +402,10 @@ class NormProperty(ReduceProperty):
         """That of the order."""
         assert isinstance(self.parameters, NormParameters)
         if self.parameters.ord == 1:
-            return ReduceRule(_magnitudes, Kind.MAGNITUDES, _signed, reads=1)
-        return ReduceRule(_root_of_squares, Kind.ROOT_OF_SQUARES, _times, reads=1, head=_quotient)
+            return ReduceRule(_magnitudes, ReductionKind.MAGNITUDES, _signed, reads=1)
+        return ReduceRule(
+            _root_of_squares, ReductionKind.ROOT_OF_SQUARES, _times, reads=1, head=_quotient
+        )
 
 
 @implement("sum", "mean", "prod", "nansum", "nanprod", "max", "min", "norm", backend="jit")
@@ -438,7 +440,7 @@ class CompiledReduce(Implementation):
         data, gradient = data.laid_out(PLAIN), gradient.laid_out(PLAIN)
         rule, axes = prop.rule, prop.parameters.reduced(len(data.shape))
         kept = TensorSpec(kept_shape(data.shape, axes))
-        threads, head, parts = request.threads, source(0), list[Part]()
+        threads, head, parts = request.threads, source(0), list[KernelPart]()
         if rule.compiled_head is not None:
             head = between(0)
             sides = [source(0), source(2)]

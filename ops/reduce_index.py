@@ -18,12 +18,12 @@ from mxrun.base.tensor import PLAIN, PartialShape, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
-from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.reduce import chosen_axes
-from mxrun.ops.reduce_loops import Kind
+from mxrun.ops.reduce_loops import ReductionKind
 from mxrun.ops.rows import zero_part
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class ChannelParameters(Parameters):
 
 
 @dataclass(frozen=True)
-class Search:
+class IndexSearch:
     """An axis to search (None: all elements as one row), and whether it stays."""
 
     axis: int | None
@@ -77,20 +77,20 @@ class IndexProperty(OperatorProperty[Any]):
     """
 
     formula: ClassVar[Callable[..., Any]]
-    compiled: ClassVar[Kind]
+    compiled: ClassVar[ReductionKind]
 
     @property
-    def search(self) -> Search:
+    def search(self) -> IndexSearch:
         """What is searched."""
-        return Search(self.parameters.axis, self.parameters.keepdims)
+        return IndexSearch(self.parameters.axis, self.parameters.keepdims)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The output from data; of data, the axes that stay from the output."""
         data, output = inputs[0], outputs[0]
         if data is None:
-            return Inferred([data], [output], [])
+            return PartialInference([data], [output], [])
         output = unify("output", output, self.search.output(data), "data and axis")
-        return Inferred([self._back(data, output)], [output], [])
+        return PartialInference([self._back(data, output)], [output], [])
 
     def _back(self, data: tuple[int | None, ...], output: PartialShape) -> PartialShape:
         axis, rank = self.search.axis, len(data)
@@ -122,7 +122,7 @@ class IndexProperty(OperatorProperty[Any]):
 class Index(Operator):
     """NumPy's search."""
 
-    def __init__(self, search: Search, formula: Callable[..., Any]) -> None:
+    def __init__(self, search: IndexSearch, formula: Callable[..., Any]) -> None:
         self.search, self.formula = search, formula
 
     def forward(
@@ -160,7 +160,7 @@ class ArgmaxProperty(IndexProperty):
     type_string = "argmax"
     parameter_type = IndexParameters
     formula: ClassVar[Callable[..., Any]] = staticmethod(np.argmax)
-    compiled = Kind.MAXIMUM
+    compiled = ReductionKind.MAXIMUM
 
 
 @register("argmin")
@@ -170,7 +170,7 @@ class ArgminProperty(IndexProperty):
     type_string = "argmin"
     parameter_type = IndexParameters
     formula: ClassVar[Callable[..., Any]] = staticmethod(np.argmin)
-    compiled = Kind.MINIMUM
+    compiled = ReductionKind.MINIMUM
 
 
 @register("argmax_channel")
@@ -180,12 +180,12 @@ class ArgmaxChannelProperty(IndexProperty):
     type_string = "argmax_channel"
     parameter_type = ChannelParameters
     formula: ClassVar[Callable[..., Any]] = staticmethod(np.argmax)
-    compiled = Kind.MAXIMUM
+    compiled = ReductionKind.MAXIMUM
 
     @property
-    def search(self) -> Search:
+    def search(self) -> IndexSearch:
         """Axis 1, which goes."""
-        return Search(1)
+        return IndexSearch(1)
 
 
 @native

@@ -34,7 +34,7 @@ from mxrun.operator.native_kernel import Slot
 from mxrun.ops.strided import Axes, collapsed
 
 
-class Kind(IntEnum):
+class ReductionKind(IntEnum):
     """What becomes of the elements along the reduced axes; the numbers are `reduced_run`'s."""
 
     SUM = 0
@@ -50,19 +50,19 @@ class Kind(IntEnum):
 
 
 _START = {
-    Kind.MAXIMUM: -math.inf,
-    Kind.MINIMUM: math.inf,
-    Kind.PRODUCT: 1.0,
-    Kind.PRODUCT_WITHOUT_NAN: 1.0,
+    ReductionKind.MAXIMUM: -math.inf,
+    ReductionKind.MINIMUM: math.inf,
+    ReductionKind.PRODUCT: 1.0,
+    ReductionKind.PRODUCT_WITHOUT_NAN: 1.0,
 }
 
 # What becomes of the results of pieces, where that is not what becomes of elements.
 _OF_PIECES = {
-    Kind.SUM_WITHOUT_NAN: Kind.SUM,
-    Kind.PRODUCT_WITHOUT_NAN: Kind.PRODUCT,
-    Kind.MAGNITUDES: Kind.SUM,
-    Kind.SQUARED_DEVIATIONS: Kind.SUM,
-    Kind.DEVIATIONS: Kind.SUM,
+    ReductionKind.SUM_WITHOUT_NAN: ReductionKind.SUM,
+    ReductionKind.PRODUCT_WITHOUT_NAN: ReductionKind.PRODUCT,
+    ReductionKind.MAGNITUDES: ReductionKind.SUM,
+    ReductionKind.SQUARED_DEVIATIONS: ReductionKind.SUM,
+    ReductionKind.DEVIATIONS: ReductionKind.SUM,
 }
 
 # A piece is no smaller than this, and not more are made than teams can take.
@@ -70,7 +70,7 @@ _PIECE_ELEMENTS = 32_768
 _PIECE_ROWS = 16
 _PIECES = 32
 # A sum of float32 is of no more rows than this.
-_MOST_ROWS = 512
+_MAX_ROWS = 512
 # Outputs side by side in memory that a team can divide among itself.
 _ENOUGH_COLUMNS = 8192
 # Runs shorter than this are taken many at a time, or joined where there are many, to longer ones.
@@ -233,7 +233,7 @@ class ReducePart:
 
 
 def reduce_part(
-    kind: Kind,
+    kind: ReductionKind,
     output: Slot,
     data: tuple[Slot, TensorSpec],
     axes: Sequence[int],
@@ -250,9 +250,9 @@ def reduce_part(
     return ReducePart(output, slot, shift, stages)
 
 
-def _stages(kind: Kind, axes: Axes, threads: int, divisor: float) -> tuple[_Stage, ...]:
+def _stages(kind: ReductionKind, axes: Axes, threads: int, divisor: float) -> tuple[_Stage, ...]:
     """The loops that reduce axes in the order of memory, strides being data's and the output's."""
-    shifted = kind in (Kind.SQUARED_DEVIATIONS, Kind.DEVIATIONS)
+    shifted = kind in (ReductionKind.SQUARED_DEVIATIONS, ReductionKind.DEVIATIONS)
     split = None if shifted else _joined_rows(axes) or _runs_alone(axes)
     if split is not None:
         first = _stages(kind, split.first, threads, 1.0)
@@ -332,10 +332,12 @@ def _pieces(by_rows: bool, outputs: int, elements: int) -> int:
         return max(1, min(-(-_PIECES // outputs), pieces))
     rows = elements // outputs
     wanted = _PIECES if outputs < _ENOUGH_COLUMNS else 1
-    return max(1, min(wanted, pieces, rows // _PIECE_ROWS), -(-rows // _MOST_ROWS))
+    return max(1, min(wanted, pieces, rows // _PIECE_ROWS), -(-rows // _MAX_ROWS))
 
 
-def _stage(kind: Kind, axes: Axes, inner: int, pieces: int, threads: int, divisor: float) -> _Stage:
+def _stage(
+    kind: ReductionKind, axes: Axes, inner: int, pieces: int, threads: int, divisor: float
+) -> _Stage:
     """One loop over the axes; `inner`: the place of the one taken as runs."""
     size, (step, moves) = axes[inner] if axes else (1, (1, 0))
     outer = [axis for place, axis in enumerate(axes) if place != inner][::-1]

@@ -16,15 +16,15 @@ from mxrun.base.regression import Regression
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Part, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, PartialType
+from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, PartialType
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce_loops import Kind, reduce_part
+from mxrun.ops.reduce_loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.strided_map import served, strided_part
 
@@ -74,7 +74,7 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
     is_floating = True
     rule: ClassVar[Rule]
     label_arguments = ("label", "sample_weight")
-    gradient_instead = "That of loss, times grad_scale, whatever the output's gradient is."
+    nonstandard_gradient = "That of loss, times grad_scale, whatever the output's gradient is."
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, label and, with use_sample_weight, sample_weight."""
@@ -99,7 +99,7 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
         """A sample is a row of the batch; of the logistic one, outputs are probabilities."""
         return Regression(data[0], math.prod(data[1:]), self.rule.output is not None)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """output is data's shape; a label not given is too, but [N] for data [N, 1] as in MXNet."""
         data = unify("data", inputs[0], outputs[0], "output")
         loss = unify("loss", outputs[1], (1,), "one number")
@@ -113,7 +113,7 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
             data = unify("data", data, (rows, *(None,) * (len(data) - 1)), "sample_weight's rows")
             data, label = _with_label(data, label)
             weights = [unify("sample_weight", shape, data[:1], "data's rows") for shape in weights]
-        return Inferred([data, label, *weights], [data, loss], [])
+        return PartialInference([data, label, *weights], [data, loss], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -249,8 +249,8 @@ class RegressionOutput(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """The slope, times weight * grad_scale / elements of a sample."""
-        result = need(out_data[0])
-        output, label = _samples(result), _samples(need(in_data[1]))
+        result = require_array(out_data[0])
+        output, label = _samples(result), _samples(require_array(in_data[1]))
         weight = _weight(in_data[2:], output)
         counted = weight != 0
         slope = evaluate(self.rule.slope, [output[counted], label[counted]])
@@ -265,7 +265,7 @@ def _samples(array: Array) -> Array:
 
 
 def _weight(given: Sequence[Tensor | None], data: Array) -> Array:
-    return need(given[0]) if given else np.ones(len(data), data.dtype)
+    return require_array(given[0]) if given else np.ones(len(data), data.dtype)
 
 
 @implement(
@@ -281,12 +281,14 @@ class CompiledRegressionOutput(Implementation):
         if not data.elements or not served(*request.inputs):
             return None
         rows, operands = _rows(data, 0, prop.parameters.use_sample_weight)
-        parts: list[Part] = []
+        parts: list[KernelPart] = []
         if request.requests[1] is not OpReqType.NULL:
             kernel = _weighted(prop.rule.loss, len(operands))
             losses = strided_part(kernel, (between(0), rows), operands, threads, (1.0,))
             mean, axes = float(rows.shape[1]), (0, 1)
-            total = reduce_part(Kind.SUM, target(1), (between(0), rows), axes, threads, mean)
+            total = reduce_part(
+                ReductionKind.SUM, target(1), (between(0), rows), axes, threads, mean
+            )
             parts.append(ChainPart((losses, total), (rows.nbytes,)))
         if request.requests[0] is not OpReqType.NULL:
             parts.append(_output_part(prop.rule, data, threads))
@@ -324,7 +326,7 @@ class CompiledRegressionOutput(Implementation):
         )
 
 
-def _output_part(rule: Rule, data: TensorSpec, threads: int) -> Part:
+def _output_part(rule: Rule, data: TensorSpec, threads: int) -> KernelPart:
     if rule.output is None:
         return copy_part(data, source(0), target(0), threads)
     kernel = scalar.compile(rule.output)

@@ -11,7 +11,7 @@ from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import PrimitivePart, native_kernel, source, target
 from mxrun.operator.operator import Operator
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.ops.packing import packing_part
 
@@ -32,10 +32,10 @@ class ReorderProperty(OperatorProperty[ReorderParameters]):
     is_internal = True
     unchecked = "A reorder has no NumPy body, which knows plain layouts alone, to check it against."
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data and output have one shape."""
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def create_operator(self) -> Operator:
         """Raises TypeError: layouts other than plain do not exist for NumPy bodies."""

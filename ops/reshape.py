@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from mxrun.base.params import LARGEST_INT32, Int32, Parameters
 from mxrun.base.tensor import PartialShape
-from mxrun.operator.property import Inferred, PartialShapes
+from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.register import register
 from mxrun.operator.shape import (
     Dimensions,
@@ -81,7 +81,7 @@ class ReshapeProperty(ViewProperty[ReshapeParameters]):
     type_string = "Reshape"
     parameter_type = ReshapeParameters
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The output by `shape`'s codes; backward, one unknown axis of data from the product."""
         data, output = inputs[0], outputs[0]
         rule = f"shape {list(self.parameters.shape or self.parameters.target_shape)} of data"
@@ -91,7 +91,7 @@ class ReshapeProperty(ViewProperty[ReshapeParameters]):
         output = unify("output", output, reshaped, f"{rule} {show(data)}")
         if output is not None and data is not None:
             data, _ = unify_product("data", data, product(output), "output's elements")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def _reshaped(self, data: PartialShape, rule: str) -> PartialShape:
         """What the codes make of data's axes, as far as those are known."""
@@ -165,18 +165,18 @@ class ExpandDimsProperty(ViewProperty[ExpandDimsParameters]):
     type_string = "expand_dims"
     parameter_type = ExpandDimsParameters
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Both ways, as soon as either rank is known."""
         data, output = inputs[0], outputs[0]
         rank = len(data) + 1 if data is not None else len(output) if output is not None else None
         if rank is None:
-            return Inferred([None], [None], [])
+            return PartialInference([None], [None], [])
         axis = _position(self.parameters.axis, rank, data, "output")
         if output is not None and len(output) == rank:
             data = unify("data", data, (*output[:axis], *output[axis + 1 :]), "output")
         data = data or ()
         output = unify("output", output, (*data[:axis], 1, *data[axis:]), "data and axis")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
 
 class SqueezeParameters(Parameters):
@@ -203,7 +203,7 @@ class SqueezeProperty(ViewProperty[SqueezeParameters]):
     type_string = "squeeze"
     parameter_type = SqueezeParameters
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Forward as soon as the axes are known; backward, one unknown axis from the product."""
         data, output = inputs[0], outputs[0]
         if data is not None:
@@ -215,7 +215,7 @@ class SqueezeProperty(ViewProperty[SqueezeParameters]):
                 output = unify("output", output, tuple(kept or [1]), "data and axis")
             if output is not None:
                 data, _ = unify_product("data", data, product(output), "output's elements")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def _removed(self, data: Dimensions) -> set[int] | None:
         """The axes to remove; None while data's sizes do not say."""

@@ -14,7 +14,7 @@ from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
@@ -23,13 +23,13 @@ from mxrun.ops.rows import copy_rows_loop, rows_along, zero_rows_loop
 T = TypeVar("T")
 
 # Far more than any network has; each is a tensor, a name and a call.
-_MOST_OUTPUTS = 4096
+_MAX_OUTPUTS = 4096
 
 
 class SliceChannelParameters(Parameters):
     """Parameters of SliceChannel (MXNet's)."""
 
-    num_outputs: Annotated[int, Field(ge=1, le=_MOST_OUTPUTS)] = Field(
+    num_outputs: Annotated[int, Field(ge=1, le=_MAX_OUTPUTS)] = Field(
         description="How many parts; must divide the axis.", examples=[2]
     )
     axis: Int32 = Field(
@@ -55,7 +55,7 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
         """output0, output1, ..."""
         return tuple(f"output{index}" for index in range(self.parameters.num_outputs))
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Both ways, as soon as either rank is known."""
         data = inputs[0]
         part: PartialShape = None
@@ -65,7 +65,7 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
         if data is None and part is not None:
             data = (None,) * (len(part) + squeezed)
         if data is None:
-            return Inferred([None], outputs, [])
+            return PartialInference([None], outputs, [])
         axis = self.axis(len(data))
         count = self.parameters.num_outputs
         size = data[axis]
@@ -80,7 +80,7 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
         else:
             length = part[axis]
             full = self._with_axis(part, axis, None if length is None else length * count)
-        return Inferred([unify("data", data, full, "output")], [part] * count, [])
+        return PartialInference([unify("data", data, full, "output")], [part] * count, [])
 
     def _with_axis(self, shape: Dimensions, axis: int, size: int | None) -> Dimensions:
         return (*shape[:axis], size, *shape[axis + 1 :])

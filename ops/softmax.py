@@ -19,7 +19,7 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
-    Part,
+    KernelPart,
     PrimitivePart,
     Slot,
     native_kernel,
@@ -27,8 +27,8 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, InPlaceProperty, PartialShapes, same_shape
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, show
 from mxrun.operator.tensor import Tensor
@@ -64,13 +64,13 @@ class SoftmaxProperty(InPlaceProperty[SoftmaxParameters]):
     is_floating = True
     logarithm: ClassVar[bool]
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data and output have one shape, in which there is an axis `axis`."""
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "softmax")
         axis = self.parameters.axis
         if data is not None and not -len(data) <= axis < len(data):
             raise ShapeContradiction("data", show(data), "a shape with that axis", f"axis {axis}")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -148,7 +148,7 @@ class Softmax(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """What the sum over the axis does to each class, taken off its gradient."""
-        gradient, output = need(out_grad[0]), need(out_data[0])
+        gradient, output = require_array(out_grad[0]), require_array(out_data[0])
         if self.logarithm:
             result = gradient - np.exp(output) * gradient.sum(axis=self.axis, keepdims=True)
         else:
@@ -173,7 +173,7 @@ class OnednnSoftmax(Implementation):
         team = team_for_elements(data.elements, request.threads)
         softmax = operations.softmax_forward(rows, 1, team, prop.logarithm)
         temperature = prop.parameters.temperature or 1.0
-        parts: list[Part] = []
+        parts: list[KernelPart] = []
         place, read = target(0), source(0)
         if permutation:
             place = read = between(0)
@@ -206,7 +206,7 @@ class OnednnSoftmax(Implementation):
             rows, 1, team_for_elements(output.elements, threads), prop.logarithm
         )
         temperature = prop.parameters.temperature or 1.0
-        parts: list[Part] = []
+        parts: list[KernelPart] = []
         place, gradient, read = target(0), source(0), source(2)
         if permutation:
             place, gradient, read = between(0), between(0), between(1)
@@ -251,12 +251,14 @@ def _matrix(spec: TensorSpec, axis: int) -> TensorSpec:
     return TensorSpec((spec.elements // classes, classes))
 
 
-def _divided(output: Slot, data: Slot, spec: TensorSpec, temperature: float, threads: int) -> Part:
+def _divided(
+    output: Slot, data: Slot, spec: TensorSpec, temperature: float, threads: int
+) -> KernelPart:
     """output = data / temperature, both of one layout."""
     return _QUOTIENT.part(output, [data], spec.elements, [temperature], threads=threads)
 
 
-def _back(rows: Slot, spec: TensorSpec, permutation: tuple[int, ...], threads: int) -> Part:
+def _back(rows: Slot, spec: TensorSpec, permutation: tuple[int, ...], threads: int) -> KernelPart:
     """The output from rows: their axes in the order in which they were."""
     shape = tuple(spec.shape[axis] for axis in permutation)
     order = [permutation.index(axis) for axis in range(len(shape))]

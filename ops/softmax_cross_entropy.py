@@ -27,10 +27,10 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     PartialType,
 )
@@ -85,7 +85,7 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
         """One class for each row; the output itself predicts none."""
         return Classification(data[0], data[1], 1)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """The rows among all inputs; the output is one number."""
         data = unify("data", inputs[0], (None, None), "rows of classes")
         label = unify("label", inputs[1], (data[0],), "data's rows")
@@ -94,7 +94,7 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
         data = unify("data", data, (rows, None), "label's rows")
         label = unify("label", label, (rows,), "data's rows")
         output = unify("output", outputs[0], (1,), "one number")
-        return Inferred([data, label, *weights], [output], [])
+        return PartialInference([data, label, *weights], [output], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -149,7 +149,7 @@ class SoftmaxCrossEntropy(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """grad * weight * (p - onehot)."""
-        data, label, *weight = (need(tensor) for tensor in in_data)
+        data, label, *weight = (require_array(tensor) for tensor in in_data)
         slope = _probability(data) - _onehot(label, data)
         if out_grad[0] is not None:
             slope = slope * out_grad[0].array[0]

@@ -15,10 +15,10 @@ from mxrun.base.classification import Classification
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     PartialType,
 )
@@ -91,7 +91,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     is_floating = True
     parameter_type = SoftmaxOutputParameters
     label_arguments = ("label", "sample_weight")
-    gradient_instead = (
+    nonstandard_gradient = (
         "That of loss, times grad_scale; with out_grad each element is multiplied by the output's."
     )
 
@@ -110,7 +110,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         return 1
 
     @property
-    def couples_samples(self) -> bool:
+    def mixes_samples(self) -> bool:
         """Gradients are divided by what the whole batch counts, unless normalization is null."""
         return self.parameters.normalization != "null"
 
@@ -136,7 +136,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         ignored = int(p.ignore_label) if p.use_ignore else None
         return Classification(samples, classes, positions, labelled, ignored)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """output is data's shape; the label's follows from data's."""
         data = unify("data", inputs[0], outputs[0], "output")
         loss = unify("loss", outputs[1], (1,), "one number")
@@ -153,7 +153,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
             weights = [
                 unify("sample_weight", shape, (data[0],), "data's rows") for shape in weights
             ]
-        return Inferred([data, label, *weights], [data, loss], [])
+        return PartialInference([data, label, *weights], [data, loss], [])
 
     def _label(self, data: Dimensions, label: PartialShape) -> PartialShape:
         if not self.parameters.multi_output:
@@ -280,14 +280,14 @@ class SoftmaxOutput(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """(output - target) * weight * grad_scale / divisor [* out_grad]."""
-        output = need(out_data[0])
+        output = require_array(out_data[0])
         probability = self._as_samples(output)
-        labels = [need(tensor) for tensor in in_data[1:]]
+        labels = [require_array(tensor) for tensor in in_data[1:]]
         samples = self._samples(probability, output.shape, labels)
         scale = samples.scale * (self.parameters.grad_scale / samples.divisor)
         gradient = ((probability - samples.target) * scale).reshape(output.shape)
         if self.parameters.out_grad:
-            gradient *= need(out_grad[0])
+            gradient *= require_array(out_grad[0])
         assign(in_grad[0], req[0], gradient)
 
     def _as_samples(self, data: Array) -> Array:

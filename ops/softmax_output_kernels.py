@@ -21,8 +21,8 @@ from mxrun.backend.team import team_for_elements
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
+    KernelPart,
     LoopPart,
-    Part,
     PrimitivePart,
     Slot,
     native_kernel,
@@ -112,7 +112,7 @@ class OnednnSoftmaxOutput(Implementation):
         team = team_for_elements(data.elements, request.threads)
         softmax = operations.softmax_forward(TensorSpec((samples, classes)), 1, team)
         slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
-        parts: list[Part] = [PrimitivePart(softmax, slots)]
+        parts: list[KernelPart] = [PrimitivePart(softmax, slots)]
         loss = request.requests[1] is not OpReqType.NULL
         if loss:
             tiny = float(np.finfo(np.float32).tiny)

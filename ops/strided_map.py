@@ -23,7 +23,7 @@ from mxrun.backend.vectors import LANES, gather_lanes, lanes, load_lanes, store_
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import Buffers, OpReqType
-from mxrun.operator.native_kernel import Part, Slot
+from mxrun.operator.native_kernel import KernelPart, Slot
 from mxrun.operator.scalar import MapKernel, MapLoop
 from mxrun.ops.strided import Axes, collapsed, common_axes
 
@@ -252,7 +252,7 @@ def strided_part(
     threads: int,
     parameters: Sequence[float] = (),
     request: OpReqType = OpReqType.WRITE,
-) -> Part:
+) -> KernelPart:
     """output = map of the operands, which broadcast to its shape; float32, in one unpacked layout.
 
     As of `MapKernel.part`, an add-to request is the map's own affair.
@@ -264,7 +264,7 @@ def strided_part(
 
 def permuted_part(
     output: Slot, data: Slot, shape: Shape, order: Sequence[int], threads: int
-) -> Part:
+) -> KernelPart:
     """output = plain data of `shape`, its axes in another order."""
     strides = strides_of(shape, PLAIN)
     axes = collapsed((shape[axis], (strides[axis],)) for axis in order)
@@ -278,7 +278,7 @@ def _part(
     threads: int,
     parameters: Sequence[float] = (),
     request: OpReqType = OpReqType.WRITE,
-) -> Part:
+) -> KernelPart:
     """The map over so many elements, of operands with the axes of the output's memory."""
     assert HEADER_SLOTS + 2 + len(operands) + len(parameters) <= _BLOCK_WORDS
     (slot, elements), slots = output, tuple(operand for operand, _ in operands)

@@ -22,8 +22,8 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
@@ -39,17 +39,17 @@ class PermutationProperty(OperatorProperty[P]):
     def axes(self, rank: int) -> Shape:
         """The order of data's axes in the output; raises ShapeContradiction for another rank."""
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Both ways, as soon as the rank is known."""
         data, output = inputs[0], outputs[0]
         rank = _rank(data, output)
         if rank is None:
-            return Inferred([None], [None], [])
+            return PartialInference([None], [None], [])
         axes = self.axes(rank)
         given = unify("data", data, (None,) * rank, "output's rank")
         permuted = unify("output", output, tuple(given[axis] for axis in axes), "data's axes")
         back = tuple(permuted[axis] for axis in inverse(axes))
-        return Inferred([unify("data", given, back, "output's axes")], [permuted], [])
+        return PartialInference([unify("data", given, back, "output's axes")], [permuted], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -158,7 +158,7 @@ class Permutation(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """data's gradient = the output's, axes back in their order."""
-        gradient = need(out_grad[0])
+        gradient = require_array(out_grad[0])
         assign(in_grad[0], req[0], gradient.transpose(inverse(self.axes(gradient.ndim))))
 
 

@@ -17,10 +17,10 @@ from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    Inferred,
     InPlaceProperty,
+    PartialInference,
     PartialShapes,
     PartialType,
     same_shape,
@@ -33,7 +33,7 @@ T = TypeVar("T")
 Array = npt.NDArray[Any]
 
 # Of an element: reorders, which are oneDNN's, know no larger type.
-_MOST_MOVABLE_BYTES = 4
+_MAX_MOVABLE_BYTES = 4
 
 
 class CastParameters(Parameters):
@@ -56,14 +56,14 @@ class CastProperty(InPlaceProperty[CastParameters]):
     parameter_type = CastParameters
 
     @property
-    def gradient_instead(self) -> str:
+    def nonstandard_gradient(self) -> str:
         """Nothing of whole numbers is a derivative."""
         return "" if self.parameters.dtype.startswith("float") else "The output's, in data's type."
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """data and output have one shape."""
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -111,7 +111,9 @@ class Cast(Operator):
     ) -> None:
         """The output's gradient in data's type."""
         if in_grad[0] is not None:
-            assign(in_grad[0], req[0], _converted(need(out_grad[0]), in_grad[0].spec.dtype))
+            assign(
+                in_grad[0], req[0], _converted(require_array(out_grad[0]), in_grad[0].spec.dtype)
+            )
 
 
 def _converted(value: Array, dtype: str) -> Array:
@@ -150,7 +152,7 @@ class CompiledCast(Implementation):
         threads: int,
     ) -> Kernel:
         """The first input in another type; `unread` more inputs come after it."""
-        is_movable = max(item_size(given.dtype), item_size(dtype)) <= _MOST_MOVABLE_BYTES
+        is_movable = max(item_size(given.dtype), item_size(dtype)) <= _MAX_MOVABLE_BYTES
         given = unpacked(given) if is_movable else given.laid_out(PLAIN)
         kernel = scalar.compile(_same, dtype=given.dtype, result_dtype=dtype)
         part = kernel.part(

@@ -8,7 +8,7 @@ from typing import TypeVar
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import InPlaceProperty
 from mxrun.operator.tensor import Tensor
 
@@ -66,4 +66,4 @@ class View(Operator):
     ) -> None:
         """data's gradient = the output's, reshaped."""
         if in_grad[0] is not None:
-            assign(in_grad[0], req[0], need(out_grad[0]).reshape(in_grad[0].shape))
+            assign(in_grad[0], req[0], require_array(out_grad[0]).reshape(in_grad[0].shape))

@@ -10,11 +10,11 @@ from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
     GradientKind,
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     PartialType,
     same_shape,
@@ -76,7 +76,7 @@ class WhereProperty(OperatorProperty[WhereParameters]):
         """condition's is zero everywhere."""
         return (GradientKind.ZERO, GradientKind.COMPUTES, GradientKind.COMPUTES)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """All of one shape; of a condition with one axis, that axis."""
         condition, *sides = inputs
         common = same_shape(("x", "y", "output"), [*sides, *outputs], "where")[0]
@@ -87,7 +87,7 @@ class WhereProperty(OperatorProperty[WhereParameters]):
             rule = "the first size of x"
             first = unify("condition", condition, common[:1], rule)
             condition, common = first, (*first, *common[1:])
-        return Inferred([condition, common, common], [common], [])
+        return PartialInference([condition, common, common], [common], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -160,8 +160,8 @@ class Where(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """out_grad where a side was taken, else 0; x's comes last, it may lie over out_grad."""
-        gradient = need(out_grad[0])
-        condition = _beside(need(in_data[0]), gradient.shape)
+        gradient = require_array(out_grad[0])
+        condition = _beside(require_array(in_data[0]), gradient.shape)
         for side in (2, 1):
             value = _GRADIENTS[side - 1](gradient, condition)
             assign(in_grad[side], req[side], value.astype(gradient.dtype))

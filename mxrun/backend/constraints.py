@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Wish:
+class ImplementationConstraints:
     """The first, in the library's order of preference, of those that fit.
 
     name: only the code of that name. scratch_bytes: only code that needs no more scratch, or, where
@@ -21,4 +21,4 @@ class Wish:
         return self.scratch_bytes is None or scratch_bytes <= self.scratch_bytes
 
 
-ANY_CODE = Wish()
+UNCONSTRAINED = ImplementationConstraints()

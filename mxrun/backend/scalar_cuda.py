@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from mxrun.backend.scalar_functions import expanded
-from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node, number_dtype
+from mxrun.backend.scalar_value import BOOL, FLOATS, LoopForm, ScalarGraph, ScalarNode, number_dtype
 
 _TYPES = {
     "float32": "float",
@@ -63,7 +63,7 @@ _EXPRESSIONS = {
 
 def source(
     name: str,
-    graph: Graph,
+    graph: ScalarGraph,
     result: int,
     form: LoopForm,
     operands: Sequence[str],
@@ -102,7 +102,7 @@ def _runs(operation: str) -> bool:
     return operation in _CALLS or operation in _EXPRESSIONS or operation == "mod"
 
 
-def _expression(node: Node, graph: Graph, names: Sequence[str], operands: int) -> str:
+def _expression(node: ScalarNode, graph: ScalarGraph, names: Sequence[str], operands: int) -> str:
     if node.operation == "constant":
         return _literal(node)
     if node.operation in ("operand", "parameter"):
@@ -126,7 +126,7 @@ def _expression(node: Node, graph: Graph, names: Sequence[str], operands: int) -
     return _EXPRESSIONS[node.operation].format(*arguments)
 
 
-def _literal(node: Node) -> str:
+def _literal(node: ScalarNode) -> str:
     number = node.detail
     assert isinstance(number, (bool, int, float))
     if node.dtype == BOOL:

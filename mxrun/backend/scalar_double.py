@@ -26,7 +26,7 @@ from mxrun.backend.scalar_instructions import (
     table,
     truncate,
 )
-from mxrun.backend.scalar_value import Value
+from mxrun.backend.scalar_value import ScalarValue
 
 # As in scalar_float32, for float64: adding it leaves a whole number in the lowest bits.
 WHOLE, WHOLE_BITS = 6755399441055744.0, 0x4338000000000000
@@ -174,16 +174,16 @@ ERFINV_TAIL = (
 )
 
 
-def widened(function: Callable[..., Value]) -> Callable[..., Value]:
+def widened(function: Callable[..., ScalarValue]) -> Callable[..., ScalarValue]:
     """The function of float32 values, computed in float64 and rounded once."""
 
-    def rounded(*arguments: Value) -> Value:
+    def rounded(*arguments: ScalarValue) -> ScalarValue:
         return function(*(argument.convert("float64") for argument in arguments)).convert("float32")
 
     return rounded
 
 
-def exp(x: Value) -> Value:
+def exp(x: ScalarValue) -> ScalarValue:
     """e^x; what float32 would call 0 or infinity is cut at e^-200 and e^200."""
     z = at_most(at_least(x, -200.0), 200.0)
     shifted = fma(z, math.log2(math.e), WHOLE)
@@ -192,14 +192,14 @@ def exp(x: Value) -> Value:
     return polynomial(r, EXP) * bits((bits(shifted) << 52) + ONE_BITS)
 
 
-def _split(x: Value) -> tuple[Value, Value]:
+def _split(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     """k, whole, and the bits of m with x = 2^k * m, m from sqrt(1/2) to sqrt(2)."""
     above = bits(x) - ROOT_HALF_BITS
     k = bits((above >> 52) + WHOLE_BITS) - WHOLE
     return k, (above & 0xFFFFFFFFFFFFF) + ROOT_HALF_BITS
 
 
-def _log_of(k: Value, f: Value, coefficients: Sequence[float] = LOG) -> Value:
+def _log_of(k: ScalarValue, f: ScalarValue, coefficients: Sequence[float] = LOG) -> ScalarValue:
     """log(2^k * (1 + f))."""
     s = f / (f + 2.0)
     square = s * s
@@ -207,29 +207,29 @@ def _log_of(k: Value, f: Value, coefficients: Sequence[float] = LOG) -> Value:
     return fma(k, LN2_HIGH, fma(s, 2.0, total))
 
 
-def positive_log(x: Value, coefficients: Sequence[float] = LOG) -> Value:
+def positive_log(x: ScalarValue, coefficients: Sequence[float] = LOG) -> ScalarValue:
     """The natural logarithm of a positive normal number, by LOG or a longer series."""
     k, m = _split(x)
     return _log_of(k, bits(m) - 1.0, coefficients)
 
 
-def _limited_log(x: Value) -> Value:
+def _limited_log(x: ScalarValue) -> ScalarValue:
     """The natural logarithm with its limits."""
     limits = select(x == 0.0, x.constant(-math.inf), math.nan)
     return select(x > 0.0, select(x < math.inf, positive_log(x), x), limits)
 
 
-def log2(x: Value) -> Value:
+def log2(x: ScalarValue) -> ScalarValue:
     """The logarithm to base 2."""
     return _limited_log(x) * math.log2(math.e)
 
 
-def log10(x: Value) -> Value:
+def log10(x: ScalarValue) -> ScalarValue:
     """The logarithm to base 10."""
     return _limited_log(x) * math.log10(math.e)
 
 
-def log1p(x: Value) -> Value:
+def log1p(x: ScalarValue) -> ScalarValue:
     """log(1 + x), of x close to 0 as exact as elsewhere."""
     k, _ = _split(x + 1.0)
     inverse = bits(ONE_BITS - (bits(k + WHOLE) << 52))
@@ -239,7 +239,7 @@ def log1p(x: Value) -> Value:
     return select(x > -1.0, total, select(x == -1.0, x.constant(-math.inf), math.nan))
 
 
-def pow(x: Value, y: Value) -> Value:
+def pow(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     """x^y, by C's rules at the limits."""
     a = magnitude(x)
     power = exp(y * positive_log(a))
@@ -247,7 +247,7 @@ def pow(x: Value, y: Value) -> Value:
     return rarely(~usual, _limited_power(x, y, power), power)
 
 
-def _limited_power(x: Value, y: Value, power: Value) -> Value:
+def _limited_power(x: ScalarValue, y: ScalarValue, power: ScalarValue) -> ScalarValue:
     """x^y with the sign of x and at the limits, of what it is for |x| between them."""
     a, down = magnitude(x), y < 0.0
     zero, infinite = x.constant(0.0), x.constant(math.inf)
@@ -262,7 +262,7 @@ def _limited_power(x: Value, y: Value, power: Value) -> Value:
     return select(undefined & (x != 1.0) & (y != 0.0), math.nan, power)
 
 
-def mod(x: Value, y: Value) -> Value:
+def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     """x - floor(x / y) * y of float32 numbers, however large the quotient is."""
     rest = x
     # A quotient of less than 2^29 is right to the last whole number, and its product with a
@@ -274,12 +274,12 @@ def mod(x: Value, y: Value) -> Value:
     return towards(rest, y)
 
 
-def towards(rest: Value, y: Value) -> Value:
+def towards(rest: ScalarValue, y: ScalarValue) -> ScalarValue:
     """A remainder with the sign of y, of one that may have the other: |rest| <= |y|."""
     return copy_sign(select(copy_sign(rest, y) != rest, rest + y, rest), y)
 
 
-def cbrt(x: Value) -> Value:
+def cbrt(x: ScalarValue) -> ScalarValue:
     """The cube root, by two of Halley's steps from a third of the exponent."""
     a = magnitude(x)
     # Bits of a number are close to its logarithm; 0x2A9F... makes up for the exponent's bias.
@@ -292,17 +292,17 @@ def cbrt(x: Value) -> Value:
     return select(usual, copy_sign(root, x), x)
 
 
-def rcbrt(x: Value) -> Value:
+def rcbrt(x: ScalarValue) -> ScalarValue:
     """1 / cbrt(x)."""
     return 1.0 / cbrt(x)
 
 
-def _is_far(x: Value) -> Value:
+def _is_far(x: ScalarValue) -> ScalarValue:
     """Whether a multiple of pi is not exact enough to be taken from x."""
     return ~(magnitude(x) < 2.0**23)
 
 
-def _far_turn(x: Value) -> tuple[Value, Value]:
+def _far_turn(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     """q and r with x = q * pi / 2 + r up to whole turns, |r| <= pi / 4; q an int64 value.
 
     From 2^23 on, x is m * 2^e with whole m and e >= 0: of 2 / pi only the bits that make up
@@ -331,7 +331,7 @@ def _turn_windows() -> tuple[Sequence[int], Sequence[int]]:
     return [word - 2**64 * (word >> 63) for word in upper], [window % 2**32 for window in windows]
 
 
-def sin_cos(r: Value) -> tuple[Value, Value]:
+def sin_cos(r: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     """sin(r) and cos(r) for |r| <= pi / 4."""
     square = r * r
     sine = r * fma(square, polynomial(square, SIN), 1.0)
@@ -339,19 +339,19 @@ def sin_cos(r: Value) -> tuple[Value, Value]:
     return sine, cosine
 
 
-def _without_half_pi(x: Value, multiple: Value) -> Value:
+def _without_half_pi(x: ScalarValue, multiple: ScalarValue) -> ScalarValue:
     """x less a multiple of pi / 2."""
     return fma(multiple, -HALF_PI_LOW, fma(multiple, -HALF_PI_HIGH, x))
 
 
-def _wave(r: Value, shifted: Value) -> Value:
+def _wave(r: ScalarValue, shifted: ScalarValue) -> ScalarValue:
     """sin(r) for |r| <= pi / 2, the other sign for an odd number in the lowest bits."""
     square = r * r
     value = r * fma(square, polynomial(square, HALF_WAVE), 1.0)
     return bits(bits(value) ^ (bits(shifted) << 63))
 
 
-def sin(x: Value) -> Value:
+def sin(x: ScalarValue) -> ScalarValue:
     """The sine."""
     shifted = fma(x, 1.0 / math.pi, WHOLE)
     near = _wave(_without_half_pi(x, (shifted - WHOLE) * 2.0), shifted)
@@ -361,7 +361,7 @@ def sin(x: Value) -> Value:
     return rarely(_is_far(x), select((quadrant & 2) == 2, -value, value), near)
 
 
-def cos(x: Value) -> Value:
+def cos(x: ScalarValue) -> ScalarValue:
     """The cosine, which is the sine of half a turn's half more."""
     a = magnitude(x)
     shifted = fma(a, 1.0 / math.pi, 0.5) + WHOLE
@@ -372,28 +372,28 @@ def cos(x: Value) -> Value:
     return rarely(_is_far(x), select(((quadrant + 1) & 2) == 2, -value, value), near)
 
 
-def tan(x: Value) -> Value:
+def tan(x: ScalarValue) -> ScalarValue:
     """The tangent."""
     shifted = fma(x, 2.0 / math.pi, WHOLE)
     near = _slope_of(bits(shifted), _without_half_pi(x, shifted - WHOLE))
     return rarely(_is_far(x), _slope_of(*_far_turn(x)), near)
 
 
-def _slope_of(quadrant: Value, r: Value) -> Value:
+def _slope_of(quadrant: ScalarValue, r: ScalarValue) -> ScalarValue:
     """tan(quadrant * pi / 2 + r)."""
     sine, cosine = sin_cos(r)
     odd = (quadrant & 1) == 1
     return select(odd, -cosine, sine) / select(odd, sine, cosine)
 
 
-def arcsin(x: Value) -> Value:
+def arcsin(x: ScalarValue) -> ScalarValue:
     """The inverse of the sine."""
     a = magnitude(x)
     large, part = _arc(a)
     return copy_sign(select(large, math.pi / 2 - 2.0 * part, part), x)
 
 
-def arccos(x: Value) -> Value:
+def arccos(x: ScalarValue) -> ScalarValue:
     """The inverse of the cosine."""
     large, part = _arc(magnitude(x))
     double = part + part
@@ -401,7 +401,7 @@ def arccos(x: Value) -> Value:
     return select(large, outer, math.pi / 2 - copy_sign(part, x))
 
 
-def _arc(a: Value) -> tuple[Value, Value]:
+def _arc(a: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     """Whether a is above 1/2, and the arc of a, or of sqrt((1 - a) / 2) where it is."""
     large = a > 0.5
     square = select(large, 0.5 - a * 0.5, a * a)
@@ -409,7 +409,7 @@ def _arc(a: Value) -> tuple[Value, Value]:
     return large, fma(sine * square, polynomial(square, ASIN), sine)
 
 
-def arctan(x: Value) -> Value:
+def arctan(x: ScalarValue) -> ScalarValue:
     """The inverse of the tangent."""
     a = magnitude(x)
     large = a > 1.0
@@ -419,7 +419,7 @@ def arctan(x: Value) -> Value:
     return copy_sign(select(large, math.pi / 2 - arc, arc), x)
 
 
-def sinh(x: Value) -> Value:
+def sinh(x: ScalarValue) -> ScalarValue:
     """The hyperbolic sine."""
     a = magnitude(x)
     square = x * x
@@ -428,13 +428,13 @@ def sinh(x: Value) -> Value:
     return select(a < 1.0, near, copy_sign((power - 1.0 / power) * 0.5, x))
 
 
-def cosh(x: Value) -> Value:
+def cosh(x: ScalarValue) -> ScalarValue:
     """The hyperbolic cosine."""
     power = exp(magnitude(x))
     return (power + 1.0 / power) * 0.5
 
 
-def arcsinh(x: Value) -> Value:
+def arcsinh(x: ScalarValue) -> ScalarValue:
     """The inverse of the hyperbolic sine."""
     a = magnitude(x)
     square = a * a
@@ -442,18 +442,18 @@ def arcsinh(x: Value) -> Value:
     return copy_sign(select(a < math.inf, log1p(inner), a), x)
 
 
-def arccosh(x: Value) -> Value:
+def arccosh(x: ScalarValue) -> ScalarValue:
     """The inverse of the hyperbolic cosine."""
     t = x - 1.0
     return select(x >= 1.0, log1p(t + square_root(t * (t + 2.0))), math.nan)
 
 
-def arctanh(x: Value) -> Value:
+def arctanh(x: ScalarValue) -> ScalarValue:
     """The inverse of the hyperbolic tangent."""
     return log1p((x + x) / (1.0 - x)) * 0.5
 
 
-def erfc(x: Value) -> Value:
+def erfc(x: ScalarValue) -> ScalarValue:
     """1 - erf(x), of large x as exact as elsewhere."""
     a = at_most(magnitude(x), 10.3)
     scaled = a * math.sqrt(2.0)
@@ -462,7 +462,7 @@ def erfc(x: Value) -> Value:
     return select(x < 0.0, 2.0 - tail, tail)
 
 
-def erfinv(x: Value) -> Value:
+def erfinv(x: ScalarValue) -> ScalarValue:
     """The inverse of the error function."""
     gap = (1.0 - x) * (x + 1.0)
     w = -positive_log(gap)

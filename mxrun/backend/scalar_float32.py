@@ -34,7 +34,7 @@ from mxrun.backend.scalar_instructions import (
     select,
     square_root,
 )
-from mxrun.backend.scalar_value import Value
+from mxrun.backend.scalar_value import ScalarValue
 
 LOG2_E = math.log2(math.e)
 # log(2) in two parts: products of the first with whole numbers to 2^15 are exact.
@@ -144,13 +144,13 @@ Array = npt.NDArray[np.float64]
 Pieces = list[tuple[float, ...]]
 
 
-def exp(x: Value) -> Value:
+def exp(x: ScalarValue) -> ScalarValue:
     """e^x."""
     k, r = _reduced(at_most(at_least(x, -104.0), 89.0))
     return scale(polynomial(r, EXP), k)
 
 
-def expm1(x: Value) -> Value:
+def expm1(x: ScalarValue) -> ScalarValue:
     """e^x - 1."""
     k, r = _reduced(at_most(at_least(x, -20.0), 89.0))
     power = fma(r * r, polynomial(r, EXPM1), r)
@@ -160,7 +160,7 @@ def expm1(x: Value) -> Value:
     return select(magnitude(x) < 2.0**-24, x, result)
 
 
-def log(x: Value) -> Value:
+def log(x: ScalarValue) -> ScalarValue:
     """The natural logarithm."""
     k, m = exponent_and_mantissa(x)
     f = m - 1.0
@@ -170,7 +170,7 @@ def log(x: Value) -> Value:
     return fma(k, POSITIVE_LN2_HIGH, f + fma(square, -0.5, total))
 
 
-def tanh(x: Value) -> Value:
+def tanh(x: ScalarValue) -> ScalarValue:
     """The hyperbolic tangent, 1 from 9.5 on."""
     a = at_most(magnitude(x), 9.5)
     if not looks_up(x):
@@ -179,7 +179,7 @@ def tanh(x: Value) -> Value:
     return copy_sign(_piecewise(a, number, _tanh_pieces()), x)
 
 
-def _tanh_by_division(a: Value) -> Value:
+def _tanh_by_division(a: ScalarValue) -> ScalarValue:
     """tanh of a >= 0: of h = (e^2a - 1) / 2 it is h / (h + 1)."""
     # As in _reduced and _expm1, of 2 a and of half of everything.
     biased = fma(a, 2.0 * LOG2_E, BIASED)
@@ -193,7 +193,7 @@ def _tanh_by_division(a: Value) -> Value:
     return select(h < 0.5, fma(-h, result, h), result)
 
 
-def sigmoid(x: Value) -> Value:
+def sigmoid(x: ScalarValue) -> ScalarValue:
     """1 / (1 + e^-x), of which e^x / (1 + e^x) is the same and does not overflow below zero."""
     z = _decay(x)
     negative = x < 0.0
@@ -202,13 +202,13 @@ def sigmoid(x: Value) -> Value:
     return select(negative, fma(-z, result, z), result)
 
 
-def softplus(x: Value) -> Value:
+def softplus(x: ScalarValue) -> ScalarValue:
     """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)."""
     z = _decay(x)
     return at_least(x, 0.0) + fma(z * z, polynomial(z, LOG1P), z)
 
 
-def erf(x: Value) -> Value:
+def erf(x: ScalarValue) -> ScalarValue:
     """The error function, 1 from 4 on."""
     a = at_most(magnitude(x), 4.0)
     if not looks_up(x):
@@ -217,7 +217,7 @@ def erf(x: Value) -> Value:
     return copy_sign(fma(a, ERF_REST, _piecewise(a, number, _erf_pieces())), x)
 
 
-def _erf_by_exponent(a: Value) -> Value:
+def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
     """erf of a from 0 to 4."""
     square = a * a
     near = fma(a, polynomial(square, ERF), a)
@@ -229,7 +229,7 @@ def _erf_by_exponent(a: Value) -> Value:
     return select(a < 0.92, near, far)
 
 
-def gelu(x: Value) -> Value:
+def gelu(x: ScalarValue) -> ScalarValue:
     """x * P(a normal variable < x) = max(x, 0) - a * P(a normal variable < -a), where a = |x|."""
     if not looks_up(x):
         return _gelu_by_division(x)
@@ -240,7 +240,7 @@ def gelu(x: Value) -> Value:
     return rarely(x < -GELU_END, _gelu_far_below(x), usual)
 
 
-def _gelu_far_below(x: Value) -> Value:
+def _gelu_far_below(x: ScalarValue) -> ScalarValue:
     """gelu of x below -5, where x * P(a normal variable < x) * e^(x^2 / 2) depends on 1 / x^2."""
     z = at_least(x, -14.7)
     k, r = _minus_half_square(z)
@@ -249,7 +249,7 @@ def _gelu_far_below(x: Value) -> Value:
     return scale(fma(scaled, power, scaled), k)
 
 
-def _gelu_by_division(x: Value) -> Value:
+def _gelu_by_division(x: ScalarValue) -> ScalarValue:
     """gelu on machines without tables in registers."""
     minus_a = at_least(-magnitude(x), -14.7)
     k, r = _minus_half_square(minus_a)
@@ -265,14 +265,14 @@ def _gelu_by_division(x: Value) -> Value:
     return copy_sign(select(x < 0.0, tail, x + tail), x)
 
 
-def _minus_half_square(x: Value) -> tuple[Value, Value]:
+def _minus_half_square(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     """k and r with -x^2 / 2 = k * log(2) + r, as in `_reduced`; the square is not rounded."""
     half = x * -0.5
     k = _rounded_exponent(half * x)
     return k, fma(k, -LN2_LOW, fma(half, x, k * -LN2_HIGH))
 
 
-def _piecewise(x: Value, number: Value, pieces: Pieces) -> Value:
+def _piecewise(x: ScalarValue, number: ScalarValue, pieces: Pieces) -> ScalarValue:
     """The function that the tables stand for, of x in the piece of a number."""
     centre, *coefficients = (lookup(number, entries) for entries in pieces)
     return polynomial(x - centre, coefficients)
@@ -330,7 +330,7 @@ def _erf_pieces() -> Pieces:
     return _pieces(lambda a: math.erf(a) - ERF_REST * a, _octave_ends(ERF_SHIFT), 4)
 
 
-def _octave_piece(a: Value, shift: float) -> Value:
+def _octave_piece(a: ScalarValue, shift: float) -> ScalarValue:
     """The number of a's piece, of 8 in an octave of a + shift: four octaves from the shift on."""
     return bits(a + shift) >> 20
 
@@ -350,12 +350,12 @@ def _octave_ends(shift: float) -> list[tuple[float, float]]:
     return ends
 
 
-def rsqrt(x: Value) -> Value:
+def rsqrt(x: ScalarValue) -> ScalarValue:
     """1 / sqrt(x)."""
     return 1.0 / square_root(x)
 
 
-def mod(x: Value, y: Value) -> Value:
+def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     """x - floor(x / y) * y."""
     # A quotient that is a whole number after rounding, and was not, is one too large.
     whole = round_down(x / y)
@@ -363,18 +363,18 @@ def mod(x: Value, y: Value) -> Value:
     return rarely(~usual, widened(wide_mod)(x, y), towards(fma(-whole, y, x), y))
 
 
-def _rounded_exponent(x: Value) -> Value:
+def _rounded_exponent(x: ScalarValue) -> ScalarValue:
     """x / log(2) as a whole number."""
     return fma(x, LOG2_E, WHOLE) - WHOLE
 
 
-def _reduced(x: Value) -> tuple[Value, Value]:
+def _reduced(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     """k and r with x = k * log(2) + r, k whole, |r| <= log(2) / 2."""
     k = _rounded_exponent(x)
     return k, fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
 
 
-def _decay(x: Value) -> Value:
+def _decay(x: ScalarValue) -> ScalarValue:
     """e^-|x|."""
     k, r = _reduced(at_least(-magnitude(x), -104.0))
     return scale(polynomial(r, EXP), k)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, Refused, Value, arithmetic
+from mxrun.backend.scalar_value import BOOL, FLOATS, Refused, ScalarGraph, ScalarValue, arithmetic
 
 VOCABULARY: dict[str, Function] = {}
 
@@ -38,7 +38,7 @@ class Function:
 
     def __call__(self, *arguments: Any) -> Any:
         """The function's value, or its node."""
-        values = [argument for argument in arguments if isinstance(argument, Value)]
+        values = [argument for argument in arguments if isinstance(argument, ScalarValue)]
         if values:
             return self._node(values[0].graph, arguments)
         kind = np.result_type(*arguments)
@@ -50,15 +50,15 @@ class Function:
             wide = self.formula(*(argument.astype(np.float64) for argument in own))
             return np.asarray(wide).astype(np.float32)[()]
 
-    def _node(self, graph: Graph, arguments: tuple[Any, ...]) -> Value:
+    def _node(self, graph: ScalarGraph, arguments: tuple[Any, ...]) -> ScalarValue:
         value = arithmetic(self.name, *arguments)
         if self.floating and value.dtype not in FLOATS:
             raise Refused(f"{self.name} of {value.dtype} values", "only of floating-point maps")
         return value if not self.truth else graph.add(self.name, BOOL, _arguments_of(value))
 
 
-def _arguments_of(value: Value) -> tuple[Value, ...]:
-    return tuple(Value(value.graph, index) for index in value.node.arguments)
+def _arguments_of(value: ScalarValue) -> tuple[ScalarValue, ...]:
+    return tuple(ScalarValue(value.graph, index) for index in value.node.arguments)
 
 
 def _function(name: str, formula: Callable[..., Any], description: str, **options: bool) -> Any:
@@ -169,12 +169,12 @@ isfinite = _function(
 
 def where(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition holds (is not 0), else y; both are computed everywhere."""
-    values = [value for value in (x, y, condition) if isinstance(value, Value)]
+    values = [value for value in (x, y, condition) if isinstance(value, ScalarValue)]
     if not values:
         return np.where(condition, *_beside_integers(x, y))[()]
-    if not isinstance(condition, Value):
+    if not isinstance(condition, ScalarValue):
         return x if condition else y
-    if not isinstance(x, Value) and not isinstance(y, Value):
+    if not isinstance(x, ScalarValue) and not isinstance(y, ScalarValue):
         # Two numbers take the type of the map, which every graph begins with.
         dtype = condition.graph.nodes[0].dtype
         x = condition.graph.constant(x, dtype)
@@ -184,7 +184,11 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 
 def _truth(value: Any) -> Any:
-    return value.convert(BOOL) if isinstance(value, Value) else np.asarray(value).astype(bool)[()]
+    return (
+        value.convert(BOOL)
+        if isinstance(value, ScalarValue)
+        else np.asarray(value).astype(bool)[()]
+    )
 
 
 def logical_and(x: Any, y: Any) -> Any:
@@ -266,12 +270,14 @@ rsqrt = _function("rsqrt", lambda x: 1.0 / sqrt(x), "1 / sqrt(x)", composite=Tru
 rcbrt = _function("rcbrt", lambda x: 1.0 / cbrt(x), "1 / cbrt(x)", composite=True)
 
 
-def expanded(graph: Graph, result: int, has: Callable[[str], bool]) -> tuple[Graph, int]:
+def expanded(
+    graph: ScalarGraph, result: int, has: Callable[[str], bool]
+) -> tuple[ScalarGraph, int]:
     """The same function and its result's node, with the composites that a device has not written
     out in the vocabulary.
     """
-    written = Graph()
-    values: list[Value] = []
+    written = ScalarGraph()
+    values: list[ScalarValue] = []
     for node in graph.nodes:
         arguments = tuple(values[index] for index in node.arguments)
         word = VOCABULARY.get(node.operation)

@@ -18,7 +18,7 @@ from mxrun.backend.scalar_instructions import (
     rarely,
     select,
 )
-from mxrun.backend.scalar_value import Value
+from mxrun.backend.scalar_value import ScalarValue
 
 # As in scalar_double, as exact as float64.
 LOG = (
@@ -90,7 +90,7 @@ HALF_WAVE = (
 )
 
 
-def _of_half_turns(x: Value) -> tuple[Value, Value, Value]:
+def _of_half_turns(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValue]:
     """Whether the nearest multiple of pi / 2 to pi * x is no multiple of pi; the sine and the
     cosine of what is left.
     """
@@ -100,7 +100,7 @@ def _of_half_turns(x: Value) -> tuple[Value, Value, Value]:
     return quarter != 0.0, sine, cosine
 
 
-def _sine_of_turns(x: Value) -> Value:
+def _sine_of_turns(x: ScalarValue) -> ScalarValue:
     """sin(pi * x)."""
     part = x - nearest_even(x * 0.5) * 2.0
     mirrored = copy_sign(x.constant(1.0), part) - part
@@ -109,7 +109,7 @@ def _sine_of_turns(x: Value) -> Value:
     return angle * fma(square, polynomial(square, HALF_WAVE), 1.0)
 
 
-def gammaln(x: Value) -> Value:
+def gammaln(x: ScalarValue) -> ScalarValue:
     """log |gamma(x)|, below 1/2 by gamma(x) gamma(1 - x) = pi / sin(pi x)."""
     mirrored = x < 0.5
     value = _gammaln_from_half(select(mirrored, 1.0 - x, x))
@@ -119,7 +119,7 @@ def gammaln(x: Value) -> Value:
     return select(x == x, select(magnitude(x) == math.inf, math.inf, value), x)
 
 
-def _gammaln_from_half(y: Value) -> Value:
+def _gammaln_from_half(y: ScalarValue) -> ScalarValue:
     """log(gamma(y)) of finite y from 1/2 on."""
     logarithm = positive_log(y, LOG)
     early = y < 1.5
@@ -132,7 +132,7 @@ def _gammaln_from_half(y: Value) -> Value:
     return rarely(y >= 3.0, high, low)
 
 
-def gamma(x: Value) -> Value:
+def gamma(x: ScalarValue) -> ScalarValue:
     """The gamma function, below 1/2 as gammaln; NaN at the whole numbers below zero."""
     mirrored = x < 0.5
     value = exp(_gammaln_from_half(select(mirrored, 1.0 - x, x)))
@@ -142,7 +142,7 @@ def gamma(x: Value) -> Value:
     return select(x == 0.0, copy_sign(x.constant(math.inf), x), value)
 
 
-def digamma(x: Value) -> Value:
+def digamma(x: ScalarValue) -> ScalarValue:
     """The derivative of log(gamma(x)); NaN at the whole numbers below zero."""
     mirrored = x < 0.0
     y = select(mirrored, 1.0 - x, x)

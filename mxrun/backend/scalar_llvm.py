@@ -22,7 +22,7 @@ from mxrun.backend.llvm_bfloat16 import rounded, widened
 from mxrun.backend.llvm_block import share, slot
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.scalar_instructions import OPTIONAL
-from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, LoopForm, Node, contexts
+from mxrun.backend.scalar_value import BOOL, FLOATS, LoopForm, ScalarGraph, ScalarNode, contexts
 from mxrun.base.dtype import BFLOAT16
 
 # Elements of a vector. Two registers of 512 bits side by side fill the waits of long chains (tanh
@@ -54,7 +54,7 @@ _SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1, BFLOAT
 _SIGNED = ("int32", "int64")
 
 
-def compile_map(symbol: str, graph: Graph, result: int, form: LoopForm) -> CompiledObject:
+def compile_map(symbol: str, graph: ScalarGraph, result: int, form: LoopForm) -> CompiledObject:
     """The loop over a lowered graph whose node `result` is what the output gets.
 
     Symbols are unique in a process.
@@ -63,17 +63,17 @@ def compile_map(symbol: str, graph: Graph, result: int, form: LoopForm) -> Compi
     return CompiledObject(symbol, _target_machine().emit_object(module))
 
 
-def assembly(graph: Graph, result: int, form: LoopForm) -> str:
+def assembly(graph: ScalarGraph, result: int, form: LoopForm) -> str:
     """The same loop as text, for people who look at it."""
     return str(_target_machine().emit_assembly(_parsed("map_loop", graph, result, form)))
 
 
-def module_text(graph: Graph, result: int, form: LoopForm) -> str:
+def module_text(graph: ScalarGraph, result: int, form: LoopForm) -> str:
     """The same loop as LLVM reads it."""
     return str(_parsed("map_loop", graph, result, form))
 
 
-def _parsed(symbol: str, graph: Graph, result: int, form: LoopForm) -> Any:
+def _parsed(symbol: str, graph: ScalarGraph, result: int, form: LoopForm) -> Any:
     module = ir.Module(symbol)
     _Loop(module, symbol, graph, result, form).build()
     parsed = llvm.parse_assembly(str(module))
@@ -104,7 +104,9 @@ def _target_machine() -> Any:
 class _Loop:
     """Builds the function of one loop."""
 
-    def __init__(self, module: Any, symbol: str, graph: Graph, result: int, form: LoopForm) -> None:
+    def __init__(
+        self, module: Any, symbol: str, graph: ScalarGraph, result: int, form: LoopForm
+    ) -> None:
         self.module, self.graph, self.result, self.form = module, graph, result, form
         block_type = ir.FunctionType(ir.VoidType(), [_WORD.as_pointer()])
         self.function = ir.Function(module, block_type, symbol)
@@ -313,7 +315,7 @@ class _Loop:
         value.add_incoming(mixed, chosen)
         return value
 
-    def _made(self, node: Node) -> Any:
+    def _made(self, node: ScalarNode) -> Any:
         arguments = [self.values[argument] for argument in node.arguments]
         sources = [self.graph.nodes[argument].dtype for argument in node.arguments]
         result = self._vector_of(_TYPES[node.dtype])
@@ -361,7 +363,7 @@ class _Loop:
             parts.append(self.builder.call(function, actual))
         return self._joined(parts)
 
-    def _looked_up(self, node: Node, index: Any) -> Any:
+    def _looked_up(self, node: ScalarNode, index: Any) -> Any:
         """Entries of a table in two registers."""
         assert isinstance(node.detail, tuple)
         register = ir.VectorType(ir.FloatType(), _REGISTER)
@@ -428,7 +430,7 @@ class _Loop:
             total = builder.insert_element(total, make(*scalars), place)
         return total
 
-    def _library(self, node: Node) -> Callable[..., Any]:
+    def _library(self, node: ScalarNode) -> Callable[..., Any]:
         """A call of a C function of numbers of the node's own type."""
         number = _TYPES[node.dtype]
 
@@ -437,7 +439,7 @@ class _Loop:
 
         return made
 
-    def _table(self, node: Node) -> Callable[..., Any]:
+    def _table(self, node: ScalarNode) -> Callable[..., Any]:
         assert isinstance(node.detail, tuple)
         kind = ir.ArrayType(_WORD, len(node.detail))
         entries = ir.GlobalVariable(self.module, kind, f"table{len(self.module.globals)}")

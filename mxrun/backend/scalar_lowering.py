@@ -21,7 +21,7 @@ from mxrun.backend.scalar_instructions import (
     square_root,
     truncate,
 )
-from mxrun.backend.scalar_value import BOOL, FLOATS, Graph, Value
+from mxrun.backend.scalar_value import BOOL, FLOATS, ScalarGraph, ScalarValue
 
 # By the C library in float64, which is for checking: slow, an element at a time, within the errors
 # that the library states (glibc: 2 units in the last place, 10 for the gamma functions).
@@ -34,14 +34,16 @@ LIBRARY = {
 }
 
 
-def lowered(graph: Graph, result: int, instructions: frozenset[str]) -> tuple[Graph, int]:
+def lowered(
+    graph: ScalarGraph, result: int, instructions: frozenset[str]
+) -> tuple[ScalarGraph, int]:
     """The same function in the operations of a machine that has the optional `instructions`, and
     the node of its result.
     """
     dtype = graph.nodes[0].dtype
     graph, result = expanded(graph, result, _LOWERINGS[dtype].__contains__)
-    machine = Graph(instructions)
-    values: list[Value] = []
+    machine = ScalarGraph(instructions)
+    values: list[ScalarValue] = []
     for node in graph.nodes:
         arguments = [values[index] for index in node.arguments]
         if node.operation in VOCABULARY:
@@ -51,42 +53,42 @@ def lowered(graph: Graph, result: int, instructions: frozenset[str]) -> tuple[Gr
     return machine, values[result].index
 
 
-def _sign(x: Value) -> Value:
+def _sign(x: ScalarValue) -> ScalarValue:
     direction = (x > 0).convert(x.dtype) - (x < 0).convert(x.dtype)
     return select(x == x, direction, x) if x.dtype in FLOATS else direction
 
 
-def _round(x: Value) -> Value:
+def _round(x: ScalarValue) -> ScalarValue:
     whole = truncate(x)
     away = magnitude(x - whole) >= 0.5
     return select(away, whole + copy_sign(x.constant(1.0), x), whole)
 
 
-def _maximum(x: Value, y: Value) -> Value:
+def _maximum(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     return select((x > y) | (x != x), x, y)
 
 
-def _minimum(x: Value, y: Value) -> Value:
+def _minimum(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     return select((x < y) | (x != x), x, y)
 
 
-def _library_mod(x: Value, y: Value) -> Value:
+def _library_mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     return scalar_double.towards(call("fmod", x, y), y)
 
 
-def _false(x: Value) -> Value:
+def _false(x: ScalarValue) -> ScalarValue:
     return x.graph.constant(False, BOOL)
 
 
-def _true(x: Value) -> Value:
+def _true(x: ScalarValue) -> ScalarValue:
     return x.graph.constant(True, BOOL)
 
 
-def _same(x: Value) -> Value:
+def _same(x: ScalarValue) -> ScalarValue:
     return x
 
 
-_ANY: dict[str, Callable[..., Value]] = {
+_ANY: dict[str, Callable[..., ScalarValue]] = {
     "abs": magnitude,
     "sign": _sign,
     "maximum": _maximum,
@@ -99,7 +101,7 @@ _WHOLE_NUMBERS = {
     "isinf": _false,
     "isfinite": _true,
 }
-_FLOATING: dict[str, Callable[..., Value]] = {
+_FLOATING: dict[str, Callable[..., ScalarValue]] = {
     **_ANY,
     "floor": round_down,
     "ceil": round_up,
@@ -115,7 +117,7 @@ _FLOATING: dict[str, Callable[..., Value]] = {
 }
 
 
-def _of(module: ModuleType) -> dict[str, Callable[..., Value]]:
+def _of(module: ModuleType) -> dict[str, Callable[..., ScalarValue]]:
     """The functions of a module that are named as the vocabulary's are."""
     return {name: getattr(module, name) for name in VOCABULARY if hasattr(module, name)}
 
@@ -125,7 +127,7 @@ _WIDENED = {
     for module in (scalar_double, scalar_gamma)
     for name, function in _of(module).items()
 }
-_LOWERINGS: dict[str, dict[str, Callable[..., Value]]] = {
+_LOWERINGS: dict[str, dict[str, Callable[..., ScalarValue]]] = {
     "float32": {**_FLOATING, **_WIDENED, **_of(scalar_float32)},
     "float64": {
         **_FLOATING,

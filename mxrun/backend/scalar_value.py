@@ -76,7 +76,7 @@ class LoopForm:
 
 
 @dataclass(frozen=True)
-class Node:
+class ScalarNode:
     """One operation: the type of its result, the nodes it reads and a constant or name."""
 
     operation: str
@@ -86,32 +86,32 @@ class Node:
 
 
 @dataclass
-class Graph:
+class ScalarGraph:
     """Nodes in an order in which every node stands behind those it reads.
 
     instructions: the optional operations that the machine has, of a graph that is meant for one.
     """
 
     instructions: frozenset[str] = frozenset()
-    nodes: list[Node] = field(default_factory=list)
-    _places: dict[tuple[Node, str], int] = field(default_factory=dict)
+    nodes: list[ScalarNode] = field(default_factory=list)
+    _places: dict[tuple[ScalarNode, str], int] = field(default_factory=dict)
 
     def add(
         self,
         operation: str,
         dtype: str,
-        arguments: tuple[Value, ...] = (),
+        arguments: tuple[ScalarValue, ...] = (),
         detail: Number | str | tuple[float, ...] | None = None,
-    ) -> Value:
+    ) -> ScalarValue:
         """The node's value, new or as it is."""
-        node = Node(operation, dtype, tuple(argument.index for argument in arguments), detail)
+        node = ScalarNode(operation, dtype, tuple(argument.index for argument in arguments), detail)
         # -0.0 equals 0.0, True equals 1, and NaN not itself: their spellings tell them apart.
         index = self._places.setdefault((node, repr(detail)), len(self.nodes))
         if index == len(self.nodes):
             self.nodes.append(node)
-        return Value(self, index)
+        return ScalarValue(self, index)
 
-    def constant(self, number: Any, dtype: str) -> Value:
+    def constant(self, number: Any, dtype: str) -> ScalarValue:
         """A number as a value of `dtype`; raises Refused for what the type cannot hold."""
         if dtype == BOOL:
             return self.add("constant", BOOL, (), bool(number))
@@ -132,7 +132,7 @@ class Graph:
         )
 
 
-def contexts(graph: Graph, result: int) -> dict[int, tuple[int, ...]]:
+def contexts(graph: ScalarGraph, result: int) -> dict[int, tuple[int, ...]]:
     """Every node that the result needs, with the choices that it is needed under.
 
     They are the `rarely` nodes, outermost first, whose rare value all ways to the result pass.
@@ -154,18 +154,18 @@ def contexts(graph: Graph, result: int) -> dict[int, tuple[int, ...]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class ScalarValue:
     """What a map's function sees in place of numbers.
 
     Python's operators make nodes; numbers beside a value take its type, truth values count as 0
     and 1. A value has no truth of its own: choices are `where`.
     """
 
-    graph: Graph
+    graph: ScalarGraph
     index: int
 
     @property
-    def node(self) -> Node:
+    def node(self) -> ScalarNode:
         """The operation that gives the value."""
         return self.graph.nodes[self.index]
 
@@ -174,15 +174,15 @@ class Value:
         """The type of the value."""
         return self.node.dtype
 
-    def constant(self, number: Any) -> Value:
+    def constant(self, number: Any) -> ScalarValue:
         """A number beside this value, as a value of its type."""
         return self.graph.constant(number, self.dtype)
 
-    def make(self, operation: str, *others: Value, dtype: str | None = None) -> Value:
+    def make(self, operation: str, *others: ScalarValue, dtype: str | None = None) -> ScalarValue:
         """A node that reads this value and others; its type is this value's if not given."""
         return self.graph.add(operation, dtype or self.dtype, (self, *others))
 
-    def convert(self, dtype: str) -> Value:
+    def convert(self, dtype: str) -> ScalarValue:
         """The value as a number of another type; other numbers than 0 are true."""
         if dtype == self.dtype:
             return self
@@ -191,90 +191,90 @@ class Value:
             return self.graph.constant(node.detail, dtype)
         return self != 0 if dtype == BOOL else self.make("convert", dtype=dtype)
 
-    def __add__(self, other: Any) -> Value:
+    def __add__(self, other: Any) -> ScalarValue:
         return arithmetic("add", self, other)
 
-    def __radd__(self, other: Any) -> Value:
+    def __radd__(self, other: Any) -> ScalarValue:
         return arithmetic("add", other, self)
 
-    def __sub__(self, other: Any) -> Value:
+    def __sub__(self, other: Any) -> ScalarValue:
         return arithmetic("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> Value:
+    def __rsub__(self, other: Any) -> ScalarValue:
         return arithmetic("subtract", other, self)
 
-    def __mul__(self, other: Any) -> Value:
+    def __mul__(self, other: Any) -> ScalarValue:
         return arithmetic("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> Value:
+    def __rmul__(self, other: Any) -> ScalarValue:
         return arithmetic("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> Value:
+    def __truediv__(self, other: Any) -> ScalarValue:
         return _divided(self, other)
 
-    def __rtruediv__(self, other: Any) -> Value:
+    def __rtruediv__(self, other: Any) -> ScalarValue:
         return _divided(other, self)
 
-    def __pow__(self, other: Any) -> Value:
-        if not isinstance(other, Value) and other == 2:
+    def __pow__(self, other: Any) -> ScalarValue:
+        if not isinstance(other, ScalarValue) and other == 2:
             return self * self
         return arithmetic("pow", self, other)
 
-    def __rpow__(self, other: Any) -> Value:
+    def __rpow__(self, other: Any) -> ScalarValue:
         return arithmetic("pow", other, self)
 
-    def __and__(self, other: Any) -> Value:
+    def __and__(self, other: Any) -> ScalarValue:
         return arithmetic("and", self, other)
 
-    def __rand__(self, other: Any) -> Value:
+    def __rand__(self, other: Any) -> ScalarValue:
         return arithmetic("and", other, self)
 
-    def __or__(self, other: Any) -> Value:
+    def __or__(self, other: Any) -> ScalarValue:
         return arithmetic("or", self, other)
 
-    def __ror__(self, other: Any) -> Value:
+    def __ror__(self, other: Any) -> ScalarValue:
         return arithmetic("or", other, self)
 
-    def __xor__(self, other: Any) -> Value:
+    def __xor__(self, other: Any) -> ScalarValue:
         return arithmetic("xor", self, other)
 
-    def __rxor__(self, other: Any) -> Value:
+    def __rxor__(self, other: Any) -> ScalarValue:
         return arithmetic("xor", other, self)
 
-    def __lshift__(self, other: Any) -> Value:
+    def __lshift__(self, other: Any) -> ScalarValue:
         return arithmetic("shift_left", self, other)
 
-    def __rshift__(self, other: Any) -> Value:
+    def __rshift__(self, other: Any) -> ScalarValue:
         return arithmetic("shift_right", self, other)
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> ScalarValue:
         return self ^ (True if self.dtype == BOOL else -1)
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> ScalarValue:
         return self.make("negative")
 
-    def __pos__(self) -> Value:
+    def __pos__(self) -> ScalarValue:
         return self
 
-    def __abs__(self) -> Value:
+    def __abs__(self) -> ScalarValue:
         return self.make("abs")
 
-    def __lt__(self, other: Any) -> Value:
+    def __lt__(self, other: Any) -> ScalarValue:
         return arithmetic("less", self, other)
 
-    def __gt__(self, other: Any) -> Value:
+    def __gt__(self, other: Any) -> ScalarValue:
         return arithmetic("less", other, self)
 
-    def __le__(self, other: Any) -> Value:
+    def __le__(self, other: Any) -> ScalarValue:
         return arithmetic("less_equal", self, other)
 
-    def __ge__(self, other: Any) -> Value:
+    def __ge__(self, other: Any) -> ScalarValue:
         return arithmetic("less_equal", other, self)
 
-    def __eq__(self, other: Any) -> Value:  # type: ignore[override]
+    def __eq__(self, other: Any) -> ScalarValue:  # type: ignore[override]
         return arithmetic("equal", self, other)
 
-    def __ne__(self, other: Any) -> Value:  # type: ignore[override]
+    def __ne__(self, other: Any) -> ScalarValue:  # type: ignore[override]
         return arithmetic("not_equal", self, other)
 
     def __bool__(self) -> bool:
@@ -291,7 +291,9 @@ class Value:
 
     __int__ = __index__ = __float__
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Value:
+    def __array_ufunc__(
+        self, function: Any, method: str, *inputs: Any, **options: Any
+    ) -> ScalarValue:
         """NumPy's numbers beside a value; any other function of NumPy is refused."""
         name = function.__name__
         if method == "__call__" and not options and name in _UFUNCS:
@@ -300,7 +302,7 @@ class Value:
         raise Refused(f"numpy.{name} in a compiled map", name=name)
 
 
-_UFUNCS: dict[str, Callable[..., Value]] = {
+_UFUNCS: dict[str, Callable[..., ScalarValue]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,
@@ -318,18 +320,18 @@ _COMPARISONS = ("less", "less_equal", "equal", "not_equal")
 _LOGICAL = ("and", "or", "xor")
 
 
-def arithmetic(operation: str, *operands: Any) -> Value:
+def arithmetic(operation: str, *operands: Any) -> ScalarValue:
     """A node whose operands have one type: that of the first that is no truth value or number.
 
     Integers of several types take the widest.
     """
-    values = [operand for operand in operands if isinstance(operand, Value)]
+    values = [operand for operand in operands if isinstance(operand, ScalarValue)]
     graph = values[0].graph
     numbers = [value.dtype for value in values if value.dtype != BOOL]
     dtype = numbers[0] if numbers else BOOL
     if not set(numbers) & {*FLOATS}:
         dtype = max(numbers, key=lambda kind: np.dtype(kind).itemsize, default=BOOL)
-    plain = [operand for operand in operands if not isinstance(operand, Value)]
+    plain = [operand for operand in operands if not isinstance(operand, ScalarValue)]
     if dtype == BOOL and operation not in (*_LOGICAL, *_COMPARISONS[2:]):
         raise Refused(f"{operation} of truth values", "where(c, 1, 0) makes numbers of them")
     if operation in _LOGICAL and dtype in FLOATS:
@@ -338,7 +340,9 @@ def arithmetic(operation: str, *operands: Any) -> Value:
         if not isinstance(number, (bool, int, float, np.number, np.bool_)):
             raise Refused(f"{operation} with {type(number).__name__}")
     arguments = tuple(
-        operand.convert(dtype) if isinstance(operand, Value) else graph.constant(operand, dtype)
+        operand.convert(dtype)
+        if isinstance(operand, ScalarValue)
+        else graph.constant(operand, dtype)
         for operand in operands
     )
     found = {argument.dtype for argument in arguments}
@@ -347,7 +351,7 @@ def arithmetic(operation: str, *operands: Any) -> Value:
     return graph.add(operation, BOOL if operation in _COMPARISONS else dtype, arguments)
 
 
-def _divided(left: Any, right: Any) -> Value:
+def _divided(left: Any, right: Any) -> ScalarValue:
     quotient = arithmetic("divide", left, right)
     if quotient.dtype not in FLOATS:
         raise Refused(f"a quotient of {quotient.dtype} values", "only of floating-point maps")

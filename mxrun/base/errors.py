@@ -10,12 +10,12 @@ from mxrun.base.near_names import nearest
 
 __all__ = [
     "MAX_SHOWN",
-    "AtWorkFor",
     "Diagnostic",
     "InternalError",
     "MxrunError",
+    "OperatorErrorContext",
     "OperatorRaised",
-    "Place",
+    "SourceLocation",
     "Stopped",
     "UserError",
     "nearest",
@@ -27,7 +27,7 @@ MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class SourceLocation:
     """A position in a text file; lines and columns count from 1."""
 
     file: str
@@ -47,7 +47,7 @@ class Diagnostic:
     """
 
     problem: str
-    place: Place | None = None
+    place: SourceLocation | None = None
     expected: str = ""
     got: str = ""
     hint: str = ""
@@ -110,20 +110,20 @@ class OperatorRaised(Exception):
     node: the node's operator and name; place: where the config has it.
     """
 
-    def __init__(self, node: str, place: Place | None) -> None:
+    def __init__(self, node: str, place: SourceLocation | None) -> None:
         self.node = node
         self.place = place
         super().__init__(f"{node} at {place}" if place else node)
 
 
-class AtWorkFor:
+class OperatorErrorContext:
     """Within its block, what operators raise says for which node; mxrun's errors pass as they are.
 
     SystemExit too is theirs: it would end the run as if all was well. Raises OperatorRaised from
     what was raised.
     """
 
-    def __init__(self, node: str, place: Place | None) -> None:
+    def __init__(self, node: str, place: SourceLocation | None) -> None:
         self._said = node, place
 
     def __enter__(self) -> None: ...

@@ -50,7 +50,7 @@ P = TypeVar("P", bound=Parameters)
 
 
 @dataclass(frozen=True)
-class Problem:
+class ParameterProblem:
     """One parameter that cannot be used; `path` leads from the parameters to the culprit."""
 
     path: tuple[str | int, ...]
@@ -60,7 +60,9 @@ class Problem:
     hint: str = ""
 
 
-def check(model: type[M], values: Mapping[str, object]) -> tuple[M | None, tuple[Problem, ...]]:
+def check(
+    model: type[M], values: Mapping[str, object]
+) -> tuple[M | None, tuple[ParameterProblem, ...]]:
     """Validate `values` against `model`: the instance, or None and every problem found.
 
     None is the choice called "null" (MXNet's spelling, which YAML reads as None) where a field has
@@ -84,7 +86,7 @@ def check(model: type[M], values: Mapping[str, object]) -> tuple[M | None, tuple
 
 def from_strings(
     model: type[P], strings: Mapping[str, str]
-) -> tuple[P | None, tuple[Problem, ...]]:
+) -> tuple[P | None, tuple[ParameterProblem, ...]]:
     """Parse MXNet's string form by the declared types, then validate."""
     values: dict[str, object] = {}
     for name, text in strings.items():
@@ -144,30 +146,30 @@ def describe_type(annotation: Any) -> str:
 
 def _explain(
     model: type[BaseModel], values: Mapping[str, object], detail: dict[str, Any]
-) -> Problem:
+) -> ParameterProblem:
     path = tuple(part for part in detail["loc"] if not _is_union_branch(part))
     name = str(path[0]) if path else ""
     field = model.model_fields.get(name)
     known = ", ".join(model.model_fields)
     if detail["type"] == "extra_forbidden":
         hint = nearest(name, model.model_fields)
-        return Problem(path, f"unknown parameter {name!r}", f"one of {known}", name, hint)
+        return ParameterProblem(path, f"unknown parameter {name!r}", f"one of {known}", name, hint)
     expected = describe_field(field) if field is not None else detail["msg"]
     if detail["type"] == "missing":
         doc = field.description if field is not None and field.description else ""
-        return Problem(path, f"missing parameter {name!r}", expected, "nothing", doc)
+        return ParameterProblem(path, f"missing parameter {name!r}", expected, "nothing", doc)
     if detail["type"] == "value_error":
         problem = str(detail["ctx"]["error"])
         if field is None:
-            return Problem(path, problem, "", "")
-        return Problem(path, problem, expected, repr(detail["input"]))
+            return ParameterProblem(path, problem, "", "")
+        return ParameterProblem(path, problem, expected, repr(detail["input"]))
     got = NULL if detail["input"] is None else repr(_with_lists(detail["input"]))
     hint = ""
     if detail["type"] == "literal_error" and field is not None:
         hint = nearest(str(detail["input"]), _literals(field.annotation))
     elif detail["type"] == "tuple_type" and field is not None:
         hint = _as_list_hint(detail["input"], _usual_length(model, values, field))
-    return Problem(path, f"parameter {name!r} cannot be {got}", expected, got, hint)
+    return ParameterProblem(path, f"parameter {name!r} cannot be {got}", expected, got, hint)
 
 
 def _as_list_hint(value: object, count: int) -> str:

@@ -33,7 +33,7 @@ class Form(str, Enum):
 
 
 # Inputs that a message names.
-_FEW = 3
+_MAX_NAMED_INPUTS = 3
 _OF_SUFFIX = {".jsonl": Form.JSONL, ".csv": Form.CSV, ".npy": Form.NPY, ".npz": Form.NPY}
 
 
@@ -164,7 +164,7 @@ def _check_records(inputs: Sequence[str], split: str | None) -> None:
     """Raise BadParameter unless either files or a split are given."""
     if inputs and split is not None:
         raise typer.BadParameter(
-            f"{', '.join(inputs[:_FEW])} and --split {split} both say what to run on: "
+            f"{', '.join(inputs[:_MAX_NAMED_INPUTS])} and --split {split} both say what to run on: "
             "leave out the files or --split"
         )
     if not inputs and split is None:

@@ -14,7 +14,7 @@ from mxrun.cli.clock import process_start
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mxrun.commands.train import Trained
+    from mxrun.commands.train import TrainingResult
 
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of the same name.")]
@@ -100,7 +100,7 @@ def _check_options(resume: bool, overwrite: bool, allow_changes: bool) -> None:
         )
 
 
-def _report(trained: Trained, profile: bool, trace: Path | None, json: bool) -> None:
+def _report(trained: TrainingResult, profile: bool, trace: Path | None, json: bool) -> None:
     """Write what the run came to, and the trace."""
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.trace import write_trace

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.executor.tape_cost import TapeCost, tape_cost
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.runtime.machine import machine_of
 from mxrun.runtime.profiler import Event, OperatorTime
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 # Steps with a clock beside every call: enough for an average, and all that a trace shows.
 _PROFILED_STEPS = 50
-# Waits shorter than this need no word.
-_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def bench(
     count = min(request.steps, _PROFILED_STEPS)
     warmup_s = steps.seconds(request.warmup)
     total = request.steps + 2 * count
-    if (wait := total * warmup_s.mean() if request.warmup else 0.0) > _PATIENCE_S:
+    if (wait := total * warmup_s.mean() if request.warmup else 0.0) > WAIT_NOTICE_S:
         say(f"{total} steps take about {wait:.0f} s")
     step_s = steps.seconds(request.steps)
     rss_peak_bytes = peak_resident_bytes()
@@ -190,7 +189,7 @@ def bench(
 
 def _comparison(
     request: BenchRequest, say: Callable[[str], None]
-) -> Callable[[Built, Steps], Mapping[str, PeerResult]]:
+) -> Callable[[ModelDefinition, Steps], Mapping[str, PeerResult]]:
     """What compares with the peers asked for; they are looked for at once."""
     if not request.against:
         return lambda built, steps: {}

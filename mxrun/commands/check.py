@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.tensor import Shape
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry
 from mxrun.session.planning import load
 
@@ -52,7 +52,7 @@ def check(path: str | Path, overrides: Sequence[str] = ()) -> CheckReport:
     )
 
 
-def _layer_rows(built: Built) -> Iterator[LayerRow]:
+def _layer_rows(built: ModelDefinition) -> Iterator[LayerRow]:
     """One row per operator; a shared parameter counts where it is read first."""
     model = built.model
     specs = model.parameters

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from mxrun.commands.ops import example
-from mxrun.contract.check import Outcome, check_property
-from mxrun.contract.problem import Problem
+from mxrun.contract.check import CheckOutcome, check_property
+from mxrun.contract.problem import Violation
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty
 from mxrun.session.plugins import named_operator
@@ -31,7 +31,7 @@ def check_operator(target: str, settings: Sequence[str] = ()) -> Description:
         report = check_property(prop, [text.partition("=")[0] for text in settings])
     return {
         "operator": report.operator,
-        "gradient_instead": prop.gradient_instead,
+        "nonstandard_gradient": prop.nonstandard_gradient,
         "without_gradient": without_gradient(prop),
         "passed": report.passed,
         "cases": list(report.cases),
@@ -45,7 +45,7 @@ def without_gradient(prop: AnyProperty) -> list[str]:
     return [name for name, kind in kinds if kind is GradientKind.NONE]
 
 
-def _outcome(outcome: Outcome) -> Description:
+def _outcome(outcome: CheckOutcome) -> Description:
     return {
         "name": outcome.check.name,
         "promise": outcome.check.promise,
@@ -55,6 +55,6 @@ def _outcome(outcome: Outcome) -> Description:
     }
 
 
-def _problem(problem: Problem) -> Description:
+def _problem(problem: Violation) -> Description:
     index = None if problem.index is None else list(problem.index)
     return {**asdict(problem), "index": index, "sentence": str(problem)}

@@ -12,14 +12,14 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, write_bytes
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx_model import OPSET, Array
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.session.onnx_export import initial_arrays, onnx_model
 from mxrun.session.onnx_metadata import onnx_metadata
 from mxrun.session.planning import load
-from mxrun.session.trained_model import Trained
+from mxrun.session.trained_model import TrainedModel
 
 # Protobuf's limit for one message; larger models would want their parameters in another file.
-_LARGEST = (1 << 31) - 1
+_MAX_FILE_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def convert(request: ConvertRequest) -> Converted:
     metadata = onnx_metadata(built, source.trained, [value.name for value in model.inputs])
     model = replace(model, producer_version=__version__, metadata=metadata)
     content = model.encoded()
-    if len(content) > _LARGEST:
+    if len(content) > _MAX_FILE_BYTES:
         raise UserError(
             Diagnostic(
                 "the model is too large for one ONNX file",
-                expected=f"at most {_LARGEST:,} bytes",
+                expected=f"at most {_MAX_FILE_BYTES:,} bytes",
                 got=f"{len(content):,}",
             )
         )
@@ -112,10 +112,10 @@ def convert(request: ConvertRequest) -> Converted:
 class _Source:
     """A network and its arrays; `trained` where they are a run's. notes: where they are from."""
 
-    built: Built
+    built: ModelDefinition
     arrays: Mapping[str, Array]
     notes: tuple[str, ...]
-    trained: Trained | None = None
+    trained: TrainedModel | None = None
 
 
 def _source(request: ConvertRequest) -> _Source:
@@ -130,7 +130,7 @@ def _source(request: ConvertRequest) -> _Source:
                     hint="leave that out, or convert a config in place of the run's folder",
                 )
             )
-        trained = Trained.open(path, request.checkpoint, request.batch, request.allow_changes)
+        trained = TrainedModel.open(path, request.checkpoint, request.batch, request.allow_changes)
         return _Source(trained.built, trained.arrays, trained.notes, trained)
     if request.checkpoint is not None:
         raise UserError(

@@ -32,10 +32,10 @@ from mxrun.session.inference_outputs import (
     subgraph,
 )
 from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
-from mxrun.session.parameter_init import clear
+from mxrun.session.parameter_init import zero_pinned
 from mxrun.session.planning import Say, check_fits, chooser_for, silent, team_size
 from mxrun.session.records import FileSource, Records, Source, SplitSource
-from mxrun.session.trained_model import Trained
+from mxrun.session.trained_model import TrainedModel
 
 Array = npt.NDArray[Any]
 Row = dict[str, Any]
@@ -101,7 +101,7 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False)
-class Inferred:
+class InferenceBatch:
     """The results of one batch: its records, and for each output an array [records, *shape]."""
 
     records: Records
@@ -118,7 +118,7 @@ class Inference:
 
     def __init__(
         self,
-        trained: Trained,
+        trained: TrainedModel,
         source: Source,
         executor: Executor,
         outputs: Sequence[Output],
@@ -132,7 +132,9 @@ class Inference:
         self._source, self._executor = source, executor
         self._records, self._seconds = 0, 0.0
 
-    def batches(self, advance: Callable[[int], None] = lambda records: None) -> Iterator[Inferred]:
+    def batches(
+        self, advance: Callable[[int], None] = lambda records: None
+    ) -> Iterator[InferenceBatch]:
         """Run the network; `advance` hears after each batch how many records are done.
 
         Raises UserError, naming the file, for a record that cannot be read.
@@ -154,7 +156,7 @@ class Inference:
             self._records += count
             self._seconds = time.perf_counter() - started
             advance(self._records)
-            yield Inferred(records, arrays)
+            yield InferenceBatch(records, arrays)
 
     def rows(self, advance: Callable[[int], None] = lambda records: None) -> Iterator[Row]:
         """As `batches`, a record at a time: its file, its number there, its label, its outputs.
@@ -208,7 +210,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     Raises UserError for what is wrong with run, checkpoint, names or the first records.
     """
     batch = _largest(path, request, say) if request.batch == MAX else request.batch
-    trained = Trained.open(Path(path), request.checkpoint, batch, request.allow_changes)
+    trained = TrainedModel.open(Path(path), request.checkpoint, batch, request.allow_changes)
     built = trained.built
     chosen = heads(built, request.outputs)
     source = _source(trained, request, chosen)
@@ -220,7 +222,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     plan = compile_plan(*_asked(trained, request, chosen, source, batch_size, say))
     check_fits(plan)
     executor = Executor(plan)
-    clear(executor, built)
+    zero_pinned(executor, built)
     trained.copy_into(executor)
     executor.prepare()
     classes = _names_of_labels(trained, request, outputs)
@@ -229,7 +231,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
 
 def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
     """The largest batch that fits, and that the records fill where it is known how many."""
-    trained = Trained.open(Path(path), request.checkpoint, 1, request.allow_changes)
+    trained = TrainedModel.open(Path(path), request.checkpoint, 1, request.allow_changes)
     chosen = heads(trained.built, request.outputs)
     source = _source(trained, request, chosen)
 
@@ -244,7 +246,7 @@ def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
 
 
 def _asked(
-    trained: Trained,
+    trained: TrainedModel,
     request: InferRequest,
     chosen: Sequence[Head],
     source: Source,
@@ -270,7 +272,7 @@ def _asked(
     )
 
 
-def _team_of(trained: Trained) -> int | None:
+def _team_of(trained: TrainedModel) -> int | None:
     """The team that the run had, as far as there are cores for it: its evaluations' last bits.
 
     None where the config names a team.
@@ -280,7 +282,7 @@ def _team_of(trained: Trained) -> int | None:
     return min(trained.checkpoint.manifest.plan.threads, available_cores(), largest_team())
 
 
-def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> Source:
+def _source(trained: TrainedModel, request: InferRequest, chosen: Sequence[Head]) -> Source:
     """Where the records come from."""
     built = trained.built
     data, labels = needed_inputs(built, chosen)
@@ -307,7 +309,7 @@ def _source(trained: Trained, request: InferRequest, chosen: Sequence[Head]) -> 
 
 
 def _outputs(
-    trained: Trained, request: InferRequest, chosen: Sequence[Head], rows: Mapping[str, Shape]
+    trained: TrainedModel, request: InferRequest, chosen: Sequence[Head], rows: Mapping[str, Shape]
 ) -> list[Output]:
     """How each head is told: classes where it is a distribution over them or `top` asks for it."""
     outputs = []
@@ -330,14 +332,14 @@ def _outputs(
 
 
 def _names_of_labels(
-    trained: Trained, request: InferRequest, outputs: Sequence[Output]
+    trained: TrainedModel, request: InferRequest, outputs: Sequence[Output]
 ) -> tuple[str, ...]:
     """Those that a file gives, else those that training had; empty where there are none."""
     given = [output.classes for output in outputs if output.top and request.classes is not None]
     return given[0] if given else trained.classes
 
 
-def _class_names(trained: Trained, path: Path | None, count: int) -> tuple[str, ...]:
+def _class_names(trained: TrainedModel, path: Path | None, count: int) -> tuple[str, ...]:
     """The names of `count` classes: a file's lines, or those learned; else their numbers."""
     if path is None:
         learned = trained.classes[:count]

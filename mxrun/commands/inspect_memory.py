@@ -18,7 +18,7 @@ from mxrun.planner.hint import JOINED
 from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
-from mxrun.session.max_batch_size import BatchSize, batch_of
+from mxrun.session.max_batch_size import BatchSize, max_batch_size
 from mxrun.session.micro_batches import planned
 from mxrun.session.planning import Say, load, silent
 from mxrun.session.what_if import Question, what_if
@@ -170,7 +170,7 @@ def inspect_memory(
     all kernels are bound. changes: whether other settings are to be planned as well.
     """
     training = phase == "train"
-    built = load(path, overrides, batch_of(batch, path, overrides, training, threads, say))
+    built = load(path, overrides, max_batch_size(batch, path, overrides, training, threads, say))
     if changes and built.config.memory.micro_batches:
         raise UserError(
             Diagnostic(

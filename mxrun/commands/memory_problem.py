@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
 from mxrun.io.files import read_whole
 from mxrun.planner.allocator.allocate import Allocation, improving
 
@@ -23,7 +23,7 @@ _OPTIONAL = ("alignment", "gaps", "hint", "offset")
 _CELL = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"\s*|(?P<plain>[^,]*))(?P<comma>,|$)')
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 # Sums of such numbers, and offsets on top of each other, stay within 64 bits.
-_LARGEST = 1 << 60
+_MAX_SUM = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,12 @@ def read_problem(path: Path) -> list[tuple[str, int, int, int]]:
             _fail(row["id"], "two blocks have one id", "an id of its own", repr(block[0]))
         blocks[block[0]] = block
         total += block[3]
-        if total > _LARGEST:
+        if total > _MAX_SUM:
             _fail(
-                row["size"], "the sizes add up to too much", f"at most {_LARGEST:,}", f"{total:,}"
+                row["size"],
+                "the sizes add up to too much",
+                f"at most {_MAX_SUM:,}",
+                f"{total:,}",
             )
     return list(blocks.values())
 
@@ -109,7 +112,7 @@ def read_problem(path: Path) -> list[tuple[str, int, int, int]]:
 @dataclass(frozen=True)
 class _Cell:
     text: str
-    place: Place
+    place: SourceLocation
 
 
 def _text(path: Path) -> str:
@@ -119,7 +122,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         before = content[: error.start]
         column = error.start - before.rfind(b"\n")
-        place = Place(str(path), before.count(b"\n") + 1, column)
+        place = SourceLocation(str(path), before.count(b"\n") + 1, column)
         got = f"byte 0x{content[error.start]:02x}"
         raise UserError(Diagnostic("this is no text", place, "UTF-8", got)) from error
 
@@ -130,7 +133,7 @@ def _cells(path: Path, number: int, line: str) -> list[_Cell]:
     for match in _CELL.finditer(line):
         start = match.start("quoted") if match["quoted"] is not None else match.start("plain")
         text = match["plain"] if match["quoted"] is None else match["quoted"].replace('""', '"')
-        cell = _Cell(text.strip(), Place(str(path), number, start + 1))
+        cell = _Cell(text.strip(), SourceLocation(str(path), number, start + 1))
         if match["quoted"] is None and cell.text.startswith('"'):
             _fail(cell, "the quote does not end with its cell", 'a quote as in "a,b"', repr(text))
         cells.append(cell)
@@ -178,8 +181,8 @@ def _block(row: Mapping[str, _Cell]) -> tuple[str, int, int, int]:
 
 def _number(cell: _Cell) -> int:
     number = int(cell.text) if _NUMBER.fullmatch(cell.text) else None
-    if number is None or abs(number) > _LARGEST:
-        expected = f"a whole number of at most {_LARGEST:,}"
+    if number is None or abs(number) > _MAX_SUM:
+        expected = f"a whole number of at most {_MAX_SUM:,}"
         _fail(cell, "this number cannot be used", expected, repr(cell.text))
     return number
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mxrun import library
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.params import describe_field
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.config.dump import dump
 from mxrun.config.load import load_text
-from mxrun.config.marked import Marked
+from mxrun.config.marked import SourceNode
 from mxrun.config.sources import COMMAND_LINE
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.operator.property import GradientKind, PartialShapes, ResourceRequest
@@ -39,7 +39,7 @@ _DECIDING: tuple[Mapping[str, Any], ...] = (
     {"momentum": 0.0},
     {"centered": True},
 )
-_NOWHERE = Place("<example>", 1, 1)
+_NOWHERE = SourceLocation("<example>", 1, 1)
 
 Description = dict[str, Any]
 
@@ -88,7 +88,7 @@ def operator(name: str, settings: Sequence[str] = ()) -> Description:
         "parameters": _parameters(prop),
         "inplace": _inplace(prop),
         "backward_reads": _backward_reads(prop),
-        "gradient_instead": prop.gradient_instead,
+        "nonstandard_gradient": prop.nonstandard_gradient,
         "resources": {} if shapes is None else _resources(prop, shapes),
         "yaml": _yaml(prop, shapes),
     }
@@ -101,10 +101,10 @@ def _read_settings(settings: Sequence[str]) -> dict[str, Any]:
     for number, text in enumerate(settings, 1):
         key, equals, value = text.partition("=")
         if not key or not equals:
-            place = Place(COMMAND_LINE, number, 1)
+            place = SourceLocation(COMMAND_LINE, number, 1)
             problems.append(Diagnostic("not a parameter", place, "KEY=VALUE", repr(text)))
             continue
-        start = Place(COMMAND_LINE, number, len(key) + 2)
+        start = SourceLocation(COMMAND_LINE, number, len(key) + 2)
         values[key] = load_text(value, start, problems).plain()
     if problems:
         raise UserError(problems)
@@ -295,9 +295,9 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _marked(value: Any) -> Marked:
+def _marked(value: Any) -> SourceNode:
     if isinstance(value, Mapping):
-        return Marked({key: _marked(part) for key, part in value.items()}, _NOWHERE)
+        return SourceNode({key: _marked(part) for key, part in value.items()}, _NOWHERE)
     if isinstance(value, list):
-        return Marked(tuple(map(_marked, value)), _NOWHERE)
-    return Marked(value, _NOWHERE)
+        return SourceNode(tuple(map(_marked, value)), _NOWHERE)
+    return SourceNode(value, _NOWHERE)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun import library
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.tensor import PartialShape
 from mxrun.commands.ops import example
 from mxrun.config.bundled import bundled_configs, find_config
@@ -21,7 +21,7 @@ from mxrun.session.synthetic_data import synthetic_notes
 
 _METRICS = "metrics.jsonl"
 # Numbers of so many bits are no counts and no measurements.
-_LARGEST = 1 << 63
+_MAX_INT = 1 << 63
 _OF_A_RUN = (_METRICS, "config.yaml")
 
 Report = dict[str, Any]
@@ -177,7 +177,7 @@ def _read_records(path: Path) -> Iterator[Report]:
         raise UserError(Diagnostic(f"cannot read {path}: {reason}")) from error
     last = 0
     for number, line in enumerate(content.splitlines(), 1):
-        place = Place(str(path), number, 1)
+        place = SourceLocation(str(path), number, 1)
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -194,7 +194,7 @@ def _is_record(record: Any) -> bool:
     if not isinstance(record, Mapping):
         return False
     counts = all(
-        type(record.get(key)) is int and 1 <= record[key] < _LARGEST for key in ("epoch", "step")
+        type(record.get(key)) is int and 1 <= record[key] < _MAX_INT for key in ("epoch", "step")
     )
     parts = (record.get("train"), record.get("eval"))
     return counts and all(isinstance(part, Mapping) and _is_measured(part) for part in parts)
@@ -211,11 +211,11 @@ def _is_measured(part: Mapping[str, Any]) -> bool:
 def _is_number(value: Any) -> bool:
     """Whether a value is a number that can be drawn: JSON has larger ones, and Python reads NaN."""
     if type(value) is int:
-        return abs(value) < _LARGEST
+        return abs(value) < _MAX_INT
     return type(value) is float and math.isfinite(value)
 
 
-def _damaged(place: Place, got: str) -> UserError:
+def _damaged(place: SourceLocation, got: str) -> UserError:
     return UserError(
         Diagnostic(
             "this line is damaged",

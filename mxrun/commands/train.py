@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.frontend import Built, check_labels
+from mxrun.frontend import ModelDefinition, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.contention import core_wait_s
 from mxrun.runtime.storage import peak_resident_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
-from mxrun.session.max_batch_size import MAX, BatchSize, batch_of
+from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.planning import Say, check_fits, is_timed, load, silent
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import Beginning, resume, saved_plan
 from mxrun.session.run import Run
 from mxrun.session.saved_summary import is_summary
-from mxrun.session.synthetic_data import NO_PATH, made_up_sections, uses_synthetic_data
+from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, uses_synthetic_data
 from mxrun.session.variables import (
     groups_json,
     trainable_elements,
@@ -32,12 +32,12 @@ from mxrun.session.variables import (
     warm_start,
 )
 from mxrun.train.checkpoint import PlanRecord
-from mxrun.train.checkpoint_manager import CheckpointKeeper, newest_checkpoint
+from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
 from mxrun.train.interruption import Interruption
 from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded, percentiles
 from mxrun.train.observer import Observer, RunStarted
-from mxrun.train.replay import CheckedLoop, NoSaver, Silent
+from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
 from mxrun.train.run_directory import RunDirectory, run_path
 from mxrun.train.run_lock import RunLock, only_writer
 from mxrun.train.saver import RunSaver
@@ -114,7 +114,7 @@ class TrainSummary:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """A finished run, and the profile that was asked for."""
 
     summary: TrainSummary
@@ -123,7 +123,7 @@ class Trained:
 
 def train(
     path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
-) -> Trained:
+) -> TrainingResult:
     """Train as the config says.
 
     Raises UserError for what is wrong with config, data or run folder, before the first step, and
@@ -145,10 +145,10 @@ def train(
 
 def _loaded(
     path: str | Path, overrides: Sequence[str], batch: int | None = None
-) -> tuple[Built, bool]:
+) -> tuple[ModelDefinition, bool]:
     """The config, and whether synthetic data stand in for the data that it does not name."""
     built = load(path, overrides, batch)
-    stand_ins = made_up_sections(built)
+    stand_ins = synthetic_sections(built)
     return (load(path, (*overrides, *stand_ins), batch), True) if stand_ins else (built, False)
 
 
@@ -156,7 +156,7 @@ def _batch_size(
     path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
 ) -> int | None:
     """The batch size that is asked for; the largest is one that the records fill."""
-    found = batch_of(request.batch, path, overrides, training=True, say=observer.note)
+    found = max_batch_size(request.batch, path, overrides, training=True, say=observer.note)
     if found is None or request.batch != MAX:
         return found
     built, _ = _loaded(path, overrides, 1)
@@ -168,14 +168,14 @@ def _batch_size(
     return min(found, records)
 
 
-def prepare(built: Built) -> Run:
+def prepare(built: ModelDefinition) -> Run:
     """A run with its first values; raises UserError when data or memory do not allow it."""
     run = _opened(built)
     run.initialise()
     return run
 
 
-def _opened(built: Built, say: Say = silent, saved: PlanRecord | None = None) -> Run:
+def _opened(built: ModelDefinition, say: Say = silent, saved: PlanRecord | None = None) -> Run:
     """Open the data, plan, and allocate.
 
     saved: the plan of the run that goes on. Its team is taken again where the config names none,
@@ -210,7 +210,7 @@ class _Training:
             iterator.watch_waits(self._wait)
         self._profile = RunProfile(run.executor) if request.profile else None
 
-    def run(self) -> Trained:
+    def run(self) -> TrainingResult:
         """Train to the end, then write the summary."""
         name = self._run.built.config.name
         if self._request.existing != "resume":
@@ -226,16 +226,16 @@ class _Training:
             summary = None if held is None else TrainSummary.from_json(held)
             if summary is None:
                 with self._interruption:
-                    return Trained(self._train(beginning, lock), self._profile)
+                    return TrainingResult(self._train(beginning, lock), self._profile)
             self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
-            return Trained(summary, self._profile)
+            return TrainingResult(summary, self._profile)
 
     def _train(self, beginning: Beginning, lock: RunLock) -> TrainSummary:
         run, checkpoint = self._run, beginning.checkpoint
         loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
         run.restore(checkpoint, loop)
         directory = RunDirectory(beginning.commit().path, lock.check)
-        keeper = CheckpointKeeper(directory.path, run.built.training.policy, lock.check)
+        keeper = CheckpointManager(directory.path, run.built.training.policy, lock.check)
         held = None if checkpoint is None else loop.progress
         if checkpoint is not None and checkpoint.manifest.due:
             # What was killed after it had saved may not have come to this.
@@ -343,7 +343,7 @@ class _Training:
     def _explanation(self, directory: RunDirectory, beginning: Beginning) -> UserError:
         """Take the steps since the last checkpoint again, in checked mode."""
         self._observer.note("numbers are no longer finite: looking for the first that was not")
-        loop = self._run.loop(Silent(), CheckedLoop)
+        loop = self._run.loop(NullObserver(), CheckedLoop)
         first = beginning.checkpoint
         try:
             newest = newest_checkpoint(directory.path).checkpoint
@@ -362,7 +362,7 @@ class _Training:
                 ]
             )
         try:
-            loop.run(NoSaver(), self._interrupted)
+            loop.run(NullCheckpointing(), self._interrupted)
         except Located as located:
             return UserError(located.diagnostic)
         except WaitEnded:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.operator.fusion import FUSIONS
@@ -34,13 +34,13 @@ Arrays = dict[str, npt.NDArray[Any]]
 TOLERANCE = 1e-5
 LOW_TOLERANCE = 5e-2
 # Blocks to free early before it is said that none matters, and those words.
-_MOST_CANDIDATES = 16
+_MAX_CANDIDATES = 16
 NOTHING_EARLY = "nothing to free early"
 _KEPT = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 
 
 @dataclass(frozen=True)
-class Way:
+class PlanVariant:
     """Another way to plan the same work.
 
     phase: whose results are compared: what training leaves, or what inference gives. exact: whether
@@ -56,20 +56,22 @@ class Way:
 
 
 WAYS = (
-    Way("operators as they are written, none fused", TRAIN, {"fuse": False}),
-    Way("gradients by walking the forward pass backwards", TRAIN, {"backward": "reverse"}),
-    Way("no tensor in the place of another", TRAIN, {"in_place": False}),
-    Way("every concatenation copied", TRAIN, {"join": False}),
-    Way("every sum of gradients in a step of its own", TRAIN, {"add_to": False}),
-    Way("no memory used again", TRAIN, {"in_place": False, "join": False, "reuse": False}),
-    Way("forward steps run again, in the least memory", TRAIN, {"budget": Budget(least=True)}),
-    *(Way(f"steps in {order} order", TRAIN, {"order": order}) for order in ORDERS),
-    Way("memory filled with NaN as soon as it is free", TRAIN, poisoned=True),
-    Way("a block freed one operator early is seen", TRAIN, poisoned=True, is_wrong=True),
-    Way("inference as it is written", EVALUATE, {"fuse": False}, exact=False),
-    Way("inference that prepares nothing", EVALUATE, {"fixed": False}, exact=False),
-    Way("inference with every concatenation copied", EVALUATE, {"join": False}),
-    Way("inference over poisoned memory", EVALUATE, poisoned=True),
+    PlanVariant("operators as they are written, none fused", TRAIN, {"fuse": False}),
+    PlanVariant("gradients by walking the forward pass backwards", TRAIN, {"backward": "reverse"}),
+    PlanVariant("no tensor in the place of another", TRAIN, {"in_place": False}),
+    PlanVariant("every concatenation copied", TRAIN, {"join": False}),
+    PlanVariant("every sum of gradients in a step of its own", TRAIN, {"add_to": False}),
+    PlanVariant("no memory used again", TRAIN, {"in_place": False, "join": False, "reuse": False}),
+    PlanVariant(
+        "forward steps run again, in the least memory", TRAIN, {"budget": Budget(least=True)}
+    ),
+    *(PlanVariant(f"steps in {order} order", TRAIN, {"order": order}) for order in ORDERS),
+    PlanVariant("memory filled with NaN as soon as it is free", TRAIN, poisoned=True),
+    PlanVariant("a block freed one operator early is seen", TRAIN, poisoned=True, is_wrong=True),
+    PlanVariant("inference as it is written", EVALUATE, {"fuse": False}, exact=False),
+    PlanVariant("inference that prepares nothing", EVALUATE, {"fixed": False}, exact=False),
+    PlanVariant("inference with every concatenation copied", EVALUATE, {"join": False}),
+    PlanVariant("inference over poisoned memory", EVALUATE, poisoned=True),
 )
 
 
@@ -98,7 +100,7 @@ def verify(
         chosen = {name: planned.implementations() for name, planned in plan.phases.items()}
         request = replace(request, kept=chosen)
         plan = compile_plan(built.model.symbol, request)
-        expected = results(built, plan, Way("", phase), steps, trained)
+        expected = results(built, plan, PlanVariant("", phase), steps, trained)
         for way in (*WAYS, *_unfused(built, request, phase)):
             if way.phase == phase:
                 changed = compile_plan(built.model.symbol, replace(request, **way.changes))
@@ -119,7 +121,7 @@ def verify(
 
 
 def freed_early_entry(
-    built: Built, plan: Plan, way: Way, steps: int, expected: Arrays
+    built: ModelDefinition, plan: Plan, way: PlanVariant, steps: int, expected: Arrays
 ) -> dict[str, Any]:
     """The entry of a way that frees a block too early: it passes where that is seen.
 
@@ -127,7 +129,7 @@ def freed_early_entry(
     overwriting it, whatever the plan says of lifetimes, changes what is learned. Among the first
     few candidates there may be none, as in a network whose gradients are all zero.
     """
-    for early in islice(freed_early(plan, way.phase), _MOST_CANDIDATES):
+    for early in islice(freed_early(plan, way.phase), _MAX_CANDIDATES):
         entry = compared(way, expected, results(built, early.plan, way, steps, {}), False)
         if entry["passed"]:
             return entry
@@ -144,7 +146,7 @@ def _is_low(planned: PhasePlan) -> bool:
     return any(spec is not None and spec.dtype == BFLOAT16 for spec in made)
 
 
-def _unfused(built: Built, request: CompileRequest, phase: str) -> list[Way]:
+def _unfused(built: ModelDefinition, request: CompileRequest, phase: str) -> list[PlanVariant]:
     """Without each of the fusions that the plan has, one at a time."""
 
     def names(unfused: tuple[str, ...]) -> list[str]:
@@ -155,14 +157,14 @@ def _unfused(built: Built, request: CompileRequest, phase: str) -> list[Way]:
     for fusion in (*FUSIONS, FOLDING, MAXIMA_FIRST):
         if names((fusion,)) != every:
             name = f"{'inference ' if phase == EVALUATE else ''}without: {fusion}"
-            found.append(Way(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))
+            found.append(PlanVariant(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))
     return found
 
 
 def results(
-    built: Built,
+    built: ModelDefinition,
     plan: Plan,
-    way: Way,
+    way: PlanVariant,
     steps: int,
     trained: Arrays,
     overwritten: Block | None = None,
@@ -194,7 +196,7 @@ def results(
     return outputs
 
 
-def compared(way: Way, expected: Arrays, got: Arrays, low: bool) -> dict[str, Any]:
+def compared(way: PlanVariant, expected: Arrays, got: Arrays, low: bool) -> dict[str, Any]:
     """The entry of a way; low: whether anything is in bfloat16."""
     tolerance = 0.0
     if not way.exact:

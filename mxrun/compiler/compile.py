@@ -17,27 +17,27 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.verify import verify_graph, verify_plan
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, ValueId
-from mxrun.graph.infer import Inference, infer
+from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.lower import lower
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, PREPARE, TRAIN
 from mxrun.graph.reverse import reverse
 from mxrun.graph.symbol import Symbol
 from mxrun.graph.update_rule import Clipping, UpdateRule, averaged
 from mxrun.passes.autotune_candidates import Chooser
-from mxrun.passes.batch_norm_state import statistics
-from mxrun.passes.commute_maxpool import MAXIMA_FIRST, maxima_first
-from mxrun.passes.dead_code import prune
-from mxrun.passes.fold_batch_norm import FOLDING, fold
-from mxrun.passes.fold_parameter_constants import constants
+from mxrun.passes.batch_norm_state import batch_norm_state
+from mxrun.passes.commute_maxpool import MAXIMA_FIRST, commute_maxpool
+from mxrun.passes.dead_code import eliminate_dead_code
+from mxrun.passes.fold_batch_norm import FOLDING, fold_batch_norm
+from mxrun.passes.fold_parameter_constants import fold_parameter_constants
 from mxrun.passes.fuse import fuse
 from mxrun.passes.precision import precision
-from mxrun.passes.select import Choice, select
-from mxrun.passes.split_backward import separate
+from mxrun.passes.select import KernelSelection, select
+from mxrun.passes.split_backward import split_backward
 from mxrun.passes.updates import accumulate, eager, updates
 from mxrun.planner.place import place, place_pinned
 from mxrun.planner.plan import Block, Plan
 from mxrun.planner.remat.budget import Budget, Plain, fitted
-from mxrun.planner.remat.reorders import input_copies
+from mxrun.planner.remat.reorders import rematerialise_reorders
 from mxrun.planner.schedule.schedule import BEST, schedule
 from mxrun.planner.storage import Sharing, shared
 
@@ -125,7 +125,7 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     if request.fixed:
         if set(graphs) != {EVALUATE}:
             raise InternalError("a plan of other phases than evaluation changes its parameters")
-        prepare, evaluate = constants(graphs[EVALUATE])
+        prepare, evaluate = fold_parameter_constants(graphs[EVALUATE])
         graphs = ({PREPARE: prepare} if prepare.steps else {}) | {EVALUATE: evaluate}
     pinned = place_pinned(list(graphs.values()), request.staged)
     sharing = Sharing(request.in_place, request.join, request.add_to)
@@ -157,7 +157,7 @@ def _placed(
     sharing: Sharing,
 ) -> Plain:
     """A phase in the best order of its steps, or in the one that is asked for."""
-    graph = input_copies(graph, request.in_place)
+    graph = rematerialise_reorders(graph, request.in_place)
     scheduled = schedule(graph, sharing, request.order)
     whole, storage = shared(scheduled.graph, sharing)
     planned = place(phase, whole, storage, pinned, request.reuse)
@@ -168,7 +168,7 @@ def _placed(
     return Plain(planned, scheduled.graph)
 
 
-def infer_request(symbol: Symbol, request: CompileRequest) -> Inference:
+def infer_request(symbol: Symbol, request: CompileRequest) -> InferredSpecs:
     """Shapes and types of the whole network under the request's inputs."""
     shapes = {name: spec.shape for name, spec in request.inputs.items()}
     types = {name: spec.dtype for name, spec in request.inputs.items()}
@@ -176,13 +176,13 @@ def infer_request(symbol: Symbol, request: CompileRequest) -> Inference:
 
 
 def _phase_graph(
-    symbol: Symbol, request: CompileRequest, inference: Inference, phase: str
+    symbol: Symbol, request: CompileRequest, inference: InferredSpecs, phase: str
 ) -> Graph:
     if phase == EVALUATE:
         averages = {name: averaged(name) for name in request.rules}
         stand_ins = {} if request.average is None else averages
         graph = lower(symbol, inference, request.inputs.keys(), False, stand_ins)
-        return _verify(prune(_fused(graph, request)), "prune")
+        return _verify(eliminate_dead_code(_fused(graph, request)), "prune")
     graph = _fused(lower(symbol, inference, request.inputs.keys(), is_train=True), request)
     wanted = dict.fromkeys((*request.rules, *request.gradients))
     gradients: Mapping[str, ValueId] = {}
@@ -190,32 +190,32 @@ def _phase_graph(
         differentiated = BACKWARDS[request.backward](graph, wanted)
         graph = _verify(differentiated.graph, request.backward)
         gradients = differentiated.gradients
-        graph = _verify(separate(graph), "separate")
+        graph = _verify(split_backward(graph), "separate")
         results = {f"{name}_grad": gradients[name] for name in request.gradients}
         graph = graph.with_results(results)
-    graph = statistics(graph)
+    graph = batch_norm_state(graph)
     trained = {name: gradients[name] for name in request.rules}
     if ACCUMULATE in request.phases:
         graph, trained = accumulate(graph, trained)
     if phase == TRAIN:
         graph = updates(graph, trained, request.rules, request.clipping, request.average)
-    return _verify(prune(_verify(eager(graph), "updates")), "prune")
+    return _verify(eliminate_dead_code(_verify(eager(graph), "updates")), "prune")
 
 
-def _choice(request: CompileRequest, phase: str) -> Choice:
-    return Choice(request.implementation, request.chooser, request.kept.get(phase, {}))
+def _choice(request: CompileRequest, phase: str) -> KernelSelection:
+    return KernelSelection(request.implementation, request.chooser, request.kept.get(phase, {}))
 
 
 def _fused(graph: Graph, request: CompileRequest) -> Graph:
     graph = _verify(graph, "lower")
     graph = precision(graph, request.precision)
     if request.fuse and request.fixed and FOLDING not in request.unfused:
-        graph = _verify(fold(graph), "fold")
+        graph = _verify(fold_batch_norm(graph), "fold")
     if not request.fuse:
         return graph
     graph = _verify(fuse(graph, request.unfused), "fuse")
     if graph.is_train and MAXIMA_FIRST not in request.unfused:
-        graph = _verify(maxima_first(graph), "maxima_first")
+        graph = _verify(commute_maxpool(graph), "maxima_first")
     return graph
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.dtype import BFLOAT16
-from mxrun.graph.infer import Inference
+from mxrun.graph.infer import InferredSpecs
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 
@@ -60,7 +60,7 @@ class _Kernel:
 
 def team_for(
     symbol: Symbol,
-    inference: Inference,
+    inference: InferredSpecs,
     trained: frozenset[str],
     instruction_set: str,
     precision: str,
@@ -96,7 +96,7 @@ def _speed(instruction_set: str, precision: str) -> float:
 
 
 def _kernels(
-    node: Node, inference: Inference, trained: frozenset[str], speed: float
+    node: Node, inference: InferredSpecs, trained: frozenset[str], speed: float
 ) -> Iterator[_Kernel]:
     """The kernels of a node in one step: forward, each gradient, each update."""
     if node.prop is None:

@@ -15,8 +15,8 @@ from mxrun.planner.liveness import peak_bytes
 from mxrun.planner.place import place
 from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget, PhaseFitting, Plain
-from mxrun.planner.remat.recompute import Emission
-from mxrun.planner.remat.segments import Stage, forward_steps
+from mxrun.planner.remat.recompute import ReplayBuilder
+from mxrun.planner.remat.segments import Segment, forward_steps
 from mxrun.planner.storage import Sharing, shared, storage_of
 
 # Of the steps whose outputs are alive at the peak, the largest so many are tried, and of those that
@@ -114,12 +114,12 @@ def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -
     return sorted(lower, key=lambda answer: (answer.planned_bytes, answer.extra_s, answer.step))
 
 
-def _one_stage(graph: Graph) -> Stage:
+def _one_stage(graph: Graph) -> Segment:
     """The whole step, its backward in the order of the graph."""
     forward = tuple(forward_steps(graph))
     known = {step.name for step in forward}
     others = [step for step in graph.steps if step.name not in known]
-    return Stage(
+    return Segment(
         given=None,
         forward=forward,
         backward=tuple(step for step in others if step.kind is not StepKind.UPDATE),
@@ -127,7 +127,7 @@ def _one_stage(graph: Graph) -> Stage:
     )
 
 
-def _candidates(phase: PhasePlan, whole: Stage, seconds: StepSeconds) -> list[Step]:
+def _candidates(phase: PhasePlan, whole: Segment, seconds: StepSeconds) -> list[Step]:
     """Cheap steps by the bytes of theirs that lie at the peak while backward still waits."""
     peak = phase.peak_step()
     makers: Mapping[ValueId, Step] = {
@@ -148,9 +148,9 @@ def _candidates(phase: PhasePlan, whole: Stage, seconds: StepSeconds) -> list[St
     return [steps[name] for name in largest[:_TRIED]]
 
 
-def _running_again(graph: Graph, whole: Stage, name: str) -> Graph:
+def _running_again(graph: Graph, whole: Segment, name: str) -> Graph:
     """The graph in which the output of one step is not kept."""
-    emission = Emission(graph, lambda step: step.name == name, set(graph.results.values()))
+    emission = ReplayBuilder(graph, lambda step: step.name == name, set(graph.results.values()))
     emission.forward(whole)
     emission.drop_cheap(whole)
     emission.backward(whole)

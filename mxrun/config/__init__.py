@@ -3,22 +3,22 @@
 from mxrun.config.choice import Choice
 from mxrun.config.json_schema import json_schema
 from mxrun.config.layers import LayerConfig
-from mxrun.config.marked import Marked
+from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
 from mxrun.config.parse import Parsed, RunConfig, load_config, parse
-from mxrun.config.schema import Data, Dataset, Network, Variable
+from mxrun.config.schema import Data, DatasetSection, NetworkSection, Variable
 from mxrun.config.training import StartFrom, Train
 
 __all__ = [
     "Choice",
     "Data",
-    "Dataset",
+    "DatasetSection",
     "LayerConfig",
-    "Marked",
     "Names",
-    "Network",
+    "NetworkSection",
     "Parsed",
     "RunConfig",
+    "SourceNode",
     "StartFrom",
     "Train",
     "Variable",

@@ -25,7 +25,7 @@ from mxrun.config.marked import describe
 Number: TypeAlias = int | float
 
 LONGEST = 200
-_LARGEST = 1 << 63
+_MAX_INTEGER = 1 << 63
 _DEEPEST = 50
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
@@ -212,7 +212,7 @@ class _Parser:
             result = function(*values)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise ExpressionError(str(error), offset) from error
-        if isinstance(result, int) and abs(result) >= _LARGEST:
+        if isinstance(result, int) and abs(result) >= _MAX_INTEGER:
             raise ExpressionError("an integer must stay below 2**63", offset)
         if isinstance(result, complex) or not math.isfinite(result):
             raise ExpressionError("the result is no finite real number", offset)

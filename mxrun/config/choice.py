@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pydantic_core import PydanticCustomError
 
-from mxrun.base.errors import Place
-from mxrun.config.marked import Marked
+from mxrun.base.errors import SourceLocation
+from mxrun.config.marked import SourceNode
 
 FORM = "{kind: {parameter: value}}"
 
@@ -21,15 +21,15 @@ class Choice:
     """
 
     kind: str
-    parameters: Mapping[str, Marked]
-    place: Place = field(compare=False)
+    parameters: Mapping[str, SourceNode]
+    place: SourceLocation = field(compare=False)
 
 
 def read_choice(given: object) -> object:
     """A marked value as a Choice; raises PydanticCustomError where it has not the form of one."""
     if given is None:
         raise PydanticCustomError("choice", FORM)
-    if not isinstance(given, Marked):
+    if not isinstance(given, SourceNode):
         return given
     if isinstance(given.value, str):
         return Choice(given.value, {}, given.place)

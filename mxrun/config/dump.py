@@ -1,26 +1,26 @@
-"""Marked values → YAML text that reads back as the same values."""
+"""Values with source locations → YAML text that reads back as the same values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 
-from mxrun.config.marked import Marked, Scalar
+from mxrun.config.marked import Scalar, SourceNode
 from mxrun.config.scalar import resolve
 
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
 # YAML reads no longer key before a colon (1024 characters with quotes): `? key` has no limit.
-_LONGEST_KEY = 1000
+_MAX_KEY_LENGTH = 1000
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
-def dump(root: Marked) -> str:
+def dump(root: SourceNode) -> str:
     """The text of a config: one section after the other, short collections on one line."""
     return "\n".join(_block(root, 0, top=True)) + "\n"
 
 
-def _block(node: Marked, indent: int, *, top: bool = False) -> Iterator[str]:
+def _block(node: SourceNode, indent: int, *, top: bool = False) -> Iterator[str]:
     """The lines of a collection in block style, each indented by `indent` spaces."""
     space = " " * indent
     if isinstance(node.value, Mapping):
@@ -37,7 +37,7 @@ def _block(node: Marked, indent: int, *, top: bool = False) -> Iterator[str]:
                 yield from rest
 
 
-def _entry(head: str, part: Marked, indent: int, *, split: bool) -> Iterator[str]:
+def _entry(head: str, part: SourceNode, indent: int, *, split: bool) -> Iterator[str]:
     short = _flow(part)
     if not _has_parts(part) or (not split and len(head) + 1 + len(short) <= _WIDTH):
         yield f"{head} {short}"
@@ -46,17 +46,17 @@ def _entry(head: str, part: Marked, indent: int, *, split: bool) -> Iterator[str
     yield from _block(part, indent + 2)
 
 
-def _has_parts(node: Marked) -> bool:
+def _has_parts(node: SourceNode) -> bool:
     return isinstance(node.value, (Mapping, tuple)) and len(node.value) > 0
 
 
-def _unbraced(item: Marked, short: str) -> str:
+def _unbraced(item: SourceNode, short: str) -> str:
     """A list item that is a mapping of one key needs no braces of its own."""
     one_key = isinstance(item.value, Mapping) and len(item.value) == 1
     return short[1:-1] if one_key and not short.startswith("{? ") else short
 
 
-def _flow(node: Marked) -> str:
+def _flow(node: SourceNode) -> str:
     if isinstance(node.value, Mapping):
         parts = (f"{_flow_head(key)}: {_flow(part)}" for key, part in node.value.items())
         return "{" + ", ".join(parts) + "}"
@@ -68,13 +68,13 @@ def _flow(node: Marked) -> str:
 def _head(key: str, space: str) -> str:
     """A key in block style, with its colon."""
     text = _text(key)
-    return f"{space}{text}:" if len(text) <= _LONGEST_KEY else f"{space}? {text}\n{space}:"
+    return f"{space}{text}:" if len(text) <= _MAX_KEY_LENGTH else f"{space}? {text}\n{space}:"
 
 
 def _flow_head(key: str) -> str:
     """A key in flow style, up to its colon."""
     text = _text(key)
-    return text if len(text) <= _LONGEST_KEY else f"? {text} "
+    return text if len(text) <= _MAX_KEY_LENGTH else f"? {text} "
 
 
 def _scalar(value: Scalar) -> str:

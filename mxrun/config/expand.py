@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mxrun.base.errors import MAX_SHOWN, Diagnostic, Place, nearest
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, SourceLocation, nearest
 from mxrun.base.keywords import REPEAT
 from mxrun.base.near_names import Suggestions
 from mxrun.config.arithmetic import RESERVED
 from mxrun.config.interpolate import Interpolator, mentions
-from mxrun.config.load import MOST_VALUES
-from mxrun.config.marked import Marked, describe
+from mxrun.config.load import MAX_VALUES
+from mxrun.config.marked import SourceNode, describe
 from mxrun.config.names import LONGEST_NAME, Names, automatic_stem, is_name, is_word
 
 RESERVED_PARAMETERS = frozenset({"name", "inputs", "input", "i", *RESERVED})
@@ -38,12 +38,12 @@ _DEEPEST_BLOCKS = 32
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockDefinition:
     """A parameterised group of layers; a parameter whose default is null must be given."""
 
-    place: Place
-    parameters: Mapping[str, Marked]
-    layers: Marked
+    place: SourceLocation
+    parameters: Mapping[str, SourceNode]
+    layers: SourceNode
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Frame:
     """Where layers are being expanded: their scope, what names mean there, and how we got here."""
 
     scope: str = ""
-    names: Mapping[str, Marked] = field(default_factory=dict)
+    names: Mapping[str, SourceNode] = field(default_factory=dict)
     chain: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
 
@@ -60,13 +60,13 @@ class _Frame:
 class Expanded:
     """The tree without blocks and expressions, per layer its chain, per block its place."""
 
-    root: Marked
-    layers: tuple[Marked, ...]
+    root: SourceNode
+    layers: tuple[SourceNode, ...]
     chains: tuple[tuple[str, ...], ...]
-    blocks: Mapping[str, Place]
+    blocks: Mapping[str, SourceLocation]
 
 
-def expand(root: Marked, problems: list[Diagnostic]) -> Expanded:
+def expand(root: SourceNode, problems: list[Diagnostic]) -> Expanded:
     """Expand a whole config; raises UserError when it grows beyond the limits."""
     interpolator = Interpolator(problems)
     entries = dict(_entries(root))
@@ -91,11 +91,11 @@ def expand(root: Marked, problems: list[Diagnostic]) -> Expanded:
     return Expanded(root, tuple(expander.flat), tuple(expander.chains), places)
 
 
-def _entries(node: Marked | None) -> Mapping[str, Marked]:
+def _entries(node: SourceNode | None) -> Mapping[str, SourceNode]:
     return node.value if node is not None and isinstance(node.value, Mapping) else {}
 
 
-def _blocks(node: Marked | None, problems: list[Diagnostic]) -> dict[str, Block]:
+def _blocks(node: SourceNode | None, problems: list[Diagnostic]) -> dict[str, BlockDefinition]:
     if node is None or node.value is None:
         return {}
     if not isinstance(node.value, Mapping):
@@ -107,7 +107,7 @@ def _blocks(node: Marked | None, problems: list[Diagnostic]) -> dict[str, Block]
     return {name: block for name, block in found.items() if block is not None}
 
 
-def _block(name: str, body: Marked, problems: list[Diagnostic]) -> Block | None:
+def _block(name: str, body: SourceNode, problems: list[Diagnostic]) -> BlockDefinition | None:
     before = len(problems)
     if not is_word(name) or name == REPEAT:
         expected = "letters, digits, _ . -, not 'repeat'"
@@ -131,7 +131,7 @@ def _block(name: str, body: Marked, problems: list[Diagnostic]) -> Block | None:
             problems.append(Diagnostic(problem, part.start, hint="choose another name"))
     if layers is None or len(problems) > before:
         return None
-    return Block(body.start, _entries(parameters), layers)
+    return BlockDefinition(body.start, _entries(parameters), layers)
 
 
 class _Expander:
@@ -139,12 +139,12 @@ class _Expander:
 
     def __init__(
         self,
-        blocks: Mapping[str, Block],
+        blocks: Mapping[str, BlockDefinition],
         inputs: Sequence[str],
         interpolator: Interpolator,
         problems: list[Diagnostic],
     ) -> None:
-        self.flat: list[Marked] = []
+        self.flat: list[SourceNode] = []
         self.chains: list[tuple[str, ...]] = []
         self._blocks = blocks
         self._interpolator = interpolator
@@ -156,18 +156,18 @@ class _Expander:
         self._given_input: str | None = None
         """The input named where a block is used, until its first layer has taken it."""
 
-    def layers(self, layers: Marked, frame: _Frame) -> None:
+    def layers(self, layers: SourceNode, frame: _Frame) -> None:
         """Expand a list of layers, blocks and repeats."""
         assert isinstance(layers.value, tuple)
         for item in layers.value:
             self._item(item, frame)
 
-    def _problem(self, frame: _Frame, problem: str, place: Place, **more: str) -> None:
+    def _problem(self, frame: _Frame, problem: str, place: SourceLocation, **more: str) -> None:
         self._problems.append(Diagnostic(problem, place, chain=frame.chain, **more))
 
-    def _item(self, item: Marked, frame: _Frame) -> None:
+    def _item(self, item: SourceNode, frame: _Frame) -> None:
         if isinstance(item.value, str):
-            item = Marked({item.value: Marked({}, item.place, item.place)}, item.place)
+            item = SourceNode({item.value: SourceNode({}, item.place, item.place)}, item.place)
         if not isinstance(item.value, Mapping) or len(item.value) != 1:
             got = describe(item.value)
             if isinstance(item.value, Mapping):
@@ -201,22 +201,22 @@ class _Expander:
         else:
             self._layer(operator, body, frame)
 
-    def _layer(self, operator: str, body: Marked, frame: _Frame) -> None:
+    def _layer(self, operator: str, body: SourceNode, frame: _Frame) -> None:
         takes_input = mentions(body, "input")
         body = self._interpolator.interpolate(body, frame.names, frame.chain)
         name = self._full_name(operator, body, frame)
         entries = {"name": name, **{k: v for k, v in _entries(body).items() if k != "name"}}
         if self._given_input and not takes_input and "inputs" not in entries:
-            given = Marked(self._given_input, body.start)
-            entries["inputs"] = Marked((given,), body.start, body.start)
+            given = SourceNode(self._given_input, body.start)
+            entries["inputs"] = SourceNode((given,), body.start, body.start)
         self._given_input = None
-        layer = Marked(entries, body.place, body.key_place)
-        self.flat.append(Marked({operator: layer}, body.start))
+        layer = SourceNode(entries, body.place, body.key_place)
+        self.flat.append(SourceNode({operator: layer}, body.start))
         self.chains.append(frame.chain)
         self._names.add(str(name.value))
         self._previous = f"/{name.value}"
 
-    def _full_name(self, kind: str, body: Marked, frame: _Frame) -> Marked:
+    def _full_name(self, kind: str, body: SourceNode, frame: _Frame) -> SourceNode:
         """The name given in `body`, or one counted per kind, behind the scope of the frame."""
         given = _entries(body).get("name")
         prefix = f"{frame.scope}/" if frame.scope else ""
@@ -236,9 +236,9 @@ class _Expander:
         if len(stem) + 6 > LONGEST_NAME:
             expected = f"at most {LONGEST_NAME} characters"
             self._problem(frame, "the name grows too long", body.start, expected=expected)
-        return Marked(f"{stem}{number}", body.start, body.start)
+        return SourceNode(f"{stem}{number}", body.start, body.start)
 
-    def _repeat(self, body: Marked, frame: _Frame) -> None:
+    def _repeat(self, body: SourceNode, frame: _Frame) -> None:
         entries = _entries(body)
         for key, part in entries.items():
             if key not in ("count", "layers"):
@@ -253,16 +253,16 @@ class _Expander:
             self._problem(frame, "repeat needs a count", body.start, expected="an integer")
             return
         count = self._interpolator.interpolate(entries["count"], frame.names, frame.chain)
-        if type(count.value) is not int or not 0 <= count.value <= MOST_VALUES:
-            expected, got = f"an integer from 0 to {MOST_VALUES}", describe(count.value)
+        if type(count.value) is not int or not 0 <= count.value <= MAX_VALUES:
+            expected, got = f"an integer from 0 to {MAX_VALUES}", describe(count.value)
             self._problem(frame, "count says how often", count.place, expected=expected, got=got)
             return
         for index in range(count.value):
             self._interpolator.count(1, count.place)
-            names = {**frame.names, "i": Marked(index, count.place)}
+            names = {**frame.names, "i": SourceNode(index, count.place)}
             self.layers(layers, replace(frame, names=names))
 
-    def _use(self, kind: str, body: Marked, frame: _Frame) -> None:
+    def _use(self, kind: str, body: SourceNode, frame: _Frame) -> None:
         block = self._blocks[kind]
         if kind in frame.blocks or len(frame.blocks) >= _DEEPEST_BLOCKS:
             circle = " -> ".join((*frame.blocks[-5:], kind))
@@ -274,11 +274,11 @@ class _Expander:
         names = self._arguments(kind, block, body, frame)
         source = self._given_input or self._previous
         if source is not None:
-            names["input"] = Marked(source, body.start)
+            names["input"] = SourceNode(source, body.start)
         chain = (*frame.chain, f"block {kind!r} is used as {name!r} at {body.start}")
         self.layers(block.layers, _Frame(name, names, chain, (*frame.blocks, kind)))
 
-    def _take_inputs(self, kind: str, body: Marked, frame: _Frame) -> None:
+    def _take_inputs(self, kind: str, body: SourceNode, frame: _Frame) -> None:
         given = _entries(body).get("inputs")
         if given is None:
             return
@@ -301,7 +301,9 @@ class _Expander:
             return
         self._given_input = f"/{found[0]}" + (f"[{found[1]}]" if found[1] else "")
 
-    def _arguments(self, kind: str, block: Block, body: Marked, frame: _Frame) -> dict[str, Marked]:
+    def _arguments(
+        self, kind: str, block: BlockDefinition, body: SourceNode, frame: _Frame
+    ) -> dict[str, SourceNode]:
         """What the parameters of a block stand for where it is used as `body` says."""
         given = _entries(body)
         known = (*block.parameters, "name", "inputs")
@@ -310,7 +312,7 @@ class _Expander:
                 hint = nearest(key, known) or f"known: {', '.join(known)}"
                 problem = f"block {kind!r} has no parameter {key!r}"
                 self._problem(frame, problem, part.start, hint=hint)
-        names: dict[str, Marked] = {}
+        names: dict[str, SourceNode] = {}
         for key, default in block.parameters.items():
             if key in given:
                 names[key] = given[key]
@@ -318,7 +320,7 @@ class _Expander:
                 hint = f"declared at {default.start}"
                 problem = f"block {kind!r} needs the parameter {key!r}"
                 self._problem(frame, problem, body.start, hint=hint)
-                names[key] = Marked(1, default.place)
+                names[key] = SourceNode(1, default.place)
             else:
                 names[key] = self._interpolator.interpolate(default, names, frame.chain)
             self._interpolator.check_depth(names[key])

@@ -8,14 +8,14 @@ from pydantic import BeforeValidator, Field, InstanceOf, StringConstraints, With
 
 from mxrun.config.choice import Choice, read_choice
 from mxrun.config.layers import LayerConfig
-from mxrun.config.marked import Marked
+from mxrun.config.marked import SourceNode
 from mxrun.config.names import LONGEST_NAME, REFERENCE, WORD
 
 Word = Annotated[str, StringConstraints(pattern=rf"^{WORD}$", max_length=LONGEST_NAME)]
 Reference = Annotated[str, StringConstraints(pattern=rf"^{REFERENCE}$", max_length=LONGEST_NAME)]
 Size = Annotated[int, Field(ge=1, lt=1 << 31)]
 AnyLayer = Annotated[InstanceOf[LayerConfig], WithJsonSchema({"type": "object"})]
-AnyOption = Annotated[InstanceOf[Marked], WithJsonSchema({})]
+AnyOption = Annotated[InstanceOf[SourceNode], WithJsonSchema({})]
 AnyChoice = Annotated[
     InstanceOf[Choice], BeforeValidator(read_choice), WithJsonSchema({"type": "object"})
 ]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mxrun.base.errors import Diagnostic, Place
+from mxrun.base.errors import Diagnostic, SourceLocation
 
 _CONFIG = "a config: YAML text in UTF-8"
 
@@ -71,10 +71,10 @@ def foreign_file(content: bytes, shown: str) -> Diagnostic | None:
     if found is None:
         return None
     problem = f"this is {found.what}, not a config"
-    return Diagnostic(problem, Place(shown, 1, 1), _CONFIG, hint=found.hint)
+    return Diagnostic(problem, SourceLocation(shown, 1, 1), _CONFIG, hint=found.hint)
 
 
-def mxnet_symbol(entries: Mapping[str, object], place: Place) -> Diagnostic | None:
+def mxnet_symbol(entries: Mapping[str, object], place: SourceLocation) -> Diagnostic | None:
     """What is wrong with a mapping that is MXNet's JSON of a symbol, if it is that."""
     if not entries.keys() >= _SYMBOL_KEYS:
         return None

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config.arithmetic import ExpressionError, evaluate
-from mxrun.config.load import DEEPEST, MOST_VALUES
-from mxrun.config.marked import Marked, describe
+from mxrun.config.load import DEEPEST, MAX_VALUES
+from mxrun.config.marked import SourceNode, describe
 
 LONGEST_TEXT = 1000
 
@@ -27,8 +27,8 @@ class Interpolator:
         self._values = 0
 
     def interpolate(
-        self, node: Marked, names: Mapping[str, Marked], chain: tuple[str, ...] = ()
-    ) -> Marked:
+        self, node: SourceNode, names: Mapping[str, SourceNode], chain: tuple[str, ...] = ()
+    ) -> SourceNode:
         """`node` with every expression in its texts replaced; raises UserError beyond limits.
 
         `chain` says, in what is reported, through which blocks the expressions were reached.
@@ -36,58 +36,58 @@ class Interpolator:
         self.count(1, node.place)
         if isinstance(node.value, Mapping):
             parts = {k: self.interpolate(part, names, chain) for k, part in node.value.items()}
-            return Marked(parts, node.place, node.key_place)
+            return SourceNode(parts, node.place, node.key_place)
         if isinstance(node.value, tuple):
             items = tuple(self.interpolate(part, names, chain) for part in node.value)
-            return Marked(items, node.place, node.key_place)
+            return SourceNode(items, node.place, node.key_place)
         if isinstance(node.value, str) and "${" in node.value:
             return self._text(node, node.value, names, chain)
         return node
 
-    def check_depth(self, node: Marked) -> None:
+    def check_depth(self, node: SourceNode) -> None:
         """Raise UserError when a value passed to a block is nested too deeply."""
         if depth_of(node) > DEEPEST:
             raise UserError(
                 Diagnostic("nested too deeply", node.place, f"at most {DEEPEST} levels")
             )
 
-    def count(self, values: int, place: Place) -> None:
+    def count(self, values: int, place: SourceLocation) -> None:
         """Count values made by expansion; raises UserError beyond the limit."""
         self._values += values
-        if self._values > MOST_VALUES:
+        if self._values > MAX_VALUES:
             problem = "blocks and repeats expand to too many values"
-            raise UserError(Diagnostic(problem, place, f"at most {MOST_VALUES}"))
+            raise UserError(Diagnostic(problem, place, f"at most {MAX_VALUES}"))
 
     def _text(
-        self, node: Marked, text: str, names: Mapping[str, Marked], chain: tuple[str, ...]
-    ) -> Marked:
+        self, node: SourceNode, text: str, names: Mapping[str, SourceNode], chain: tuple[str, ...]
+    ) -> SourceNode:
         whole = _EXPRESSION.fullmatch(text)
         try:
             if whole and whole["expression"] is not None:
                 value = self._value(whole["expression"], names)
                 self.count(size_of(value), node.place)
-                return Marked(value.value, node.place, node.key_place)
+                return SourceNode(value.value, node.place, node.key_place)
             written = _EXPRESSION.sub(lambda match: self._written(match, names), text)
         except ExpressionError as error:
             problem = f"{error} (character {error.offset + 1} of the expression)"
             self._problems.append(
                 Diagnostic(problem, node.place, got=text, hint=error.hint, chain=chain)
             )
-            return Marked(0, node.place, node.key_place)
+            return SourceNode(0, node.place, node.key_place)
         if len(written) > LONGEST_TEXT:
             raise UserError(
                 Diagnostic("the text grows too long", node.place, f"up to {LONGEST_TEXT}")
             )
-        return Marked(written, node.place, node.key_place)
+        return SourceNode(written, node.place, node.key_place)
 
-    def _value(self, expression: str, names: Mapping[str, Marked]) -> Marked:
+    def _value(self, expression: str, names: Mapping[str, SourceNode]) -> SourceNode:
         name = expression.strip()
         if name in names:
             return names[name]
         plain = {name: part.value for name, part in names.items()}
-        return Marked(evaluate(expression, plain), Place("", 0, 0))
+        return SourceNode(evaluate(expression, plain), SourceLocation("", 0, 0))
 
-    def _written(self, match: re.Match[str], names: Mapping[str, Marked]) -> str:
+    def _written(self, match: re.Match[str], names: Mapping[str, SourceNode]) -> str:
         if match["open"]:
             raise ExpressionError("a closing } is missing", 0)
         if match["expression"] is None:
@@ -98,7 +98,7 @@ class Interpolator:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def mentions(node: Marked, name: str) -> bool:
+def mentions(node: SourceNode, name: str) -> bool:
     """Whether some expression within `node` names `name`."""
     if isinstance(node.value, Mapping):
         return any(mentions(part, name) for part in node.value.values())
@@ -110,17 +110,17 @@ def mentions(node: Marked, name: str) -> bool:
     return any(re.search(rf"\b{name}\b", expression) for expression in expressions)
 
 
-def depth_of(node: Marked) -> int:
+def depth_of(node: SourceNode) -> int:
     """How many levels of lists and mappings a value has."""
     return max((1 + depth_of(part) for part in _parts(node)), default=0)
 
 
-def size_of(node: Marked) -> int:
+def size_of(node: SourceNode) -> int:
     """How many values a value holds, itself included."""
     return 1 + sum(size_of(part) for part in _parts(node))
 
 
-def _parts(node: Marked) -> tuple[Marked, ...]:
+def _parts(node: SourceNode) -> tuple[SourceNode, ...]:
     if isinstance(node.value, Mapping):
         return tuple(node.value.values())
     return node.value if isinstance(node.value, tuple) else ()

@@ -8,7 +8,7 @@ from typing import Any
 from mxrun.base.params import NULL
 from mxrun.config.layers import IMPLEMENTATIONS
 from mxrun.config.names import NAME, REFERENCE
-from mxrun.config.schema import Dataset, Settings
+from mxrun.config.schema import DatasetSection, Settings
 from mxrun.config.section import sections_in
 
 Schema = dict[str, Any]
@@ -41,7 +41,7 @@ _OWN_LAYER_KEYS: Mapping[str, Schema] = {
 }
 
 _PARTS_BUILT_ELSEWHERE = (
-    ("Network", "layers", "Layers"),
+    ("NetworkSection", "layers", "Layers"),
     ("Variable", "init", "Initializer"),
     ("Train", "optimizer", "Optimizer"),
     ("Train", "initializer", "Initializer"),
@@ -67,9 +67,9 @@ def json_schema(
     definitions["Train"]["properties"]["metrics"]["anyOf"][0]["items"] = {"$ref": "#/$defs/Metric"}
     for model in set(sections_in(Settings)):
         definitions[model.__name__] = _section(definitions[model.__name__])
-    definitions["Dataset"]["properties"]["transforms"] = {
+    definitions["DatasetSection"]["properties"]["transforms"] = {
         "type": "array",
-        "description": Dataset.model_fields["transforms"].description,
+        "description": DatasetSection.model_fields["transforms"].description,
         "items": {"$ref": "#/$defs/Transform"},
     }
     for section, key, kind in _PARTS_BUILT_ELSEWHERE:
@@ -80,7 +80,7 @@ def json_schema(
     definitions["Initializer"] = _choice("How parameters get first values.", initializers)
     definitions["Metric"] = _choice("What is measured besides the loss.", metrics)
     definitions["Transform"] = _choice("What is done to a record.", transforms)
-    definitions["Dataset"] = _dataset(definitions["Dataset"], datasets)
+    definitions["DatasetSection"] = _dataset(definitions["DatasetSection"], datasets)
     definitions |= _layer_definitions(operators)
     properties = {**_file_keys(), **schema["properties"]}
     complete = ["network", "data", "train"]
@@ -132,7 +132,7 @@ def _parameters(kind: Mapping[str, Any]) -> Schema:
 
 
 def _dataset(schema: Schema, datasets: Kinds) -> Schema:
-    own = {key: schema["properties"][key] for key in sorted(Dataset.OWN_KEYS)}
+    own = {key: schema["properties"][key] for key in sorted(DatasetSection.OWN_KEYS)}
     kinds = []
     for name, options in datasets.items():
         free = {key: _with_expressions(part) for key, part in options["properties"].items()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mxrun.base.errors import Diagnostic, Place, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, nearest
 from mxrun.base.keywords import AUTO, PREFERRED, RESERVED_KEYS
-from mxrun.config.marked import Marked, describe
+from mxrun.config.marked import SourceNode, describe
 from mxrun.config.names import is_reference, scope_of
 
 IMPLEMENTATIONS = (PREFERRED, AUTO, "numpy", "onednn")
@@ -29,14 +29,14 @@ class LayerConfig:
 
     operator: str
     name: str
-    parameters: Mapping[str, Marked]
-    inputs: tuple[Marked, ...]
+    parameters: Mapping[str, SourceNode]
+    inputs: tuple[SourceNode, ...]
     implementation: str | None
     precision: str | None
     fused: bool
-    place: Place = field(compare=False)
-    name_place: Place = field(compare=False)
-    precision_place: Place = field(compare=False)
+    place: SourceLocation = field(compare=False)
+    name_place: SourceLocation = field(compare=False)
+    precision_place: SourceLocation = field(compare=False)
     chain: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -44,17 +44,17 @@ class LayerConfig:
         """Where references in this layer are looked up first."""
         return scope_of(self.name)
 
-    def place_of(self, key: str) -> Place:
+    def place_of(self, key: str) -> SourceLocation:
         """The place of a parameter's value; the layer's own where it is not given."""
         return self.parameters[key].place if key in self.parameters else self.place
 
-    def key_place_of(self, key: str) -> Place:
+    def key_place_of(self, key: str) -> SourceLocation:
         """The place of a parameter's key; the layer's own where it is not given."""
         return self.parameters[key].start if key in self.parameters else self.place
 
 
 def read_layers(
-    layers: Sequence[Marked], chains: Sequence[tuple[str, ...]], problems: list[Diagnostic]
+    layers: Sequence[SourceNode], chains: Sequence[tuple[str, ...]], problems: list[Diagnostic]
 ) -> tuple[LayerConfig, ...]:
     """The layers as they were expanded; what is wrong with one goes to `problems`."""
     return tuple(
@@ -62,7 +62,9 @@ def read_layers(
     )
 
 
-def _read_layer(item: Marked, chain: tuple[str, ...], problems: list[Diagnostic]) -> LayerConfig:
+def _read_layer(
+    item: SourceNode, chain: tuple[str, ...], problems: list[Diagnostic]
+) -> LayerConfig:
     assert isinstance(item.value, Mapping)
     ((operator, body),) = item.value.items()
     assert isinstance(body.value, Mapping)
@@ -87,8 +89,8 @@ def _read_layer(item: Marked, chain: tuple[str, ...], problems: list[Diagnostic]
 
 
 def _inputs(
-    given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]
-) -> tuple[Marked, ...]:
+    given: SourceNode | None, chain: tuple[str, ...], problems: list[Diagnostic]
+) -> tuple[SourceNode, ...]:
     if given is None:
         return ()
     items = given.value if isinstance(given.value, tuple) else (given,)
@@ -105,7 +107,7 @@ def _inputs(
 
 
 def _implementation(
-    given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]
+    given: SourceNode | None, chain: tuple[str, ...], problems: list[Diagnostic]
 ) -> str | None:
     if given is None:
         return None
@@ -121,7 +123,7 @@ def _implementation(
 
 
 def _precision(
-    given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]
+    given: SourceNode | None, chain: tuple[str, ...], problems: list[Diagnostic]
 ) -> str | None:
     if given is None:
         return None
@@ -133,7 +135,7 @@ def _precision(
     return None
 
 
-def _fused(given: Marked | None, chain: tuple[str, ...], problems: list[Diagnostic]) -> bool:
+def _fused(given: SourceNode | None, chain: tuple[str, ...], problems: list[Diagnostic]) -> bool:
     if given is None or isinstance(given.value, bool):
         return given is None or bool(given.value)
     got = describe(given.value)

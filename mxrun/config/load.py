@@ -12,36 +12,36 @@ from typing import Any, NoReturn
 
 import yaml
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config.foreign_files import foreign_file
-from mxrun.config.marked import Marked, describe
+from mxrun.config.marked import SourceNode, describe
 from mxrun.config.scalar import resolve
 
 LARGEST_FILE = 1 << 20
 DEEPEST = 64
-MOST_VALUES = 50_000
+MAX_VALUES = 50_000
 
 # What PyYAML's scanner lets slip besides its own errors: ValueError and OverflowError from escapes
 # beyond Unicode and over-long versions, the others from directives and truncated text.
 _SCANNER_ERRORS = (ValueError, OverflowError, KeyError, IndexError, AttributeError, TypeError)
 
 
-def load_file(path: Path, shown: str, problems: list[Diagnostic]) -> Marked:
+def load_file(path: Path, shown: str, problems: list[Diagnostic]) -> SourceNode:
     """Read a YAML file into marked values; `shown` is its name in places.
 
     Problems after which reading can go on are appended to `problems`; raises UserError for a file
     that cannot be read or is not YAML.
     """
-    return load_text(_decode(_read(path, shown), shown), Place(shown, 1, 1), problems)
+    return load_text(_decode(_read(path, shown), shown), SourceLocation(shown, 1, 1), problems)
 
 
-def load_text(text: str, start: Place, problems: list[Diagnostic]) -> Marked:
+def load_text(text: str, start: SourceLocation, problems: list[Diagnostic]) -> SourceNode:
     """Parse YAML text that begins at `start`; problems as in `load_file`."""
     return _Reader(text, start, problems).read()
 
 
 def _read(path: Path, shown: str) -> bytes:
-    place = Place(shown, 1, 1)
+    place = SourceLocation(shown, 1, 1)
     try:
         if not path.is_file():
             problem = "is a folder" if path.is_dir() else "there is no such file"
@@ -70,17 +70,17 @@ def _decode(content: bytes, shown: str) -> str:
         before = error.object[: error.start].decode("utf-8", "replace")
         problem = Diagnostic(
             "the file is not UTF-8 text",
-            _advance(Place(shown, 1, 1), before),
+            _advance(SourceLocation(shown, 1, 1), before),
             got=f"byte 0x{error.object[error.start]:02x}",
             hint="save the config as UTF-8",
         )
         raise UserError(problem) from error
 
 
-def _advance(start: Place, text: str) -> Place:
+def _advance(start: SourceLocation, text: str) -> SourceLocation:
     line = text.count("\n")
     column = len(text) - (text.rfind("\n") + 1)
-    return Place(start.file, start.line + line, column + (1 if line else start.column))
+    return SourceLocation(start.file, start.line + line, column + (1 if line else start.column))
 
 
 def _event_source(text: str) -> Any:
@@ -91,19 +91,19 @@ def _event_source(text: str) -> Any:
 class _Reader:
     """Builds marked values from the events of one document."""
 
-    def __init__(self, text: str, start: Place, problems: list[Diagnostic]) -> None:
+    def __init__(self, text: str, start: SourceLocation, problems: list[Diagnostic]) -> None:
         self._text = text
         self._start = start
         self._problems = problems
-        self._anchors: dict[str, tuple[Marked, int]] = {}
+        self._anchors: dict[str, tuple[SourceNode, int]] = {}
         self._values = 0
 
-    def read(self) -> Marked:
+    def read(self) -> SourceNode:
         try:
             self._parser = _event_source(self._text)
             self._parser.get_event()
             if self._parser.check_event(yaml.StreamEndEvent):
-                return Marked(None, self._start)
+                return SourceNode(None, self._start)
             self._parser.get_event()
             root = self._value(0)
             self._parser.get_event()
@@ -122,9 +122,9 @@ class _Reader:
             place = self._place(self._parser.get_mark())
             raise UserError(Diagnostic(f"not valid YAML: {error}", place)) from error
 
-    def _place(self, mark: Any) -> Place:
+    def _place(self, mark: Any) -> SourceLocation:
         first = self._start.column if mark.line == 0 else 1
-        return Place(self._start.file, self._start.line + mark.line, first + mark.column)
+        return SourceLocation(self._start.file, self._start.line + mark.line, first + mark.column)
 
     def _stop(self, problem: str, event: yaml.Event, expected: str = "") -> NoReturn:
         raise UserError(Diagnostic(problem, self._place(event.start_mark), expected))
@@ -147,11 +147,11 @@ class _Reader:
             hint = "indent the items of one mapping or list alike"
         return Diagnostic(f"not valid YAML: {problem}", place, hint=hint, chain=because)
 
-    def _value(self, depth: int) -> Marked:
+    def _value(self, depth: int) -> SourceNode:
         event = self._parser.get_event()
         self._values += 1
-        if self._values > MOST_VALUES:
-            self._stop("the config holds too many values", event, expected=f"up to {MOST_VALUES}")
+        if self._values > MAX_VALUES:
+            self._stop("the config holds too many values", event, expected=f"up to {MAX_VALUES}")
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         before = self._values
@@ -168,13 +168,13 @@ class _Reader:
             self._anchors[event.anchor] = (found, self._values - before + 1)
         return found
 
-    def _alias(self, event: yaml.AliasEvent) -> Marked:
+    def _alias(self, event: yaml.AliasEvent) -> SourceNode:
         if event.anchor not in self._anchors:
             self._stop(f"no value before this one is marked &{event.anchor}", event)
         found, count = self._anchors[event.anchor]
         self._values += count - 1
-        if self._values > MOST_VALUES:
-            self._stop("aliases expand to too many values", event, expected=f"up to {MOST_VALUES}")
+        if self._values > MAX_VALUES:
+            self._stop("aliases expand to too many values", event, expected=f"up to {MAX_VALUES}")
         return found
 
     def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
@@ -188,27 +188,27 @@ class _Reader:
                 )
             )
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Marked:
+    def _scalar(self, event: yaml.ScalarEvent) -> SourceNode:
         place = self._place(event.start_mark)
         if any("\ud800" <= character <= "\udfff" for character in event.value):
             self._stop("half of a surrogate pair is no character", event)
         if event.style is not None or event.tag is not None:
-            return Marked(event.value, place)
+            return SourceNode(event.value, place)
         try:
-            return Marked(resolve(event.value), place)
+            return SourceNode(resolve(event.value), place)
         except ValueError as error:
             self._problems.append(Diagnostic(f"too long: {error}", place))
-            return Marked(0, place)
+            return SourceNode(0, place)
 
-    def _sequence(self, event: yaml.Event, depth: int) -> Marked:
+    def _sequence(self, event: yaml.Event, depth: int) -> SourceNode:
         items = []
         while not self._parser.check_event(yaml.SequenceEndEvent):
             items.append(self._value(depth + 1))
         self._parser.get_event()
-        return Marked(tuple(items), self._place(event.start_mark))
+        return SourceNode(tuple(items), self._place(event.start_mark))
 
-    def _mapping(self, event: yaml.Event, depth: int) -> Marked:
-        entries: dict[str, Marked] = {}
+    def _mapping(self, event: yaml.Event, depth: int) -> SourceNode:
+        entries: dict[str, SourceNode] = {}
         while not self._parser.check_event(yaml.MappingEndEvent):
             key_place = self._place(self._parser.peek_event().start_mark)
             key = self._value(depth + 1)
@@ -216,9 +216,11 @@ class _Reader:
             if self._accepts(key, key_place, entries):
                 entries[str(key.value)] = value
         self._parser.get_event()
-        return Marked(entries, self._place(event.start_mark))
+        return SourceNode(entries, self._place(event.start_mark))
 
-    def _accepts(self, key: Marked, place: Place, entries: dict[str, Marked]) -> bool:
+    def _accepts(
+        self, key: SourceNode, place: SourceLocation, entries: dict[str, SourceNode]
+    ) -> bool:
         if not isinstance(key.value, str):
             hint = "write it in quotes" if not isinstance(key.value, (tuple, dict)) else ""
             self._problems.append(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from mxrun.base.errors import Place
+from mxrun.base.errors import SourceLocation
 
 Scalar: TypeAlias = bool | int | float | str | None
 Path: TypeAlias = tuple[str | int, ...]
@@ -16,15 +16,15 @@ REQUIRED = "???"
 
 
 @dataclass(frozen=True)
-class Marked:
+class SourceNode:
     """A scalar, a list or a mapping, with the place of the value and of the key that holds it.
 
     Two marked values are equal when they say the same, wherever they were written.
     """
 
-    value: Scalar | tuple[Marked, ...] | Mapping[str, Marked]
-    place: Place = field(compare=False)
-    key_place: Place | None = field(default=None, compare=False)
+    value: Scalar | tuple[SourceNode, ...] | Mapping[str, SourceNode]
+    place: SourceLocation = field(compare=False)
+    key_place: SourceLocation | None = field(default=None, compare=False)
 
     def plain(self) -> Any:
         """The value without its places: scalars, tuples and dictionaries."""
@@ -34,7 +34,7 @@ class Marked:
             return tuple(part.plain() for part in self.value)
         return self.value
 
-    def find(self, *path: str | int) -> Marked:
+    def find(self, *path: str | int) -> SourceNode:
         """The value at `path`, or the deepest one on the way to it that exists."""
         found = self
         for step in path:
@@ -51,7 +51,7 @@ class Marked:
         return found
 
     @property
-    def start(self) -> Place:
+    def start(self) -> SourceLocation:
         """The place of the key that holds this value; of the value itself in a list."""
         return self.key_place or self.place
 

@@ -53,7 +53,7 @@ AnyBudget = Annotated[
 ]
 
 
-class Memory(Section):
+class MemorySection(Section):
     """What memory a run may take."""
 
     budget: AnyBudget | None = Field(

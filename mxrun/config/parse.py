@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config.dump import dump
 from mxrun.config.expand import Expanded, expand
 from mxrun.config.interpolate import depth_of
 from mxrun.config.layers import LayerConfig, read_layers
-from mxrun.config.load import DEEPEST, LARGEST_FILE, MOST_VALUES
-from mxrun.config.marked import REQUIRED, Marked, dotted
+from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
+from mxrun.config.marked import REQUIRED, SourceNode, dotted
 from mxrun.config.marked import Path as KeyPath
-from mxrun.config.schema import Data, Dataset, Network, Settings, are_plugins
+from mxrun.config.schema import Data, DatasetSection, NetworkSection, Settings, are_plugins
 from mxrun.config.section import Section
 from mxrun.config.sources import COMMAND_LINE, read_sources
 from mxrun.config.training import Train
@@ -47,18 +47,18 @@ class RunConfig(Settings):
     Two configs are equal when they say the same, wherever it was written.
     """
 
-    _tree: Marked
+    _tree: SourceNode
 
     @property
     def missing(self) -> tuple[Diagnostic, ...]:
         """One diagnostic for each value that is still `???`: the user must give it to train."""
         return tuple(_missing(path, self._tree) for path in _unfilled(self._tree, ()))
 
-    def place(self, *path: str | int) -> Place:
+    def place(self, *path: str | int) -> SourceLocation:
         """Where the value at `path` was written, or else the deepest value on the way to it."""
         return self._tree.find(*path).place
 
-    def key_place(self, *path: str | int) -> Place:
+    def key_place(self, *path: str | int) -> SourceLocation:
         """Where the key at `path` was written, or else the deepest key on the way to it."""
         return self._tree.find(*path).start
 
@@ -70,7 +70,7 @@ class RunConfig(Settings):
         text = dump(self._tree)
         sizes = {
             "bytes": (len(text), LARGEST_FILE),
-            "keys and values": (_entries(self._tree), MOST_VALUES),
+            "keys and values": (_entries(self._tree), MAX_VALUES),
             "levels": (depth_of(self._tree), DEEPEST),
         }
         beyond = {what: both for what, both in sizes.items() if both[0] > both[1]}
@@ -122,26 +122,26 @@ class Parsed:
 
     config: RunConfig | None
     diagnostics: tuple[Diagnostic, ...]
-    tree: Marked
+    tree: SourceNode
     layers: tuple[LayerConfig, ...] = ()
-    network: Network | None = None
+    network: NetworkSection | None = None
     data: Data | None = None
     train: Train | None = None
-    blocks: Mapping[str, Place] = field(default_factory=dict)
+    blocks: Mapping[str, SourceLocation] = field(default_factory=dict)
 
     @property
-    def plugins(self) -> Mapping[str, Place]:
+    def plugins(self) -> Mapping[str, SourceLocation]:
         """The plugin files that are rightly named, whatever is wrong elsewhere, and where."""
         listed = self.tree.find("plugins").value
         if not isinstance(listed, tuple) or not are_plugins([file.value for file in listed]):
             return {}
         return {str(file.value): file.place for file in listed}
 
-    def place(self, *path: str | int) -> Place:
+    def place(self, *path: str | int) -> SourceLocation:
         """Where the value at `path` was written, or else the deepest value on the way to it."""
         return self.tree.find(*path).place
 
-    def key_place(self, *path: str | int) -> Place:
+    def key_place(self, *path: str | int) -> SourceLocation:
         """Where the key at `path` was written, or else the deepest key on the way to it."""
         return self.tree.find(*path).start
 
@@ -165,20 +165,20 @@ def parse(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Parsed:
         expanded = expand(_named(tree, Path(path)), problems)
         expanded = replace(expanded, root=_located(expanded.root))
     except UserError as error:
-        nothing = Marked(None, Place(str(path), 1, 1))
+        nothing = SourceNode(None, SourceLocation(str(path), 1, 1))
         return Parsed(None, _ordered([*problems, *error.diagnostics]), nothing)
     return _validate(expanded, problems)
 
 
-def _named(tree: Marked, path: Path) -> Marked:
+def _named(tree: SourceNode, path: Path) -> SourceNode:
     """The tree with a name, by default the file's."""
     assert isinstance(tree.value, Mapping)
     if "name" in tree.value:
         return tree
-    return replace(tree, value={"name": Marked(path.stem, tree.place), **tree.value})
+    return replace(tree, value={"name": SourceNode(path.stem, tree.place), **tree.value})
 
 
-def _located(tree: Marked) -> Marked:
+def _located(tree: SourceNode) -> SourceNode:
     """The tree with paths made absolute, so that a saved config finds the same files.
 
     What a file says is relative to its folder, what the command line says to the working one.
@@ -188,7 +188,7 @@ def _located(tree: Marked) -> Marked:
     return _changed(tree, ("plugins",), _all_absolute)
 
 
-def _entries(node: Marked) -> int:
+def _entries(node: SourceNode) -> int:
     """How many keys and values a value holds, itself included."""
     if isinstance(node.value, Mapping):
         return 1 + sum(1 + _entries(part) for part in node.value.values())
@@ -197,7 +197,9 @@ def _entries(node: Marked) -> int:
     return 1
 
 
-def _changed(node: Marked, path: KeyPath, change: Callable[[Marked], Marked]) -> Marked:
+def _changed(
+    node: SourceNode, path: KeyPath, change: Callable[[SourceNode], SourceNode]
+) -> SourceNode:
     """The tree with the value at `path` changed, if there is one."""
     if not path:
         return change(node)
@@ -207,10 +209,10 @@ def _changed(node: Marked, path: KeyPath, change: Callable[[Marked], Marked]) ->
     return replace(node, value={**node.value, step: _changed(node.value[step], path[1:], change)})
 
 
-def _without(node: Marked, path: KeyPath) -> Marked:
+def _without(node: SourceNode, path: KeyPath) -> SourceNode:
     """The tree without the key at `path`."""
 
-    def remove(section: Marked) -> Marked:
+    def remove(section: SourceNode) -> SourceNode:
         if not isinstance(section.value, Mapping):
             return section
         kept = {key: part for key, part in section.value.items() if key != path[-1]}
@@ -219,14 +221,14 @@ def _without(node: Marked, path: KeyPath) -> Marked:
     return _changed(node, path[:-1], remove)
 
 
-def _absolute(path: Marked) -> Marked:
+def _absolute(path: SourceNode) -> SourceNode:
     if not isinstance(path.value, str) or not path.value or path.is_required:
         return path
     folder = "" if path.place.file == COMMAND_LINE else os.path.dirname(path.place.file)
     return replace(path, value=os.path.abspath(os.path.join(folder, path.value)))
 
 
-def _all_absolute(paths: Marked) -> Marked:
+def _all_absolute(paths: SourceNode) -> SourceNode:
     if not isinstance(paths.value, tuple):
         return paths
     return replace(paths, value=tuple(map(_absolute, paths.value)))
@@ -253,7 +255,7 @@ def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:
         diagnostics=_ordered(problems),
         tree=tree,
         layers=layers,
-        network=_section(Network, inputs.get("network")) if well_formed else None,
+        network=_section(NetworkSection, inputs.get("network")) if well_formed else None,
         data=_section(Data, inputs.get("data")),
         train=_section(Train, inputs.get("train")),
         blocks=expanded.blocks,
@@ -280,7 +282,7 @@ def _is_needed(path: KeyPath, error: ValidationError) -> bool:
     return path[0] == "network" or any(details["loc"] == path for details in error.errors())
 
 
-def _inputs(tree: Marked, layers: tuple[LayerConfig, ...]) -> dict[str, Any]:
+def _inputs(tree: SourceNode, layers: tuple[LayerConfig, ...]) -> dict[str, Any]:
     """What the models are made of: plain values, but layers and data set options with places."""
     inputs: dict[str, Any] = _filled(tree)
     network, data = inputs.get("network"), inputs.get("data")
@@ -297,7 +299,7 @@ def _inputs(tree: Marked, layers: tuple[LayerConfig, ...]) -> dict[str, Any]:
     return inputs
 
 
-def _keep_marked(plain: Any, marked: Marked, keys: Sequence[str]) -> None:
+def _keep_marked(plain: Any, marked: SourceNode, keys: Sequence[str]) -> None:
     """Put the marked values of `keys` in place of the plain ones."""
     for key in keys:
         if isinstance(plain, dict) and isinstance(marked.value, Mapping) and key in plain:
@@ -306,35 +308,35 @@ def _keep_marked(plain: Any, marked: Marked, keys: Sequence[str]) -> None:
                 plain[key] = part.value if isinstance(part.value, tuple) else part
 
 
-def _dataset(marked: Marked, plain: dict[str, Any]) -> dict[str, Any]:
+def _dataset(marked: SourceNode, plain: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(marked.value, Mapping)
-    known = {key: plain[key] for key in plain if key in Dataset.OWN_KEYS}
+    known = {key: plain[key] for key in plain if key in DatasetSection.OWN_KEYS}
     transforms = marked.find("transforms").value
     if "transforms" in known and isinstance(transforms, tuple):
         known["transforms"] = transforms
-    free = {key: part for key, part in marked.value.items() if key not in Dataset.OWN_KEYS}
+    free = {key: part for key, part in marked.value.items() if key not in DatasetSection.OWN_KEYS}
     return {**known, "options": free}
 
 
-def _filled(node: Marked) -> Any:
+def _filled(node: SourceNode) -> Any:
     """The plain value of `node` without the keys whose values are still to be given."""
     if isinstance(node.value, Mapping):
         return {key: _filled(part) for key, part in node.value.items() if not part.is_required}
     return node.plain()
 
 
-def _unfilled(node: Marked, path: KeyPath) -> list[KeyPath]:
+def _unfilled(node: SourceNode, path: KeyPath) -> list[KeyPath]:
     """The paths of the values that are still `???`."""
     if node.is_required:
         return [path]
     if isinstance(node.value, Mapping):
-        parts: Iterable[tuple[str | int, Marked]] = node.value.items()
+        parts: Iterable[tuple[str | int, SourceNode]] = node.value.items()
     else:
         parts = enumerate(node.value) if isinstance(node.value, tuple) else ()
     return [found for key, part in parts for found in _unfilled(part, (*path, key))]
 
 
-def _missing(path: KeyPath, tree: Marked) -> Diagnostic:
+def _missing(path: KeyPath, tree: SourceNode) -> Diagnostic:
     found = tree.find(*path)
     what = str(found.value)[len(REQUIRED) :].strip() or "a value"
     hint = f"give it on the command line: {dotted(path)}=VALUE"
@@ -343,12 +345,12 @@ def _missing(path: KeyPath, tree: Marked) -> Diagnostic:
 
 def _ordered(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Each problem once, though a repeat met it often, in the order of the files."""
-    first: dict[tuple[Place | None, str], Diagnostic] = {}
+    first: dict[tuple[SourceLocation | None, str], Diagnostic] = {}
     for problem in problems:
         first.setdefault((problem.place, problem.problem), problem)
     return tuple(sorted(first.values(), key=_position))
 
 
 def _position(problem: Diagnostic) -> tuple[str, int, int]:
-    place = problem.place or Place("", 0, 0)
+    place = problem.place or SourceLocation("", 0, 0)
     return place.file, place.line, place.column

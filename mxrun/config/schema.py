@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from mxrun.base.keywords import REST
 from mxrun.base.params import NotNegative
 from mxrun.config.fields import AnyChoice, AnyLayer, AnyOption, Reference, Shape, Size, Word
-from mxrun.config.memory import Memory
+from mxrun.config.memory import MemorySection
 from mxrun.config.section import Section
 from mxrun.config.training import Train
 
@@ -34,7 +34,7 @@ class Variable(Section):
     )
 
 
-class Network(Section):
+class NetworkSection(Section):
     """The network: its inputs and its layers in order."""
 
     inputs: dict[Word, Shape] = Field(
@@ -58,7 +58,7 @@ class Network(Section):
     )
 
 
-class Split(Section):
+class SplitSection(Section):
     """A part of a data set, and of that a range of records or a share of them."""
 
     of: Annotated[str, StringConstraints(min_length=1)] | None = Field(
@@ -105,7 +105,7 @@ def _or_name(schema: dict[str, Any]) -> None:
     schema["anyOf"].insert(0, {"type": "string", "minLength": 1})
 
 
-class Dataset(Section):
+class DatasetSection(Section):
     """A data set and how it is read; other keys are options of the data set itself."""
 
     OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle", "transforms"})
@@ -113,7 +113,7 @@ class Dataset(Section):
     dataset: str = Field(
         min_length=1, description="The data set's name, such as digits.", examples=["digits"]
     )
-    split: Split | None = Field(
+    split: SplitSection | None = Field(
         default=None,
         description="Which part of it: a name, a range, a share, or rest, what data.train leaves; "
         "default: the rest where data.train takes a share of the same records; else the part that "
@@ -135,12 +135,14 @@ class Data(Section):
     stand_ins: ClassVar[Mapping[str, object]] = {"batch_size": 1}
 
     batch_size: Size = Field(description="Samples per step.", examples=[64])
-    train: Dataset = Field(
+    train: DatasetSection = Field(
         description="The data trained on; without the path that its data set wants, and without "
         "one in eval, training makes synthetic data.",
         examples=[{"dataset": "digits", "split": "train"}],
     )
-    eval: Dataset | None = Field(default=None, description="The data evaluated on; default: none.")
+    eval: DatasetSection | None = Field(
+        default=None, description="The data evaluated on; default: none."
+    )
     last_batch: Literal["pad", "discard", "roll_over"] | None = Field(
         default=None,
         description="What becomes of records that do not fill a batch: it is padded with rows that "
@@ -205,7 +207,7 @@ class Settings(Section):
     fuse: bool = Field(
         default=True, description="Whether chains of operators become one where there is one."
     )
-    network: Network = Field(
+    network: NetworkSection = Field(
         description="The network.",
         examples=[
             {
@@ -224,7 +226,9 @@ class Settings(Section):
         description="The training.",
         examples=[{"epochs": 20, "optimizer": {"sgd": {"lr": 0.1}}}],
     )
-    memory: Memory = Field(default=Memory(), description="What memory a run may take.")
+    memory: MemorySection = Field(
+        default=MemorySection(), description="What memory a run may take."
+    )
 
     @field_validator("plugins")
     @classmethod

@@ -12,22 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config.foreign_files import mxnet_symbol
 from mxrun.config.load import load_file, load_text
-from mxrun.config.marked import Marked, describe, dotted
 from mxrun.config.marked import Path as KeyPath
+from mxrun.config.marked import SourceNode, describe, dotted
 
 COMMAND_LINE = "<command line>"
 
-_MOST_FILES = 32
+_MAX_FILES = 32
 _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[(?P<index>\d+)\])')
 
 # One choice out of several, written {name: parameters}: another name replaces the choice whole.
 _CHOICES = (("train", "optimizer"), ("train", "initializer"), ("train", "schedule"))
 
 
-def read_sources(path: Path, overrides: Sequence[str], problems: list[Diagnostic]) -> Marked:
+def read_sources(path: Path, overrides: Sequence[str], problems: list[Diagnostic]) -> SourceNode:
     """The merged tree of a config file, the files it extends and the overrides.
 
     Problems are appended to `problems`; raises UserError where a file cannot be read at all.
@@ -43,7 +43,7 @@ def read_sources(path: Path, overrides: Sequence[str], problems: list[Diagnostic
 
 def _with_bases(
     path: Path, shown: str, open_files: tuple[Path, ...], problems: list[Diagnostic]
-) -> Marked:
+) -> SourceNode:
     root = load_file(path, shown, problems)
     if root.value is None:
         raise UserError(Diagnostic("the config is empty", root.place, "a mapping"))
@@ -72,12 +72,12 @@ def _with_bases(
             got=" -> ".join(file.name for file in (*open_files, base_path)),
         )
         raise UserError(problem)
-    if len(open_files) >= _MOST_FILES:
-        raise UserError(Diagnostic(f"more than {_MOST_FILES} files extend one another", base.place))
+    if len(open_files) >= _MAX_FILES:
+        raise UserError(Diagnostic(f"more than {_MAX_FILES} files extend one another", base.place))
     return _merge(_load_base(base_path, base.place, open_files, problems), own, ())
 
 
-def _identity(path: Path, place: Place) -> Path:
+def _identity(path: Path, place: SourceLocation) -> Path:
     try:
         return path.resolve()
     except (OSError, ValueError, RuntimeError) as error:
@@ -85,8 +85,8 @@ def _identity(path: Path, place: Place) -> Path:
 
 
 def _load_base(
-    path: Path, named_at: Place, open_files: tuple[Path, ...], problems: list[Diagnostic]
-) -> Marked:
+    path: Path, named_at: SourceLocation, open_files: tuple[Path, ...], problems: list[Diagnostic]
+) -> SourceNode:
     try:
         return _with_bases(path, str(path), open_files, problems)
     except UserError as error:
@@ -95,7 +95,7 @@ def _load_base(
         raise UserError([replace(first, chain=because), *error.diagnostics[1:]]) from error
 
 
-def _merge(base: Marked, later: Marked, path: KeyPath) -> Marked:
+def _merge(base: SourceNode, later: SourceNode, path: KeyPath) -> SourceNode:
     """`later` over `base`: mappings key by key, everything else replaced."""
     if not (isinstance(base.value, Mapping) and isinstance(later.value, Mapping)):
         return later
@@ -107,9 +107,11 @@ def _merge(base: Marked, later: Marked, path: KeyPath) -> Marked:
     return replace(later, value=merged)
 
 
-def _override(root: Marked, argument: str, number: int, problems: list[Diagnostic]) -> Marked:
+def _override(
+    root: SourceNode, argument: str, number: int, problems: list[Diagnostic]
+) -> SourceNode:
     steps, at = _parse_path(argument, number)
-    start = Place(COMMAND_LINE, number, at + 2)
+    start = SourceLocation(COMMAND_LINE, number, at + 2)
     value = load_text(argument[at + 1 :], start, problems)
     if steps[0][0] == "extends":
         hint = "write it in the config file"
@@ -117,9 +119,9 @@ def _override(root: Marked, argument: str, number: int, problems: list[Diagnosti
     return _assign(root, steps, value, ())
 
 
-def _parse_path(argument: str, number: int) -> tuple[list[tuple[str | int, Place]], int]:
+def _parse_path(argument: str, number: int) -> tuple[list[tuple[str | int, SourceLocation]], int]:
     """The steps of `a.b[0].c=value`, each with its place, and the offset of the `=`."""
-    steps: list[tuple[str | int, Place]] = []
+    steps: list[tuple[str | int, SourceLocation]] = []
     at = 0
     while at < len(argument) and argument[at] != "=":
         match = _STEP.match(argument, at)
@@ -128,14 +130,14 @@ def _parse_path(argument: str, number: int) -> tuple[list[tuple[str | int, Place
         )
         if match is None or not starts_well or len(match["index"] or "") > 9:
             break
-        place = Place(COMMAND_LINE, number, at + 1 + len(match["dot"]))
+        place = SourceLocation(COMMAND_LINE, number, at + 1 + len(match["dot"]))
         name = match["word"] if match["quoted"] is None else match["quoted"]
         steps.append((name if match["index"] is None else int(match["index"]), place))
         at = match.end()
     if not steps or at == len(argument) or argument[at] != "=":
         problem = Diagnostic(
             "not an override",
-            Place(COMMAND_LINE, number, at + 1),
+            SourceLocation(COMMAND_LINE, number, at + 1),
             "key.key[index].key=value",
             repr(argument[:100]),
             "such as train.epochs=3 or network.layers[0].Convolution.num_filter=8",
@@ -145,8 +147,11 @@ def _parse_path(argument: str, number: int) -> tuple[list[tuple[str | int, Place
 
 
 def _assign(
-    node: Marked, steps: Sequence[tuple[str | int, Place]], value: Marked, path: KeyPath
-) -> Marked:
+    node: SourceNode,
+    steps: Sequence[tuple[str | int, SourceLocation]],
+    value: SourceNode,
+    path: KeyPath,
+) -> SourceNode:
     """`node` with `value` put at `steps`; missing mappings on the way are made."""
     if not steps:
         return replace(value, key_place=node.key_place)
@@ -166,6 +171,6 @@ def _assign(
         hint = f"write an index: {dotted((*path, 0))}" if isinstance(entries, tuple) else ""
         problem = f"{where} has no key {step!r}"
         raise UserError(Diagnostic(problem, place, "a mapping", describe(node.value), hint))
-    child = entries.get(step, Marked(None, place, place))
+    child = entries.get(step, SourceNode(None, place, place))
     changed = replace(_assign(child, rest, value, inner), key_place=place)
     return replace(node, value={**entries, step: changed})

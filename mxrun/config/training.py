@@ -10,13 +10,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from mxrun.base.errors import Place
+from mxrun.base.errors import SourceLocation
 from mxrun.base.params import NotNegative
 from mxrun.config.choice import Choice
 from mxrun.config.fields import AnyChoice, Size
 from mxrun.config.section import Section
 
-_DEFAULT = Place("<default>", 1, 1)
+_DEFAULT = SourceLocation("<default>", 1, 1)
 XAVIER = Choice("xavier", {}, _DEFAULT)
 CONSTANT = Choice("constant", {}, _DEFAULT)
 
@@ -53,7 +53,7 @@ AnyInterval = Annotated[
 ]
 
 
-class Checkpoint(Section):
+class CheckpointSection(Section):
     """When checkpoints are written and which are kept."""
 
     every: AnyInterval = Field(
@@ -67,7 +67,7 @@ class Checkpoint(Section):
     )
 
 
-class EarlyStopping(Section):
+class EarlyStoppingSection(Section):
     """End the run when evaluations no longer get better."""
 
     metric: str = Field(default="loss", description="What has to get better.")
@@ -154,9 +154,9 @@ class Train(Section):
         "{name: {parameter: value}}, such as {f1: {average: macro}} or {top_k: {k: 3}}; default: "
         "accuracy and cross_entropy of classes, mse of numbers.",
     )
-    early_stopping: EarlyStopping | None = Field(
+    early_stopping: EarlyStoppingSection | None = Field(
         default=None, description="When to end before all epochs; default: never."
     )
-    checkpoint: Checkpoint = Field(
-        default=Checkpoint(), description="When checkpoints are written and which are kept."
+    checkpoint: CheckpointSection = Field(
+        default=CheckpointSection(), description="When checkpoints are written and which are kept."
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mxrun.base.errors import Diagnostic, Place, nearest
-from mxrun.config.marked import Marked, Path, describe, dotted
+from mxrun.base.errors import Diagnostic, SourceLocation, nearest
+from mxrun.config.marked import Path, SourceNode, describe, dotted
 from mxrun.config.scalar import resolve
 from mxrun.config.section import Section, describe_field, section_at
 
@@ -33,7 +33,7 @@ _RANGES = {
 
 
 def translate(
-    error: ValidationError, tree: Marked, model: type[Section], leaving_out: Iterable[Path] = ()
+    error: ValidationError, tree: SourceNode, model: type[Section], leaving_out: Iterable[Path] = ()
 ) -> list[Diagnostic]:
     """Every error of a failed validation of `tree` as `model`, but those about `leaving_out`."""
     known = set(leaving_out)
@@ -41,7 +41,7 @@ def translate(
     return [_translate(found, tree, model) for found in errors if found["loc"] not in known]
 
 
-def _translate(details: ErrorDetails, tree: Marked, model: type[Section]) -> Diagnostic:
+def _translate(details: ErrorDetails, tree: SourceNode, model: type[Section]) -> Diagnostic:
     path: Path = details["loc"]
     if path[-1:] == ("[key]",):
         path = path[:-1]
@@ -79,7 +79,7 @@ def _expected(details: ErrorDetails, path: Path, model: type[Section]) -> str:
     return details["msg"]
 
 
-def _hint(kind: str, expected: str, found: Marked) -> str:
+def _hint(kind: str, expected: str, found: SourceNode) -> str:
     value = found.value
     if kind == "choice" and isinstance(value, Mapping) and value:
         name = next(iter(value))
@@ -100,7 +100,7 @@ def _hint(kind: str, expected: str, found: Marked) -> str:
     return ""
 
 
-def _unknown_key(path: Path, place: Place, model: type[Section]) -> Diagnostic:
+def _unknown_key(path: Path, place: SourceLocation, model: type[Section]) -> Diagnostic:
     *parents, key = path
     section = section_at(tuple(parents), model)
     if section is not None and key in section.not_yet:
@@ -113,7 +113,7 @@ def _unknown_key(path: Path, place: Place, model: type[Section]) -> Diagnostic:
     return Diagnostic(f"unknown key {key!r}{inside}", place, hint=hint)
 
 
-def _missing(path: Path, tree: Marked, model: type[Section]) -> Diagnostic:
+def _missing(path: Path, tree: SourceNode, model: type[Section]) -> Diagnostic:
     *parents, key = path
     section = section_at(tuple(parents), model)
     field = section.model_fields.get(str(key)) if section else None

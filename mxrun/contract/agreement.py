@@ -8,9 +8,9 @@ import numpy as np
 
 from mxrun.contract import call
 from mxrun.contract.call import Conditions
-from mxrun.contract.case import DOUBLE, SINGLE, Bench
+from mxrun.contract.case import DOUBLE, SINGLE, CaseRunner
 from mxrun.contract.memory import Array
-from mxrun.contract.problem import Problem, differing, number
+from mxrun.contract.problem import Violation, differing, number
 from mxrun.contract.reading import ABSOLUTE, RELATIVE
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
@@ -29,7 +29,7 @@ _HALVINGS = 8
 _SEARCHED = 2048
 
 
-def implementations(bench: Bench) -> Iterator[Problem]:
+def implementations(bench: CaseRunner) -> Iterator[Violation]:
     """Every implementation gives what the readable body gives, on teams of 1 and 2."""
     case, reference = bench.case, bench.accepted(NUMPY)
     others = [each for each in bench.implementations if each is not NUMPY]
@@ -61,7 +61,7 @@ def implementations(bench: Bench) -> Iterator[Problem]:
                 yield from differing(problem, one, other, hint, RELATIVE, ABSOLUTE)
 
 
-def element_types(bench: Bench) -> Iterator[Problem]:
+def element_types(bench: CaseRunner) -> Iterator[Violation]:
     """The readable body, forward and backward, gives in float32 what it gives in float64.
 
     But for rounding. A loss is left out: of what cannot be, it is -log of its type's smallest
@@ -83,7 +83,7 @@ def element_types(bench: Bench) -> Iterator[Problem]:
         yield from differing(problem, narrow, wide.astype(narrow.dtype), hint, RELATIVE, ABSOLUTE)
 
 
-def gradients(bench: Bench) -> Iterator[Problem]:
+def gradients(bench: CaseRunner) -> Iterator[Violation]:
     """Backward in float64 is the derivative along a random direction of each argument.
 
     Of <out_grad, outputs>, over the visible outputs whose gradient backward declares to read: no
@@ -91,15 +91,15 @@ def gradients(bench: Bench) -> Iterator[Problem]:
     out_grad of ones.
 
     Left out is what no difference of outputs shows: a gradient that deliberately is no derivative
-    (`gradient_instead`), and outputs of a type with fewer digits, or none, behind the point.
+    (`nonstandard_gradient`), and outputs of a type with fewer digits, or none, behind the point.
     """
     case = bench.case
     subjects = [i for i in _with_gradient(bench) if case.inputs[DOUBLE][i].dtype == DOUBLE]
-    deliberate = bench.prop.gradient_instead and bench.prop.loss_output is None
+    deliberate = bench.prop.nonstandard_gradient and bench.prop.loss_output is None
     if not case.differentiable or deliberate or not subjects:
         return
     if case.undefined:
-        yield Problem(
+        yield Violation(
             "its outputs are finite for none of the values that were tried, so that there is no "
             "derivative to compare",
             f"finite outputs for inputs that are {case.undefined}",
@@ -126,7 +126,7 @@ def gradients(bench: Bench) -> Iterator[Problem]:
             yield slope.problem(index, analytic, numeric)
 
 
-def _with_gradient(bench: Bench) -> list[int]:
+def _with_gradient(bench: CaseRunner) -> list[int]:
     """The arguments whose gradient is computed or, but for those of losses and labels, zero."""
     case = bench.case
     if not case.is_train or bench.prop.loss_output is not None:
@@ -141,7 +141,7 @@ def _with_gradient(bench: Bench) -> list[int]:
 class _Slope:
     """The objective of a bench around its inputs, and what backward says of it."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: CaseRunner) -> None:
         self.bench = bench
         self.inputs = list(bench.case.inputs[DOUBLE])
         self.loss = bench.prop.loss_output
@@ -207,7 +207,7 @@ class _Slope:
         (one, _), (other, noise) = (self.along(index, direction, step) for step in STEPS)
         return abs(one - other) <= noise + _SMOOTH * abs(other)
 
-    def problem(self, index: int, analytic: float, numeric: float) -> Problem:
+    def problem(self, index: int, analytic: float, numeric: float) -> Violation:
         """What is wrong, at the element where it is most wrong if that can be found in time."""
         name = self.bench.case.arguments[index]
         hint = "derive the gradient anew; backward multiplies by out_grad and sums over all paths"
@@ -221,8 +221,8 @@ class _Slope:
                 slopes[place] = self.along(index, unit)[0]
             error = np.where(np.isfinite(gradient), np.abs(gradient - slopes), np.inf)
             worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), gradient.shape))
-            return Problem(problem, f"{slopes[worst]:.6g}", number(gradient, worst), hint, worst)
-        return Problem(
+            return Violation(problem, f"{slopes[worst]:.6g}", number(gradient, worst), hint, worst)
+        return Violation(
             f"{problem} along a random direction", f"{numeric:.6g}", f"{analytic:.6g}", hint
         )
 

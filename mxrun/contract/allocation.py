@@ -22,8 +22,8 @@ from functools import cache
 from mxrun.backend.call import NativeCall
 from mxrun.backend.team import openmp, set_threads_call, team
 from mxrun.contract import call
-from mxrun.contract.case import Bench
-from mxrun.contract.problem import Problem
+from mxrun.contract.case import CaseRunner
+from mxrun.contract.problem import Violation
 from mxrun.operator.kernel import Call, Kernel, PythonCall
 
 PAGE = 4096
@@ -40,7 +40,7 @@ def missing() -> str:
     return "" if _meter_works() else "this system counts no page faults that the checker could read"
 
 
-def allocations(bench: Bench) -> Iterator[Problem]:
+def allocations(bench: CaseRunner) -> Iterator[Violation]:
     """No call allocates natively, and no Python body keeps or hides memory."""
     for implementation in bench.implementations:
         run = bench.accepted(implementation)
@@ -50,14 +50,14 @@ def allocations(bench: Bench) -> Iterator[Problem]:
             yield from _of_calls(f"{implementation.name} backward", back.kernel, back.calls)
 
 
-def _of_calls(whose: str, kernel: Kernel, calls: Sequence[Call]) -> Iterator[Problem]:
+def _of_calls(whose: str, kernel: Kernel, calls: Sequence[Call]) -> Iterator[Violation]:
     native = [each for each in calls if isinstance(each, NativeCall)]
     python = [each for each in calls if isinstance(each, PythonCall)]
     if native and _meter_works():
         with team(1):
             pages = _pages(lambda: call.run(native)) - _pages_of_nothing()
         if pages > 0:
-            yield Problem(
+            yield Violation(
                 f"{whose} allocates memory inside the call",
                 "nothing",
                 f"{pages * PAGE:,} bytes or more",
@@ -67,19 +67,19 @@ def _of_calls(whose: str, kernel: Kernel, calls: Sequence[Call]) -> Iterator[Pro
         yield from _of_python(whose, kernel, lambda: call.run(python))
 
 
-def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iterator[Problem]:
+def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iterator[Violation]:
     specs = (*kernel.inputs, *kernel.outputs)
     allowed = TIMES * (sum(spec.nbytes for spec in specs if spec) + kernel.workspace_bytes)
     left, peak = _left_and_peak(function)
     if left > LEFT_BYTES:
-        yield Problem(
+        yield Violation(
             f"{whose} leaves memory behind",
             "nothing",
             f"{left:,} bytes after {CALLS} calls",
             "keep nothing between calls: what lasts is an auxiliary state",
         )
     elif peak > allowed + FREE_BYTES:
-        yield Problem(
+        yield Violation(
             f"{whose} hides large temporaries",
             f"at most {TIMES} times its tensors, {allowed + FREE_BYTES:,} bytes",
             f"{peak:,} bytes",

@@ -15,8 +15,8 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.team import team
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.contract.memory import Array, Memory, Within
-from mxrun.contract.problem import Breach, Problem, attempting
+from mxrun.contract.memory import Array, GuardedMemory, Within
+from mxrun.contract.problem import Breach, Violation, attempting
 from mxrun.operator.kernel import (
     BackwardRequest,
     Buffers,
@@ -65,33 +65,33 @@ def all_implementations(prop: AnyProperty) -> list[Implementation]:
     return [NUMPY, *implementations(prop.type_string).values()]
 
 
-def reorder(source: Memory, target: Memory) -> None:
+def reorder(source: GuardedMemory, target: GuardedMemory) -> None:
     """Between a plain layout and a kernel's own packing, by the implementation that knows it."""
     request = ForwardRequest((source.spec,), (target.spec,), (OpReqType.WRITE,), True, 1)
     for candidate in implementations("_reorder").values():
         kernel = candidate.prepare_forward(create("_reorder", {}), request)
         if kernel is not None:
-            workspace = Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))
+            workspace = GuardedMemory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))
             addresses = ((source.address,), (target.address,), (), workspace.address)
             run(kernel.bind(Buffers(*addresses)))
             return
     raise InternalError(f"nothing reorders {source.spec} to {target.spec}")
 
 
-def memory_of(spec: TensorSpec, value: Array) -> Memory:
+def memory_of(spec: TensorSpec, value: Array) -> GuardedMemory:
     """Memory that holds a value in the layout of `spec`."""
-    target = Memory(spec)
+    target = GuardedMemory(spec)
     if target.is_row_major:
         target.store(value)
     else:
-        reorder(Memory(spec.laid_out(PLAIN), value), target)
+        reorder(GuardedMemory(spec.laid_out(PLAIN), value), target)
     return target
 
 
-def load(memory: Memory) -> Array:
+def load(memory: GuardedMemory) -> Array:
     """The logical value of a tensor in any layout, copied."""
     if not memory.is_row_major:
-        plain = Memory(memory.spec.laid_out(PLAIN))
+        plain = GuardedMemory(memory.spec.laid_out(PLAIN))
         reorder(memory, plain)
         memory = plain
     return np.array(memory.logical(), order="C")
@@ -104,7 +104,7 @@ def run(calls: Sequence[Call]) -> None:
             signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * len(call.arguments))
             status = signature(call.function)(*call.arguments)
             if call.checked and status:
-                raise Breach(Problem(f"a native call reports error {status}"))
+                raise Breach(Violation(f"a native call reports error {status}"))
         else:
             call.function()
 
@@ -114,14 +114,14 @@ class Named:
     """Memory with the name that a message calls it by; None where the tensor is absent."""
 
     name: str
-    memory: Memory | None
+    memory: GuardedMemory | None
 
 
 def buffers_of(
-    inputs: Sequence[Memory | None],
-    outputs: Sequence[Memory],
-    extra: Sequence[Memory],
-    workspace: Memory,
+    inputs: Sequence[GuardedMemory | None],
+    outputs: Sequence[GuardedMemory],
+    extra: Sequence[GuardedMemory],
+    workspace: GuardedMemory,
 ) -> Buffers:
     """The addresses of everything a kernel touches."""
     return Buffers(
@@ -134,8 +134,8 @@ def buffers_of(
     )
 
 
-def _workspace(kernel: Kernel, garbage: int) -> Memory:
-    return Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"), fill=garbage)
+def _workspace(kernel: Kernel, garbage: int) -> GuardedMemory:
+    return GuardedMemory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"), fill=garbage)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class ForwardRun:
 
     kernel: Kernel
     outputs: list[Array]
-    extra: list[Memory]
+    extra: list[GuardedMemory]
     calls: tuple[Call, ...]
     owner: Trial
 
@@ -198,7 +198,7 @@ def forward(
             return None
         sources = _laid_out(kernel.inputs, inputs)
         targets = _targets(kernel, outputs, sources, inplace or {})
-        extra = [Memory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs]
+        extra = [GuardedMemory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs]
         trial = Trial(
             whose,
             kernel,
@@ -276,7 +276,7 @@ def backward(
         kernel = implementation.prepare_backward(prop, request)
         if kernel is None:
             raise Breach(
-                Problem(
+                Violation(
                     f"{implementation.name} declines the backward of a forward that it accepts",
                     hint="decline the forward too, or prepare the backward",
                 )
@@ -351,7 +351,9 @@ def _poisoned(value: Array) -> Array:
     return np.full_like(value, fill)
 
 
-def _laid_out(specs: Sequence[TensorSpec | None], values: Sequence[Array]) -> list[Memory | None]:
+def _laid_out(
+    specs: Sequence[TensorSpec | None], values: Sequence[Array]
+) -> list[GuardedMemory | None]:
     return [
         None if spec is None else memory_of(spec, value)
         for spec, value in zip(specs, values, strict=True)
@@ -361,9 +363,9 @@ def _laid_out(specs: Sequence[TensorSpec | None], values: Sequence[Array]) -> li
 def _targets(
     kernel: Kernel,
     before: Sequence[Array],
-    inputs: Sequence[Memory | None],
+    inputs: Sequence[GuardedMemory | None],
     inplace: Mapping[int, int],
-) -> list[Memory]:
+) -> list[GuardedMemory]:
     """Where the outputs go: over an input (inplace: {output: input}) or over what was before."""
     targets = []
     for index, value in enumerate(before):
@@ -390,8 +392,8 @@ class Trial:
     kernel: Kernel
     inputs: Sequence[Named]
     outputs: Sequence[Named]
-    extra: Sequence[Memory]
-    workspace: Memory
+    extra: Sequence[GuardedMemory]
+    workspace: GuardedMemory
     shared: set[int]
 
     def run(self) -> tuple[Call, ...]:
@@ -427,8 +429,8 @@ class Trial:
         for index, each in enumerate(self.outputs):
             assert each.memory is not None
             spec, width = each.memory.spec, self.kernel.pitched_outputs.get(index, 0)
-            outputs.append(Named(each.name, Within(spec, width) if width else Memory(spec)))
-        extra = [Memory(memory.spec) for memory in self.extra]
+            outputs.append(Named(each.name, Within(spec, width) if width else GuardedMemory(spec)))
+        extra = [GuardedMemory(memory.spec) for memory in self.extra]
         return replace(self, inputs=inputs, outputs=outputs, extra=extra)
 
 
@@ -437,14 +439,14 @@ def _stays_within(whose: str, tensors: Sequence[Named]) -> None:
         overrun = "" if named.memory is None else named.memory.overrun()
         if overrun:
             raise Breach(
-                Problem(
+                Violation(
                     f"{whose} writes outside {named.name}, {overrun}",
                     hint="other tensors lie there: write the tensor's own elements only",
                 )
             )
 
 
-def _changed(whose: str, name: str, memory: Memory, content: bytes) -> Problem:
+def _changed(whose: str, name: str, memory: GuardedMemory, content: bytes) -> Violation:
     """The problem of an input that is no longer what it was."""
     now = np.frombuffer(memory.bytes.tobytes(), memory.spec.dtype)
     then = np.frombuffer(content, memory.spec.dtype)
@@ -452,7 +454,7 @@ def _changed(whose: str, name: str, memory: Memory, content: bytes) -> Problem:
     index = None
     if memory.spec.layout == PLAIN:
         index = tuple(int(i) for i in np.unravel_index(first, memory.spec.shape))
-    return Problem(
+    return Violation(
         f"{whose} changes its input {name}",
         str(then[first].item()),
         str(now[first].item()),

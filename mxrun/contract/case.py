@@ -119,7 +119,7 @@ def blank(shape: Shape, dtype: str, value: float) -> Array:
 
 
 @dataclass(frozen=True)
-class Way:
+class Variant:
     """One way to compute a case: an implementation and the type of the inputs."""
 
     implementation: Implementation
@@ -130,7 +130,7 @@ class Way:
         return name if self.dtype == SINGLE else f"{name} in {self.dtype}"
 
 
-class Bench:
+class CaseRunner:
     """A case with the runs that several checks compare with, each made once.
 
     They write every output, on one thread.
@@ -148,9 +148,9 @@ class Bench:
         return [each for each in call.all_implementations(self.prop) if self.forward(each)]
 
     @cached_property
-    def ways(self) -> list[Way]:
+    def ways(self) -> list[Variant]:
         """All implementations in float32, and the NumPy body in float64."""
-        return [*(Way(each, SINGLE) for each in self.implementations), Way(NUMPY, DOUBLE)]
+        return [*(Variant(each, SINGLE) for each in self.implementations), Variant(NUMPY, DOUBLE)]
 
     def forward(self, implementation: Implementation, dtype: str = SINGLE) -> ForwardRun | None:
         """The forward run; None where the implementation declines."""
@@ -231,11 +231,11 @@ class Bench:
         return [random.standard_normal(shape).astype(kind) for shape, kind in types]
 
     @cached_property
-    def other(self) -> Bench:
+    def other(self) -> CaseRunner:
         """The same case on the same values in another order."""
         case = self.case
         turned = {
             dtype: tuple(np.ascontiguousarray(np.flip(array)) for array in arrays)
             for dtype, arrays in case.inputs.items()
         }
-        return Bench(case.with_inputs(turned))
+        return CaseRunner(case.with_inputs(turned))

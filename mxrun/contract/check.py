@@ -14,10 +14,10 @@ from mxrun.contract import (
     reading,
     requests,
 )
-from mxrun.contract.case import DOUBLE, SINGLE, Bench, Case, Extent
+from mxrun.contract.case import DOUBLE, SINGLE, Case, CaseRunner, Extent
 from mxrun.contract.derive import RANKS
 from mxrun.contract.derive import cases as derived
-from mxrun.contract.problem import Breach, Problem, attempting, enumerated
+from mxrun.contract.problem import Breach, Violation, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import AnyProperty
 
@@ -33,12 +33,12 @@ class Check:
 
     name: str
     promise: str
-    of_case: Callable[[Bench], Iterator[Problem]] | None = None
-    of_all: Callable[[Sequence[Bench]], Iterator[Problem]] | None = None
+    of_case: Callable[[CaseRunner], Iterator[Violation]] | None = None
+    of_all: Callable[[Sequence[CaseRunner]], Iterator[Violation]] | None = None
     missing: Callable[[], str] = str
     extents: Sequence[Extent] = (Extent.ORDINARY,)
 
-    def problems(self, benches: Sequence[Bench]) -> Iterator[Problem]:
+    def problems(self, benches: Sequence[CaseRunner]) -> Iterator[Violation]:
         """All that is wrong, each with its case."""
         benches = [bench for bench in benches if bench.case.extent in self.extents]
         if self.of_all is not None:
@@ -50,10 +50,10 @@ class Check:
 
 
 def _caught(
-    name: str, function: Callable[..., Iterator[Problem]], subject: object
-) -> list[Problem]:
+    name: str, function: Callable[..., Iterator[Violation]], subject: object
+) -> list[Violation]:
     """The problems of one check, and what ended it."""
-    found: list[Problem] = []
+    found: list[Violation] = []
     try:
         with attempting(f"the operator under the check {name!r}"):
             for problem in function(subject):
@@ -63,7 +63,7 @@ def _caught(
     return found
 
 
-def calls(bench: Bench) -> Iterator[Problem]:
+def calls(bench: CaseRunner) -> Iterator[Violation]:
     """Every implementation runs forward and backward; the readable body in float64 too."""
     for implementation in bench.implementations:
         for dtype in (SINGLE, DOUBLE) if implementation is NUMPY else (SINGLE,):
@@ -151,14 +151,14 @@ CHECKS = (*FIRST, *THEN)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """How one check went.
 
     missing: what could not be checked on this machine; empty where all could.
     """
 
     check: Check
-    problems: tuple[Problem, ...]
+    problems: tuple[Violation, ...]
     missing: str = ""
 
     @property
@@ -173,7 +173,7 @@ class Report:
 
     operator: str
     cases: tuple[str, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CheckOutcome, ...]
 
     @property
     def passed(self) -> bool:
@@ -188,20 +188,20 @@ def check_property(prop: AnyProperty, fixed: Sequence[str] = ()) -> Report:
     """
     derive = Check("cases", "cases follow from its shapes, types and parameters")
     if prop.unchecked:
-        return Report(prop.type_string, (), (Outcome(derive, (), prop.unchecked),))
+        return Report(prop.type_string, (), (CheckOutcome(derive, (), prop.unchecked),))
     try:
         with attempting("making up cases"):
             cases = derived(prop, fixed)
     except Breach as breach:
-        return Report(prop.type_string, (), (Outcome(derive, (breach.problem,)),))
+        return Report(prop.type_string, (), (CheckOutcome(derive, (breach.problem,)),))
     if not cases:
-        problem = Problem(
+        problem = Violation(
             "no shape of the first argument gives those of all others",
             f"shapes from {enumerated(prop.list_arguments()[:1])}, of rank 1 to {len(RANKS)}",
             "none",
             "infer the others' in infer_shape, and give parameters that fit as examples",
         )
-        return Report(prop.type_string, (), (Outcome(derive, (problem,)),))
+        return Report(prop.type_string, (), (CheckOutcome(derive, (problem,)),))
     return check_operator(prop.type_string, cases)
 
 
@@ -211,7 +211,7 @@ def check_operator(operator: str, cases: Sequence[Case]) -> Report:
     Where one of the first checks fails on a case, the others leave that case out: what they would
     find there follows from it.
     """
-    benches = [Bench(case) for case in cases]
+    benches = [CaseRunner(case) for case in cases]
     outcomes = []
     for check in FIRST:
         sound, problems = [], []
@@ -219,8 +219,8 @@ def check_operator(operator: str, cases: Sequence[Case]) -> Report:
             found = list(check.problems([bench]))
             problems += found
             sound += [] if found else [bench]
-        outcomes.append(Outcome(check, tuple(problems)))
+        outcomes.append(CheckOutcome(check, tuple(problems)))
         benches = sound
     for check in THEN if benches else ():
-        outcomes.append(Outcome(check, tuple(check.problems(benches)), check.missing()))
+        outcomes.append(CheckOutcome(check, tuple(check.problems(benches)), check.missing()))
     return Report(operator, tuple(case.name for case in cases), tuple(outcomes))

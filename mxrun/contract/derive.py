@@ -22,7 +22,7 @@ from mxrun.contract.loss import WEIGHT
 from mxrun.contract.memory import Array
 from mxrun.contract.problem import Breach, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.operator.property import Inferred, PartialShapes
+from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty
 from mxrun.operator.shape import ShapeContradiction, is_known, known
 
@@ -39,9 +39,9 @@ _WIDE_ELEMENTS = 1024
 # What MXNet calls the arguments that training changes: their shapes follow from the others'.
 _LEARNED = frozenset({"weight", "bias", "gamma", "beta"})
 # Choices of a parameter that are tried beside the first.
-_MOST_CHOICES = 6
+_MAX_CHOICES = 6
 # Numbers for a parameter that gives no examples, and how many of those in its bounds are tried.
-_NUMBERS, _MOST_NUMBERS = (1.5, -0.5, 0.25, 0.75, 3.0), 2
+_NUMBERS, _MAX_NUMBERS = (1.5, -0.5, 0.25, 0.75, 3.0), 2
 
 Draw = Callable[[np.random.Generator, Shape], Array]
 # Where an operator is defined: tried in turn until its outputs are finite.
@@ -128,7 +128,7 @@ def made_up(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
         elif int in types and isinstance(now, int):
             numbers = [now + 1]
         made = (_with(prop, kind, {**given, name: value}) for value in numbers)
-        yield from itertools.islice(filter(None, made), _MOST_NUMBERS)
+        yield from itertools.islice(filter(None, made), _MAX_NUMBERS)
 
 
 def variants(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
@@ -141,7 +141,7 @@ def variants(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
         now = getattr(prop.parameters, name)
         others = [*(field.examples or ()), *_choices(field.annotation)]
         others = [value for value in others if value != now or type(value) is not type(now)]
-        for value in others[:_MOST_CHOICES]:
+        for value in others[:_MAX_CHOICES]:
             made = _with(prop, kind, {**given, name: value})
             if made is not None:
                 yield made
@@ -197,7 +197,7 @@ def _times(shape: Shape) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-def shapes_from(prop: AnyProperty, sample: Shape) -> Inferred | None:
+def shapes_from(prop: AnyProperty, sample: Shape) -> PartialInference | None:
     """All shapes where the first argument that is not learned has one, or all of those have it.
 
     Else where the very first has it.
@@ -212,7 +212,7 @@ def shapes_from(prop: AnyProperty, sample: Shape) -> Inferred | None:
     return None
 
 
-def complete(prop: AnyProperty, inputs: PartialShapes) -> Inferred | None:
+def complete(prop: AnyProperty, inputs: PartialShapes) -> PartialInference | None:
     """Inference until nothing more follows; None where it contradicts or something is missing."""
     outputs: PartialShapes = [None] * len(prop.list_outputs())
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mxrun.base.tensor import PartialShape, Shape
-from mxrun.contract.case import Bench
-from mxrun.contract.problem import Breach, Problem, attempting
-from mxrun.operator.property import Inferred, PartialShapes
+from mxrun.contract.case import CaseRunner
+from mxrun.contract.problem import Breach, Violation, attempting
+from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.shape import ShapeContradiction, is_known, show
 
 _CONTRADICTION_HINT = (
@@ -16,7 +16,7 @@ _CONTRADICTION_HINT = (
 )
 
 
-def shapes(bench: Bench) -> Iterator[Problem]:
+def shapes(bench: CaseRunner) -> Iterator[Violation]:
     """Shape inference with all inputs, with each thing unknown in turn, and with contradictions."""
     trial = _Trial(bench)
     yield from trial.complete()
@@ -29,7 +29,7 @@ def shapes(bench: Bench) -> Iterator[Problem]:
             yield from trial.contradiction(position, other)
 
 
-def knowing_nothing(benches: Sequence[Bench]) -> Iterator[Problem]:
+def knowing_nothing(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
     """What is inferred from parameters alone holds for every case under those parameters."""
     for bench in benches:
         trial = _Trial(bench)
@@ -41,7 +41,7 @@ def knowing_nothing(benches: Sequence[Bench]) -> Iterator[Problem]:
             truth = _Trial(other).truth
             for name, got, want in zip(trial.names, found, truth, strict=True):
                 if not _holds(got, want):
-                    yield Problem(
+                    yield Violation(
                         f"infer_shape takes a shape of {name} from nothing",
                         f"? ({show(want)} in the case {other.case.name!r})",
                         show(got),
@@ -50,7 +50,7 @@ def knowing_nothing(benches: Sequence[Bench]) -> Iterator[Problem]:
                     return
 
 
-def types(bench: Bench) -> Iterator[Problem]:
+def types(bench: CaseRunner) -> Iterator[Violation]:
     """Type inference: complete from the inputs, keeping what is given, and a fixpoint."""
     case = bench.case
     names = [*case.arguments, *case.outputs]
@@ -66,16 +66,16 @@ def types(bench: Bench) -> Iterator[Problem]:
         ):
             if got is None:
                 problem = f"infer_type leaves {name} unknown though every input is {dtype}"
-                yield Problem(problem, hint="answer a type for every output")
+                yield Violation(problem, hint="answer a type for every output")
             elif got != before or later != got:
                 problem = f"infer_type changes the type of {name} that it is given"
-                yield Problem(problem, str(before), str(later), "keep what is known")
+                yield Violation(problem, str(before), str(later), "keep what is known")
 
 
 class _Trial:
     """The true shapes of a case, and what inference says of parts of them."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: CaseRunner) -> None:
         case = bench.case
         self.prop = bench.prop
         self.count = len(case.arguments)
@@ -90,7 +90,7 @@ class _Trial:
                 found = self.prop.infer_shape([*partial[: self.count]], [*partial[self.count :]])
             except ShapeContradiction as error:
                 raise Breach(
-                    Problem(
+                    Violation(
                         f"infer_shape sees a contradiction where {said}: {error}",
                         hint="too little knowledge is no error: answer None for what does not "
                         "follow",
@@ -98,7 +98,7 @@ class _Trial:
                 ) from error
             return self._checked(found)
 
-    def _checked(self, found: Inferred) -> PartialShapes:
+    def _checked(self, found: PartialInference) -> PartialShapes:
         counts = len(found.inputs), len(found.outputs), len(found.auxiliary)
         wanted = (
             self.count,
@@ -107,7 +107,7 @@ class _Trial:
         )
         if counts != wanted:
             raise Breach(
-                Problem(
+                Violation(
                     "infer_shape answers another number of (inputs, outputs, auxiliary states)",
                     str(wanted),
                     str(counts),
@@ -116,19 +116,19 @@ class _Trial:
             )
         return [*found.inputs, *found.outputs]
 
-    def complete(self) -> Iterator[Problem]:
+    def complete(self) -> Iterator[Violation]:
         """All inputs give all outputs and states, and all together give themselves."""
         outputs: PartialShapes = [None] * (len(self.names) - self.count)
         found = self.infer("every input is known", [*self.inputs, *outputs])
         for name, shape in zip(self.names, found, strict=True):
             if not is_known(shape):
                 problem = f"infer_shape leaves {name} unknown though every input is known"
-                yield Problem(problem, "a shape", show(shape), "every output follows from inputs")
+                yield Violation(problem, "a shape", show(shape), "every output follows from inputs")
         again = self.infer("everything is known", [*self.truth])
         for name, got, want in zip(self.names, again, self.truth, strict=True):
             if got != want:
                 problem = f"infer_shape changes the shape of {name} when asked once more"
-                yield Problem(problem, show(want), show(got), _CONTRADICTION_HINT)
+                yield Violation(problem, show(want), show(got), _CONTRADICTION_HINT)
 
     def partial(self) -> Iterator[tuple[str, PartialShapes]]:
         """Parts of the truth, and what a message says of each."""
@@ -145,7 +145,7 @@ class _Trial:
         yield "only ranks are known", [(None,) * len(shape) for shape in self.truth]
         yield "nothing is known", [None] * len(truth)
 
-    def never_false(self, said: str, partial: PartialShapes) -> Iterator[Problem]:
+    def never_false(self, said: str, partial: PartialShapes) -> Iterator[Violation]:
         """Whatever follows from a part of the truth agrees with the truth, and is stable."""
         found = self.infer(said, partial)
         for _ in self.names:
@@ -159,14 +159,14 @@ class _Trial:
                 continue
             if not _holds(got, want):
                 problem = f"infer_shape infers a false shape of {name} where {said}"
-                yield Problem(
+                yield Violation(
                     problem, show(want), show(got), "infer only what follows for every shape"
                 )
             elif not _keeps(got, given):
                 problem = f"infer_shape forgets what it knew of {name} where {said}"
-                yield Problem(problem, show(given), show(got), _CONTRADICTION_HINT)
+                yield Violation(problem, show(given), show(got), _CONTRADICTION_HINT)
 
-    def contradiction(self, position: int, wrong: Shape) -> Iterator[Problem]:
+    def contradiction(self, position: int, wrong: Shape) -> Iterator[Violation]:
         """An output that the inputs do not give is refused."""
         given = _with([*self.truth], position, wrong)
         with attempting(f"infer_shape with {self.names[position]} {show(wrong)}"):
@@ -175,7 +175,7 @@ class _Trial:
             except ShapeContradiction:
                 return
         got = [*found.inputs, *found.outputs]
-        yield Problem(
+        yield Violation(
             f"infer_shape accepts {self.names[position]} {show(wrong)} for inputs that give "
             f"{show(self.truth[position])}",
             "a ShapeContradiction",

@@ -8,33 +8,33 @@ from typing import Any
 from mxrun.base import flags
 from mxrun.base.params import from_strings
 from mxrun.contract import call
-from mxrun.contract.case import SINGLE, Bench
-from mxrun.contract.problem import Problem, attempting, enumerated
+from mxrun.contract.case import SINGLE, CaseRunner
+from mxrun.contract.problem import Violation, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty
 
 
-def documentation(benches: Sequence[Bench]) -> Iterator[Problem]:
+def documentation(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
     """The operator and each of its parameters say what they are."""
     prop = benches[0].prop
     kind = type(prop)
     if flags.docstrings() and not (kind.__doc__ or "").strip():
         hint = "begin the class with a docstring: the formula, shapes, what backward reads"
-        yield Problem(f"the property {kind.__name__} has no docstring", hint=hint)
-    if prop.gradient_instead and not prop.gradient_instead.endswith("."):
-        problem = "gradient_instead is no sentence"
-        yield Problem(problem, hint="say what backward gives where the derivative is not wanted")
+        yield Violation(f"the property {kind.__name__} has no docstring", hint=hint)
+    if prop.nonstandard_gradient and not prop.nonstandard_gradient.endswith("."):
+        problem = "nonstandard_gradient is no sentence"
+        yield Violation(problem, hint="say what backward gives where the derivative is not wanted")
     for name, field in prop.parameter_type.model_fields.items():
         if not (field.description or "").endswith("."):
             hint = f'{name}: ... = Field(..., description="A sentence.")'
-            yield Problem(f"the parameter {name} is not documented by a sentence", hint=hint)
+            yield Violation(f"the parameter {name} is not documented by a sentence", hint=hint)
         if field.is_required() and not field.examples:
             hint = f"{name}: ... = Field(..., examples=[value]), under which it is shown"
-            yield Problem(f"the required parameter {name} has no example", hint=hint)
+            yield Violation(f"the required parameter {name} has no example", hint=hint)
 
 
-def names(bench: Bench) -> Iterator[Problem]:
+def names(bench: CaseRunner) -> Iterator[Violation]:
     """Arguments, outputs and states have names of their own, and what points at them fits."""
     prop, case = bench.prop, bench.case
     states = prop.list_auxiliary_states()
@@ -45,27 +45,27 @@ def names(bench: Bench) -> Iterator[Problem]:
         twice = sorted({name for name in group if group.count(name) > 1})
         if twice or not group:
             got = f"{enumerated(twice)} twice" if twice else "none"
-            yield Problem(f"{what}: every tensor needs a name of its own", "names", got)
+            yield Violation(f"{what}: every tensor needs a name of its own", "names", got)
     visible, loss = prop.num_visible_outputs, prop.loss_output
     if not 1 <= visible <= len(case.outputs):
         wanted = f"1 to {len(case.outputs)}, as many as list_outputs at most"
-        yield Problem("num_visible_outputs does not fit", wanted, str(visible))
+        yield Violation("num_visible_outputs does not fit", wanted, str(visible))
     if loss is not None and not 0 <= loss < len(case.outputs):
         wanted = f"the index of one of {list(case.outputs)}"
-        yield Problem("loss_output is no output", wanted, str(loss))
+        yield Violation("loss_output is no output", wanted, str(loss))
     kinds = prop.list_gradients()
     if len(kinds) != len(case.arguments):
         problem = "list_gradients answers another number of kinds than there are arguments"
-        yield Problem(problem, str(len(case.arguments)), str(len(kinds)))
+        yield Violation(problem, str(len(case.arguments)), str(len(kinds)))
     for name, kind in zip(case.arguments, kinds, strict=False):
         if name in prop.label_arguments and kind is GradientKind.COMPUTES:
             hint = "labels have a gradient of zero"
-            yield Problem(f"the label {name} has a computed gradient", hint=hint)
+            yield Violation(f"the label {name} has a computed gradient", hint=hint)
     yield from _states(bench)
     yield from _view(bench)
 
 
-def _states(bench: Bench) -> Iterator[Problem]:
+def _states(bench: CaseRunner) -> Iterator[Violation]:
     """State updates and overwritten inputs name tensors of one shape."""
     prop, case = bench.prop, bench.case
     states = prop.list_auxiliary_states()
@@ -75,30 +75,30 @@ def _states(bench: Bench) -> Iterator[Problem]:
         if update.state not in states or update.output not in outputs:
             got = f"{update.state} from {update.output}"
             wanted = f"a state of {list(states)} and an output of {list(outputs)}"
-            yield Problem("list_state_updates names what does not exist", wanted, got)
+            yield Violation("list_state_updates names what does not exist", wanted, got)
             continue
         state = shapes[len(case.arguments) + states.index(update.state)]
         if state != outputs[update.output]:
             problem = f"the state {update.state} has another shape than the output it averages"
-            yield Problem(problem, str(list(outputs[update.output])), str(list(state)))
+            yield Violation(problem, str(list(outputs[update.output])), str(list(state)))
     for source, target in prop.list_mutated_inputs().items():
         places = (source < len(case.arguments), target < len(case.outputs))
         if not all(places) or shapes[source] != case.output_shapes[target]:
             problem = "list_mutated_inputs pairs an input with an output of another shape"
-            yield Problem(problem, "one shape", f"input {source} and output {target}")
+            yield Violation(problem, "one shape", f"input {source} and output {target}")
 
 
-def _view(bench: Bench) -> Iterator[Problem]:
+def _view(bench: CaseRunner) -> Iterator[Violation]:
     """A view's output is its input's bytes."""
     if not bench.prop.is_view:
         return
     output = bench.accepted(NUMPY).outputs[0]
     if output.tobytes() != bench.case.inputs[SINGLE][0].tobytes():
         hint = "is_view is for another shape of the same elements in the same order"
-        yield Problem("it says is_view, but its output is not the bytes of its input", hint=hint)
+        yield Violation("it says is_view, but its output is not the bytes of its input", hint=hint)
 
 
-def parameters(bench: Bench) -> Iterator[Problem]:
+def parameters(bench: CaseRunner) -> Iterator[Violation]:
     """Parameters come back from their strings, which is how models are saved."""
     given = bench.prop.parameters
     strings = given.to_strings()
@@ -107,10 +107,10 @@ def parameters(bench: Bench) -> Iterator[Problem]:
         text = ", ".join(f"{name}={value!r}" for name, value in strings.items())
         got = "; ".join(problem.problem for problem in problems) or str(again)
         hint = "use int, float, bool, str, Literal and tuples of them"
-        yield Problem(f"its parameters do not come back from ({text})", str(given), got, hint)
+        yield Violation(f"its parameters do not come back from ({text})", str(given), got, hint)
 
 
-def hints(bench: Bench) -> Iterator[Problem]:
+def hints(bench: CaseRunner) -> Iterator[Violation]:
     """Hints, dependencies, resources and costs speak of the tensors that there are."""
     prop, case = bench.prop, bench.case
     in_data, out_data = case.arguments, case.outputs
@@ -128,7 +128,7 @@ def hints(bench: Bench) -> Iterator[Problem]:
     strange = [name for name in reads if name not in readable]
     if strange or len(set(reads)) != len(reads):
         problem = "declare_backward_dependency names a tensor twice or one that is not there"
-        yield Problem(problem, f"some of {readable}", str(reads))
+        yield Violation(problem, f"some of {readable}", str(reads))
     with attempting("backward_inplace_option"):
         pairs = prop.backward_inplace_option(out_grad, in_data, out_data, in_grad)
     yield from _pairs("backward_inplace_option", pairs, reads, in_grad)
@@ -139,10 +139,10 @@ def _pairs(
     pairs: Sequence[tuple[str, str]],
     sources: Sequence[str],
     targets: Sequence[str],
-) -> Iterator[Problem]:
+) -> Iterator[Violation]:
     for source, target in pairs:
         if source not in sources or target not in targets:
-            yield Problem(
+            yield Violation(
                 f"{what} pairs tensors that cannot share memory",
                 f"one of {list(sources)} and one of {list(targets)}",
                 f"{source} and {target}",
@@ -150,20 +150,22 @@ def _pairs(
             )
 
 
-def costs(bench: Bench) -> Iterator[Problem]:
+def costs(bench: CaseRunner) -> Iterator[Violation]:
     """FLOPs and resources are numbers that a plan can count with."""
     prop, case = bench.prop, bench.case
     specs = [call.spec_of(array) for array in case.inputs[SINGLE][: len(case.arguments)]]
     with attempting("flops"):
         flops: Any = prop.flops(case.input_shapes, case.output_shapes)
     if not isinstance(flops, int) or flops < 0:
-        yield Problem("flops is no count", "an integer, 0 or more", repr(flops))
+        yield Violation("flops is no count", "an integer, 0 or more", repr(flops))
     for method in ("forward_resource", "backward_resource"):
         with attempting(method):
             requests = getattr(prop, method)(specs)
         for request in requests:
             if request.nbytes < 0:
-                yield Problem(f"{method} requests less than nothing", "bytes", str(request.nbytes))
+                yield Violation(
+                    f"{method} requests less than nothing", "bytes", str(request.nbytes)
+                )
 
 
 def describe(prop: AnyProperty) -> str:

@@ -7,28 +7,28 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mxrun.contract import call
-from mxrun.contract.case import SINGLE, Bench
+from mxrun.contract.case import SINGLE, CaseRunner
 from mxrun.contract.memory import Array
-from mxrun.contract.problem import Problem, differing
+from mxrun.contract.problem import Violation, differing
 from mxrun.operator.register import Implementation
 
 WEIGHT = "sample_weight"
 _GARBAGE = 3e38
 # Zeros of either sign are alike.
-_NOTHING = 1e-44
+_TINY = 1e-44
 
 
-def losses(bench: Bench) -> Iterator[Problem]:
+def losses(bench: CaseRunner) -> Iterator[Violation]:
     """The loss has shape [1]; a row of weight 0 adds nothing to it and gets no gradient."""
     prop, case = bench.prop, bench.case
     if prop.loss_output is None:
         return
     shape = case.output_shapes[prop.loss_output]
     if shape != (1,):
-        yield Problem("the loss is not one number", "[1]", str(list(shape)), "sum over the batch")
+        yield Violation("the loss is not one number", "[1]", str(list(shape)), "sum over the batch")
         return
     if case.is_train and not case.asked:
-        yield Problem(
+        yield Violation(
             "the loss has no gradient: no network that ends in it can be trained",
             "a gradient of its data",
             "none",
@@ -40,7 +40,7 @@ def losses(bench: Bench) -> Iterator[Problem]:
         yield from _silence(bench, implementation, prop.loss_output)
 
 
-def _silence(bench: Bench, implementation: Implementation, loss: int) -> Iterator[Problem]:
+def _silence(bench: CaseRunner, implementation: Implementation, loss: int) -> Iterator[Violation]:
     """Whatever a row of weight 0 holds, loss and gradients are the same."""
     case = bench.case
     clean = [array.copy() for array in case.inputs[SINGLE]]
@@ -55,12 +55,12 @@ def _silence(bench: Bench, implementation: Implementation, loss: int) -> Iterato
     hint = f"multiply each row's part by its {WEIGHT}, and skip the row where that is 0"
     yield from differing(f"{whose} changes the loss", after[0], before[0], hint)
     for gradient, other in zip(after[1:], before[1:], strict=True):
-        yield from differing(f"{whose} changes a gradient", gradient, other, hint, 0.0, _NOTHING)
+        yield from differing(f"{whose} changes a gradient", gradient, other, hint, 0.0, _TINY)
         silent = np.zeros_like(gradient[:1])
-        yield from differing(f"{whose} has a gradient", gradient[:1], silent, hint, 0.0, _NOTHING)
+        yield from differing(f"{whose} has a gradient", gradient[:1], silent, hint, 0.0, _TINY)
 
 
-def _labels(bench: Bench) -> list[int]:
+def _labels(bench: CaseRunner) -> list[int]:
     """The labels whose rows are those of the batch; MXNet reads some forms across rows."""
     case = bench.case
     data, found = case.input_shapes[0], []
@@ -75,7 +75,7 @@ def _labels(bench: Bench) -> list[int]:
 
 
 def _results(
-    bench: Bench, implementation: Implementation, inputs: Sequence[Array], loss: int
+    bench: CaseRunner, implementation: Implementation, inputs: Sequence[Array], loss: int
 ) -> list[Array]:
     """The loss and the gradients that have a row for each of the batch's."""
     case = bench.case

@@ -20,7 +20,7 @@ _GUARD = bytes([_GUARD_BYTE]) * GUARD
 _LEFT, _RIGHT = 3, 6
 
 
-class Memory:
+class GuardedMemory:
     """Aligned bytes that hold one tensor in some layout.
 
     `fill` is the byte that everything holds before a value is stored: of 0xFF floats are NaN.
@@ -50,9 +50,9 @@ class Memory:
         """Whether NumPy can see the tensor: packings are known to their kernels alone."""
         return self.spec.layout in (PLAIN, CHANNELS_LAST)
 
-    def under(self, spec: TensorSpec) -> Memory:
+    def under(self, spec: TensorSpec) -> GuardedMemory:
         """The same bytes under another spec."""
-        view = object.__new__(Memory)
+        view = object.__new__(GuardedMemory)
         view.__dict__.update(self.__dict__)
         view.spec = spec
         return view
@@ -82,7 +82,7 @@ class Memory:
         return ""
 
 
-class Within(Memory):
+class Within(GuardedMemory):
     """Memory that holds one tensor in rows of `width` elements amid wider ones, full of NaN."""
 
     def __init__(self, spec: TensorSpec, width: int, value: Array | None = None) -> None:

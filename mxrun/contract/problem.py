@@ -18,7 +18,7 @@ _HERE = os.path.dirname(__file__)
 
 
 @dataclass(frozen=True)
-class Problem:
+class Violation:
     """One way in which an operator breaks its contract.
 
     problem: what is wrong, in one sentence that names the tensor; index: where in the tensor;
@@ -31,7 +31,7 @@ class Problem:
     hint: str = ""
     index: tuple[int, ...] | None = None
 
-    def of(self, whose: str) -> Problem:
+    def of(self, whose: str) -> Violation:
         """The same, saying first whose problem it is."""
         return replace(self, problem=f"{whose}: {self.problem}")
 
@@ -47,7 +47,7 @@ class Problem:
 class Breach(Exception):
     """A call that broke the contract on the spot, so that its results mean nothing."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Violation) -> None:
         super().__init__(str(problem))
         self.problem = problem
 
@@ -62,7 +62,7 @@ def attempting(what: str) -> Iterator[None]:
     # The code under test is the user's: there is no telling what it raises.
     except (Exception, SystemExit) as error:
         raise Breach(
-            Problem(
+            Violation(
                 f"{what} raises {type(error).__name__}: {_first_line(error)}",
                 hint=f"see {_last_line(error)}",
             )
@@ -113,12 +113,12 @@ def differing(
     hint: str,
     relative: float = 0.0,
     absolute: float = 0.0,
-) -> list[Problem]:
+) -> list[Violation]:
     """The problem of two arrays that should be alike; none where they are."""
     index = first_difference(got, want, relative, absolute)
     if index is None:
         return []
-    return [Problem(problem, number(want, index), number(got, index), hint, index)]
+    return [Violation(problem, number(want, index), number(got, index), hint, index)]
 
 
 def number(array: Array, index: tuple[int, ...]) -> str:

@@ -10,11 +10,11 @@ import numpy as np
 
 from mxrun.contract import call
 from mxrun.contract.call import BackwardRun, Conditions, ForwardRun
-from mxrun.contract.case import SINGLE, Bench, Way
+from mxrun.contract.case import SINGLE, CaseRunner, Variant
 from mxrun.contract.memory import Array
 from mxrun.contract.problem import (
     Breach,
-    Problem,
+    Violation,
     differing,
     enumerated,
     first_difference,
@@ -30,7 +30,7 @@ TEAMS = (1, 2, 3)
 RELATIVE, ABSOLUTE = 1e-4, 2e-5
 
 
-def undeclared_inputs(bench: Bench) -> Iterator[Problem]:
+def undeclared_inputs(bench: CaseRunner) -> Iterator[Violation]:
     """Backward with what it does not declare absent, and present but all NaN."""
     case = bench.case
     for way in bench.ways if case.asked else ():
@@ -47,7 +47,7 @@ def undeclared_inputs(bench: Bench) -> Iterator[Problem]:
             )
 
 
-def larger_tensors(bench: Bench) -> Iterator[Problem]:
+def larger_tensors(bench: CaseRunner) -> Iterator[Violation]:
     """Calls whose tensors lie within larger ones, as far as their kernels say that they may."""
     for way in bench.ways:
         runs: list[ForwardRun | BackwardRun] = [bench.accepted(way.implementation, way.dtype)]
@@ -71,7 +71,7 @@ def larger_tensors(bench: Bench) -> Iterator[Problem]:
                 )
 
 
-def unread_outputs(bench: Bench) -> Iterator[Problem]:
+def unread_outputs(bench: CaseRunner) -> Iterator[Violation]:
     """Backward with each visible output unread in turn: no gradient of it is one of zeros."""
     case, prop = bench.case, bench.prop
     # Without any gradient that it declares to read, no backward is called.
@@ -91,7 +91,7 @@ def unread_outputs(bench: Bench) -> Iterator[Problem]:
             try:
                 absent = call.backward(way.implementation, prop, data, blank, run, unread=(output,))
             except Breach as breach:
-                yield Problem(f"{whose} fails: {breach.problem.problem}", hint=hint)
+                yield Violation(f"{whose} fails: {breach.problem.problem}", hint=hint)
                 continue
             for index in case.asked:
                 problem = f"{whose} gives another gradient of {case.arguments[index]} than of zeros"
@@ -99,7 +99,7 @@ def unread_outputs(bench: Bench) -> Iterator[Problem]:
                 yield from differing(problem, got, want[index], hint, RELATIVE, ABSOLUTE)
 
 
-def repetition(bench: Bench) -> Iterator[Problem]:
+def repetition(bench: CaseRunner) -> Iterator[Violation]:
     """The same bits on a team of one size, whatever memory held; on another but for rounding."""
     case = bench.case
     for way in bench.ways:
@@ -128,7 +128,7 @@ def repetition(bench: Bench) -> Iterator[Problem]:
                 )
 
 
-def _all(bench: Bench, way: Way, conditions: Conditions) -> list[Array]:
+def _all(bench: CaseRunner, way: Variant, conditions: Conditions) -> list[Array]:
     """Outputs and gradients under conditions that must not matter."""
     fill = np.nan if conditions.garbage == call.GARBAGE else 48.0
     before = bench.case.blank_outputs(way.dtype, fill)
@@ -138,8 +138,8 @@ def _all(bench: Bench, way: Way, conditions: Conditions) -> list[Array]:
 
 
 def _asked(
-    bench: Bench,
-    way: Way,
+    bench: CaseRunner,
+    way: Variant,
     run: ForwardRun,
     conditions: Conditions,
     fill: float = np.nan,
@@ -153,7 +153,7 @@ def _asked(
     return [done.gradients[index] for index in bench.case.asked]
 
 
-def shared_body(bench: Bench) -> Iterator[Problem]:
+def shared_body(bench: CaseRunner) -> Iterator[Violation]:
     """One body that serves two networks in turn gives what a body of their own gives each."""
     body = bench.prop.create_operator()
     attributes = dict(getattr(body, "__dict__", {}))
@@ -187,18 +187,18 @@ def shared_body(bench: Bench) -> Iterator[Problem]:
             )
 
 
-def _kept(body: Operator, before: Mapping[str, object]) -> Iterator[Problem]:
+def _kept(body: Operator, before: Mapping[str, object]) -> Iterator[Violation]:
     """The attributes that a call has put on a body."""
     now = getattr(body, "__dict__", {})
     kept = [name for name in now if name not in before or now[name] is not before[name]]
     if kept:
-        yield Problem(
+        yield Violation(
             f"a call leaves {enumerated(kept)} on its body, where no plan knows of it",
             hint="compute it anew, or make it a hidden output that backward reads",
         )
 
 
-def _shared(bench: Bench, prop: AnyProperty, run: ForwardRun | None) -> list[Array]:
+def _shared(bench: CaseRunner, prop: AnyProperty, run: ForwardRun | None) -> list[Array]:
     """Outputs and gradients of a bench's values under another property."""
     case = bench.case
     run = run or call.forward(
@@ -223,7 +223,7 @@ def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
     return shared
 
 
-def alike(bench: Bench) -> Iterator[Problem]:
+def alike(bench: CaseRunner) -> Iterator[Violation]:
     """Two calls that are alike in all things give the same bits.
 
     One problem at most: nothing else can be told of an operator that does not.
@@ -239,7 +239,7 @@ def alike(bench: Bench) -> Iterator[Problem]:
             if index is None:
                 continue
             reason = f": it draws from {enumerated(drawn)}" if drawn else ""
-            yield Problem(
+            yield Violation(
                 f"{implementation.name} gives other numbers when it is called again with the same: "
                 f"{name} differs{reason}",
                 number(one, index),
@@ -250,7 +250,7 @@ def alike(bench: Bench) -> Iterator[Problem]:
             return
 
 
-def _both(bench: Bench, implementation: Implementation) -> list[Array]:
+def _both(bench: CaseRunner, implementation: Implementation) -> list[Array]:
     """The outputs and gradients of one call forward and one backward."""
     run = bench.run(implementation)
     assert run is not None
@@ -260,7 +260,7 @@ def _both(bench: Bench, implementation: Implementation) -> list[Array]:
     return [*run.outputs, *(done.gradients[index] for index in bench.case.asked)]
 
 
-def random_numbers(bench: Bench) -> Iterator[Problem]:
+def random_numbers(bench: CaseRunner) -> Iterator[Violation]:
     """Random numbers come from the operator's own stream: other libraries' are not touched."""
     for implementation in bench.implementations:
         before = [state() for state in _DRAWS.values()]
@@ -269,7 +269,7 @@ def random_numbers(bench: Bench) -> Iterator[Problem]:
             bench.run_backward(implementation, following=run)
         for (library, state), then in zip(_DRAWS.items(), before, strict=True):
             if state() != then:
-                yield Problem(
+                yield Violation(
                     f"{implementation.name} draws from {library}, whose numbers no seed of the run "
                     "decides",
                     hint=_REQUEST_RANDOM,
@@ -293,7 +293,7 @@ _REQUEST_RANDOM = (
 )
 
 
-def draws_by_step(benches: Sequence[Bench]) -> Iterator[Problem]:
+def draws_by_step(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
     """Whoever requests random numbers draws others at another step."""
     asking = [
         bench
@@ -315,7 +315,7 @@ def draws_by_step(benches: Sequence[Bench]) -> Iterator[Problem]:
             for one, other in zip(now.outputs, later.outputs, strict=True)
         ):
             return
-    yield Problem(
+    yield Violation(
         "it requests random numbers, but its outputs are the same at every step",
         hint="draw from context.random(i), whose numbers follow the step, or request none",
     )

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from mxrun.contract import call
-from mxrun.contract.case import SINGLE, Bench
+from mxrun.contract.case import SINGLE, CaseRunner
 from mxrun.contract.memory import Array
-from mxrun.contract.problem import Problem, differing, first_difference
+from mxrun.contract.problem import Violation, differing, first_difference
 from mxrun.operator.kernel import OpReqType
 
 # What an output holds where a request must keep or add to it.
@@ -24,7 +24,7 @@ NULL, WRITE, INPLACE, ADD = OpReqType
 Mix = tuple[OpReqType, ...]
 
 
-def forward_requests(bench: Bench) -> Iterator[Problem]:
+def forward_requests(bench: CaseRunner) -> Iterator[Violation]:
     """Outputs under every mix of null, write and add."""
     names = bench.case.outputs
     for way in bench.ways:
@@ -38,7 +38,7 @@ def forward_requests(bench: Bench) -> Iterator[Problem]:
                 yield from _each(f"{way} forward", names, mix, got, written, before, exact)
 
 
-def backward_requests(bench: Bench) -> Iterator[Problem]:
+def backward_requests(bench: CaseRunner) -> Iterator[Violation]:
     """Input gradients under every mix of null, write and add."""
     case = bench.case
     names = [f"gradient of {name}" for name in case.arguments]
@@ -69,7 +69,7 @@ def mixes(choices: Sequence[Sequence[OpReqType]]) -> Iterator[Mix]:
             yield tuple(mix)
 
 
-def forward_in_place(bench: Bench) -> Iterator[Problem]:
+def forward_in_place(bench: CaseRunner) -> Iterator[Violation]:
     """Outputs over the inputs whose memory the hints let them take, one by one and at once."""
     prop, case = bench.prop, bench.case
     inputs, outputs = len(case.inputs[SINGLE]), len(case.outputs)
@@ -88,7 +88,7 @@ def forward_in_place(bench: Bench) -> Iterator[Problem]:
             yield from _bits(whose, case.outputs, run.outputs, written, hint)
 
 
-def backward_in_place(bench: Bench) -> Iterator[Problem]:
+def backward_in_place(bench: CaseRunner) -> Iterator[Violation]:
     """Input gradients over whatever the hints let them take, one by one and at once."""
     prop, case = bench.prop, bench.case
     outputs, arguments = len(case.outputs), len(case.arguments)
@@ -139,7 +139,7 @@ def _each(
     written: Sequence[Array],
     before: Sequence[Array],
     exact: Collection[int],
-) -> Iterator[Problem]:
+) -> Iterator[Violation]:
     """exact: outputs of which the kernel promises the bits of a sum in a step of its own."""
     asked = ", ".join(request.name.lower() for request in mix)
     results = zip(names, mix, got, written, before, strict=True)
@@ -159,7 +159,7 @@ def _each(
 
 def _added(
     whose: str, which: str, got: Array, value: Array, old: Array, exact: bool
-) -> Iterator[Problem]:
+) -> Iterator[Violation]:
     total = (value + old).astype(got.dtype)
     overwritten = first_difference(got, value, RELATIVE, ABSOLUTE) is None
     problem = f"{whose} ignores the add request of {which}"
@@ -191,6 +191,6 @@ def _said(places: Mapping[int, int], targets: Sequence[str], sources: Sequence[s
 
 def _bits(
     whose: str, names: Sequence[str], got: Sequence[Array], want: Sequence[Array], hint: str
-) -> Iterator[Problem]:
+) -> Iterator[Violation]:
     for name, one, other in zip(names, got, want, strict=True):
         yield from differing(f"{whose} gives another {name} than beside it", one, other, hint)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.convert import onnx_functions, onnx_layers
-from mxrun.convert.onnx_model import Array, OnnxModel, OnnxNode, Value
-from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, Place, Writer
-from mxrun.graph.infer import Inference, infer
+from mxrun.convert.onnx_model import Array, OnnxModel, OnnxNode, ValueInfo
+from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, OperatorWriter, Writer
+from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry, topological
 
 # Importing them registers their operators.
@@ -47,7 +47,7 @@ class _Conversion:
         self.writer = Writer()
         self.names: dict[NodeEntry, str] = {}
 
-    def _inferred(self, more: int) -> Inference:
+    def _inferred(self, more: int) -> InferredSpecs:
         """All shapes, for a batch larger by so much."""
         shapes: dict[str, Shape] = {n: array.shape for n, array in self.arrays.items()}
         for name, spec in self.inputs.items():
@@ -100,7 +100,7 @@ class _Conversion:
         if any(source not in self.names for source in sources):
             raise NotInOnnx("an output that inference does not have")
         results = [NodeEntry(node, index) for index in range(node.num_outputs)]
-        place = Place(
+        place = OperatorWriter(
             writer=self.writer,
             name=node.name,
             prop=node.prop,
@@ -125,9 +125,9 @@ class _Conversion:
             for size, again in zip(self._shape(entry), other, strict=True)
         )
 
-    def _value(self, entry: NodeEntry, name: str) -> Value:
+    def _value(self, entry: NodeEntry, name: str) -> ValueInfo:
         sizes = [_BATCH if size == -1 else size for size in self._free(entry)]
-        return Value(name, self.inference.spec(entry).dtype, sizes)
+        return ValueInfo(name, self.inference.spec(entry).dtype, sizes)
 
 
 def _read(node: Node) -> tuple[NodeEntry, ...]:

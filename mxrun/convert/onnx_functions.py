@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mxrun.convert.onnx_model import ELEMENT_TYPES
-from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, Place, translates
+from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, OperatorWriter, translates
 
 _FLATTENED_RANK = 2
 
@@ -70,23 +70,23 @@ _SCALAR = {
 _REDUCTIONS = {"max": "ReduceMax", "mean": "ReduceMean", "min": "ReduceMin", "prod": "ReduceProd"}
 
 
-def _direct(operator: str) -> Callable[[Place], str]:
-    def translate(place: Place) -> str:
+def _direct(operator: str) -> Callable[[OperatorWriter], str]:
+    def translate(place: OperatorWriter) -> str:
         return place.node(operator, *place.inputs)
 
     return translate
 
 
-def _compared(operator: str) -> Callable[[Place], str]:
-    def translate(place: Place) -> str:
+def _compared(operator: str) -> Callable[[OperatorWriter], str]:
+    def translate(place: OperatorWriter) -> str:
         truth = place.node(operator, *place.inputs)
         return place.node("Cast", truth, to=ELEMENT_TYPES["float32"])
 
     return translate
 
 
-def _with_scalar(operator: str, left: bool) -> Callable[[Place], str]:
-    def translate(place: Place) -> str:
+def _with_scalar(operator: str, left: bool) -> Callable[[OperatorWriter], str]:
+    def translate(place: OperatorWriter) -> str:
         data, scalar = place.inputs[0], place.numbers(place.prop.parameters.scalar)
         return place.node(operator, *((scalar, data) if left else (data, scalar)))
 
@@ -103,39 +103,39 @@ for _name, (_operator, _left) in _SCALAR.items():
 
 
 @translates("square")
-def square(place: Place) -> str:
+def square(place: OperatorWriter) -> str:
     """data * data."""
     return place.node("Mul", place.inputs[0], place.inputs[0])
 
 
 @translates("rsqrt")
-def reciprocal_root(place: Place) -> str:
+def reciprocal_root(place: OperatorWriter) -> str:
     """1 / sqrt(data)."""
     return place.node("Reciprocal", place.node("Sqrt", place.inputs[0]))
 
 
 @translates("clip")
-def clip(place: Place) -> str:
+def clip(place: OperatorWriter) -> str:
     """Within two bounds."""
     p = place.prop.parameters
     return place.node("Clip", place.inputs[0], place.numbers(p.a_min), place.numbers(p.a_max))
 
 
 @translates("hard_sigmoid")
-def hard_sigmoid(place: Place) -> str:
+def hard_sigmoid(place: OperatorWriter) -> str:
     """alpha * data + beta within 0 and 1."""
     p = place.prop.parameters
     return place.node("HardSigmoid", place.inputs[0], alpha=float(p.alpha), beta=float(p.beta))
 
 
 @translates("Cast")
-def cast(place: Place) -> str:
+def cast(place: OperatorWriter) -> str:
     """Another type."""
     return place.node("Cast", place.inputs[0], to=ELEMENT_TYPES[place.prop.parameters.dtype])
 
 
 @translates("where")
-def where(place: Place) -> str:
+def where(place: OperatorWriter) -> str:
     """The second where the first is not zero, else the third."""
     if place.shapes[0] != place.shapes[1]:
         raise NotInOnnx("a condition of another shape")
@@ -144,7 +144,7 @@ def where(place: Place) -> str:
 
 
 @translates("softmax", "log_softmax")
-def softmax(place: Place) -> str:
+def softmax(place: OperatorWriter) -> str:
     """Over one axis, of data divided by the temperature."""
     p, data = place.prop.parameters, place.inputs[0]
     if p.temperature is not None:
@@ -154,7 +154,7 @@ def softmax(place: Place) -> str:
 
 
 @translates("sum", *_REDUCTIONS)
-def reduction(place: Place) -> str:
+def reduction(place: OperatorWriter) -> str:
     """Over some axes; of all, MXNet leaves one axis of size 1."""
     p, rank = place.prop.parameters, len(place.shapes[0])
     named = tuple(range(rank)) if p.axis in (None, ()) else tuple(a % rank for a in p.axis)
@@ -171,7 +171,7 @@ def reduction(place: Place) -> str:
 
 
 @translates("dot", "batch_dot")
-def dot(place: Place) -> str:
+def dot(place: OperatorWriter) -> str:
     """MatMul of matrices, or of as many in both; either may be transposed."""
     p, ranks = place.prop.parameters, [len(shape) for shape in place.shapes]
     matrices = _FLATTENED_RANK + (place.prop.type_string == "batch_dot")
@@ -186,19 +186,19 @@ def dot(place: Place) -> str:
 
 
 @translates("Flatten")
-def flatten(place: Place) -> str:
+def flatten(place: OperatorWriter) -> str:
     """All but the first axis as one."""
     return place.node("Flatten", place.inputs[0], axis=1)
 
 
 @translates("Reshape", "expand_dims", "squeeze")
-def reshape(place: Place) -> str:
+def reshape(place: OperatorWriter) -> str:
     """The shape that was inferred."""
     return place.reshape(place.inputs[0], place.free_output_shapes[0])
 
 
 @translates("transpose")
-def transpose(place: Place) -> str:
+def transpose(place: OperatorWriter) -> str:
     """The axes in another order; reversed where none is given."""
     rank = len(place.shapes[0])
     axes = tuple(a % rank for a in place.prop.parameters.axes) or tuple(reversed(range(rank)))
@@ -206,7 +206,7 @@ def transpose(place: Place) -> str:
 
 
 @translates("SwapAxis")
-def swap_axes(place: Place) -> str:
+def swap_axes(place: OperatorWriter) -> str:
     """Two axes exchanged."""
     p, axes = place.prop.parameters, list(range(len(place.shapes[0])))
     axes[p.dim1], axes[p.dim2] = axes[p.dim2], axes[p.dim1]
@@ -214,13 +214,13 @@ def swap_axes(place: Place) -> str:
 
 
 @translates("Concat")
-def concat(place: Place) -> str:
+def concat(place: OperatorWriter) -> str:
     """Along an axis."""
     return place.node("Concat", *place.inputs, axis=int(place.prop.parameters.dim))
 
 
 @translates("SliceChannel")
-def slice_channel(place: Place) -> list[str]:
+def slice_channel(place: OperatorWriter) -> list[str]:
     """Equal parts along an axis, which goes where asked."""
     p, rank = place.prop.parameters, len(place.shapes[0])
     axis = p.axis % rank

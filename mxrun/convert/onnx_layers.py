@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from mxrun.convert.onnx_writer import NotInOnnx, Place, translates
+from mxrun.convert.onnx_writer import NotInOnnx, OperatorWriter, translates
 
 _FLATTENED_RANK = 2
 _ACTIVATIONS = {
@@ -19,7 +19,7 @@ _ACTIVATIONS = {
 
 
 @translates("Activation")
-def activation(place: Place) -> str:
+def activation(place: OperatorWriter) -> str:
     """A function of one number, by name."""
     kind = place.prop.parameters.act_type
     if kind not in _ACTIVATIONS:
@@ -28,7 +28,7 @@ def activation(place: Place) -> str:
 
 
 @translates("LeakyReLU")
-def leaky_relu(place: Place) -> str:
+def leaky_relu(place: OperatorWriter) -> str:
     """rrelu has its mean slope in inference; GELU is written out, for opset 17 has none."""
     data, p = place.inputs[0], place.prop.parameters
     if p.act_type == "leaky":
@@ -50,7 +50,7 @@ def leaky_relu(place: Place) -> str:
 
 
 @translates("FullyConnected")
-def fully_connected(place: Place) -> str:
+def fully_connected(place: OperatorWriter) -> str:
     """Gemm on rows; MatMul with the transposed weight where only the last axis is multiplied."""
     data, weight, *bias = place.inputs
     rank = len(place.shapes[0])
@@ -62,13 +62,13 @@ def fully_connected(place: Place) -> str:
 
 
 @translates("Convolution")
-def convolution(place: Place) -> str:
+def convolution(place: OperatorWriter) -> str:
     """Conv, with as much padding at both ends."""
     return place.node("Conv", *place.inputs, **_window(place), group=_groups(place))
 
 
 @translates("Deconvolution")
-def deconvolution(place: Place) -> str:
+def deconvolution(place: OperatorWriter) -> str:
     """ConvTranspose; `adj` is what it calls output_padding."""
     p = place.prop.parameters
     if p.target_shape:
@@ -78,11 +78,11 @@ def deconvolution(place: Place) -> str:
     return place.node("ConvTranspose", *place.inputs, **window, **adjusted, group=_groups(place))
 
 
-def _groups(place: Place) -> int:
+def _groups(place: OperatorWriter) -> int:
     return int(place.prop.parameters.num_group)
 
 
-def _window(place: Place) -> dict[str, tuple[int, ...]]:
+def _window(place: OperatorWriter) -> dict[str, tuple[int, ...]]:
     p = place.prop.parameters
     ones, zeros = (1,) * len(p.kernel), (0,) * len(p.kernel)
     pads = p.pad or zeros
@@ -95,7 +95,7 @@ def _window(place: Place) -> dict[str, tuple[int, ...]]:
 
 
 @translates("BatchNorm")
-def batch_norm(place: Place) -> str:
+def batch_norm(place: OperatorWriter) -> str:
     """BatchNormalization by the moving statistics; a fixed gamma is written as ones."""
     p = place.prop.parameters
     if p.axis % len(place.shapes[0]) != 1:
@@ -107,7 +107,7 @@ def batch_norm(place: Place) -> str:
 
 
 @translates("Pooling")
-def pooling(place: Place) -> str:
+def pooling(place: OperatorWriter) -> str:
     """MaxPool or AveragePool.
 
     Padding at the end is what the last window needs, so that every window is where MXNet's
@@ -137,7 +137,7 @@ def pooling(place: Place) -> str:
 
 
 def _ends(
-    place: Place, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]
+    place: OperatorWriter, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]
 ) -> list[int]:
     sizes, windows = place.shapes[0][2:], place.output_shapes[0][2:]
     return [
@@ -149,7 +149,7 @@ def _ends(
 
 
 @translates("LRN")
-def local_response(place: Place) -> str:
+def local_response(place: OperatorWriter) -> str:
     """LRN, whose bias is MXNet's knorm."""
     p = place.prop.parameters
     numbers = {"alpha": float(p.alpha), "beta": float(p.beta), "bias": float(p.knorm)}
@@ -157,7 +157,7 @@ def local_response(place: Place) -> str:
 
 
 @translates("Embedding")
-def embedding(place: Place) -> str:
+def embedding(place: OperatorWriter) -> str:
     """Gather; MXNet takes the nearest row for a number outside."""
     p = place.prop.parameters
     numbers = place.node("Cast", place.inputs[0], to=7)
@@ -167,7 +167,7 @@ def embedding(place: Place) -> str:
 
 
 @translates("Dropout")
-def dropout(place: Place) -> str:
+def dropout(place: OperatorWriter) -> str:
     """Nothing is dropped in inference."""
     if place.prop.parameters.mode != "training":
         raise NotInOnnx("mode always")
@@ -175,7 +175,7 @@ def dropout(place: Place) -> str:
 
 
 @translates("SoftmaxOutput")
-def softmax_output(place: Place) -> str:
+def softmax_output(place: OperatorWriter) -> str:
     """The probabilities; a label is not needed for them."""
     p, data, shape = place.prop.parameters, place.inputs[0], place.shapes[0]
     if p.multi_output:
@@ -187,12 +187,12 @@ def softmax_output(place: Place) -> str:
 
 
 @translates("LinearRegressionOutput", "MAERegressionOutput", "MakeLoss", "BlockGrad", "_copy")
-def identity(place: Place) -> str:
+def identity(place: OperatorWriter) -> str:
     """The data."""
     return place.node("Identity", place.inputs[0])
 
 
 @translates("LogisticRegressionOutput")
-def logistic(place: Place) -> str:
+def logistic(place: OperatorWriter) -> str:
     """The data through a logistic function."""
     return place.node("Sigmoid", place.inputs[0])

@@ -56,7 +56,7 @@ class OnnxNode:
 
 
 @dataclass(frozen=True)
-class Value:
+class ValueInfo:
     """An input or output of the graph; a text in place of a size stands for any size."""
 
     name: str
@@ -79,8 +79,8 @@ class OnnxModel:
     name: str
     nodes: Sequence[OnnxNode]
     constants: Mapping[str, Array]
-    inputs: Sequence[Value]
-    outputs: Sequence[Value]
+    inputs: Sequence[ValueInfo]
+    outputs: Sequence[ValueInfo]
     producer_version: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
 

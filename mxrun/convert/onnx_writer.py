@@ -31,7 +31,7 @@ class Writer:
 
 
 @dataclass(eq=False)
-class Place:
+class OperatorWriter:
     """One operator of the network, on its way into ONNX.
 
     inputs: ONNX's names of arguments and states, without labels; shapes: theirs; output_shapes: of
@@ -80,7 +80,7 @@ class Place:
         return self.node("Reshape", value, self.integers(free_shape))
 
 
-Translator = Callable[[Place], "str | list[str]"]
+Translator = Callable[[OperatorWriter], "str | list[str]"]
 TRANSLATORS: Registry[Translator] = Registry("operator with a form in ONNX")
 
 

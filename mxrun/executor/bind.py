@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mxrun.backend.team import openmp, set_threads_call
-from mxrun.base.errors import AtWorkFor
+from mxrun.base.errors import OperatorErrorContext
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.graph import Step, ValueId
 from mxrun.operator.kernel import Buffers, Call, PythonCall
@@ -21,7 +21,7 @@ def bind(phase: PhasePlan, base: int, threads: int) -> Tape:
     entries: list[TapeEntry] = []
     for step in phase.steps:
         assert step.kernel is not None
-        with AtWorkFor(step.title, step.place):
+        with OperatorErrorContext(step.title, step.place):
             calls = tuple(
                 _watched(step, call) for call in step.kernel.bind(_buffers(phase, step, base))
             )
@@ -35,7 +35,7 @@ def _watched(step: Step, call: Call) -> Call:
     """The call, which says for which node it was at work when the operator's own code raises."""
     if not isinstance(call, PythonCall):
         return call
-    function, watched = call.function, AtWorkFor(step.title, step.place)
+    function, watched = call.function, OperatorErrorContext(step.title, step.place)
 
     def run() -> None:
         with watched:

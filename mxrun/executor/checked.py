@@ -64,9 +64,9 @@ def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[N
         return []
     # Only runs that go wrong need these.
     from mxrun.contract.call import load
-    from mxrun.contract.memory import Memory
+    from mxrun.contract.memory import GuardedMemory
 
-    memory = Memory(spec)
+    memory = GuardedMemory(spec)
     memory.bytes[:] = flat.view(np.uint8)
     values = load(memory)
     places = np.argwhere(~np.isfinite(values))

@@ -17,7 +17,7 @@ from types import TracebackType
 INTERVAL_S = 1e-4
 
 
-class HandOver:
+class ShortSwitchInterval:
     """While at least one loop is within, busy threads hand the lock over after `INTERVAL_S`.
 
     A shorter interval that was set before stays. The last loop to leave restores what was there.
@@ -47,4 +47,4 @@ class HandOver:
 
 
 # The interval is the whole process's, and so is this.
-quick_hand_over = HandOver()
+short_switch_interval = ShortSwitchInterval()

@@ -26,7 +26,7 @@ _SHORT_S = 20e-6
 # Rounds: at least, and at most for as long as some time does not hold.
 _ROUNDS = range(3, 12)
 # A time holds if another run takes at most so many times as long.
-_NEAR = 1.03
+_CLOSE_RATIO = 1.03
 # What takes so many times what the fastest takes has no further turn, if its time holds; other
 # work makes the best of a few runs hardly longer than the second figure says.
 _BEHIND, _DISTURBED = 1.1, 2.0
@@ -87,7 +87,7 @@ class _Trial:
     @property
     def holds(self) -> bool:
         """Whether the two best runs took the same time."""
-        return math.isfinite(self._next) and self._next <= _NEAR * self.best
+        return math.isfinite(self._next) and self._next <= _CLOSE_RATIO * self.best
 
     def take_turn(self, memory: Arena) -> float:
         """Run for a while; the best time of all turns."""

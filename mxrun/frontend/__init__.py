@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config import Parsed, RunConfig
 from mxrun.frontend.data import data_requests, missing_data
 from mxrun.frontend.labels import label_problems
@@ -17,14 +17,14 @@ from mxrun.frontend.micro_batches import uncuttable
 from mxrun.frontend.model import Model, build_model, contradictions
 from mxrun.frontend.network import wire
 from mxrun.frontend.soft_labels import soft_label_problems
-from mxrun.frontend.training import Training, build_training
+from mxrun.frontend.training import TrainingSetup, build_training
 from mxrun.io.dataset import Dataset, DatasetRequest
 
-__all__ = ["Built", "Model", "Training", "build", "check_labels"]
+__all__ = ["Model", "ModelDefinition", "TrainingSetup", "build", "check_labels"]
 
 
 @dataclass(frozen=True)
-class Built:
+class ModelDefinition:
     """A whole config, built: the model, its training and data; no file has been opened.
 
     model: of what is computed at once, which is a batch, or one of its `micro_batches` parts.
@@ -33,7 +33,7 @@ class Built:
 
     config: RunConfig
     model: Model
-    training: Training
+    training: TrainingSetup
     data: Mapping[str, DatasetRequest]
     micro_batches: int = 1
 
@@ -42,7 +42,7 @@ class Built:
         """Samples of a whole batch."""
         return self.model.batch_size * self.micro_batches
 
-    def cut(self, parts: int) -> Built:
+    def cut(self, parts: int) -> ModelDefinition:
         """The same run, each batch computed in so many parts, which must divide it.
 
         Raises UserError where a shape that the network names contradicts that.
@@ -57,7 +57,7 @@ class Built:
         return self.config.missing + missing_data(self.config)
 
 
-def build(parsed: Parsed, batch_size: int | None = None) -> Built:
+def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
     """Build everything; `batch_size` takes the place of the config's.
 
     Raises UserError with every diagnostic of the config and of what is built from it.
@@ -81,10 +81,10 @@ def build(parsed: Parsed, batch_size: int | None = None) -> Built:
         problems += uncuttable(parsed.config, model)
     if problems or parsed.config is None or model is None or training is None:
         raise UserError(sorted(problems, key=_place))
-    return Built(parsed.config, model, training, requests)
+    return ModelDefinition(parsed.config, model, training, requests)
 
 
-def check_labels(built: Built, datasets: Mapping[str, Dataset]) -> None:
+def check_labels(built: ModelDefinition, datasets: Mapping[str, Dataset]) -> None:
     """Raise UserError where the classes of data sets are not those that the network has, and where
     labels that its losses read as probabilities are none.
     """
@@ -95,5 +95,5 @@ def check_labels(built: Built, datasets: Mapping[str, Dataset]) -> None:
         raise UserError(problems)
 
 
-def _place(problem: Diagnostic) -> Place:
-    return problem.place or Place("", 0, 0)
+def _place(problem: Diagnostic) -> SourceLocation:
+    return problem.place or SourceLocation("", 0, 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.keywords import REST
-from mxrun.config import Data, Dataset, Marked, Parsed, RunConfig
-from mxrun.frontend.instantiate import chosen
+from mxrun.config import Data, DatasetSection, Parsed, RunConfig, SourceNode
+from mxrun.frontend.instantiate import instantiate
 from mxrun.io.dataset import DATASETS, DatasetRequest, request_dataset
 from mxrun.io.record import TRANSFORMS
 from mxrun.io.split import SHARE_HINT, Split
@@ -55,7 +55,7 @@ def data_requests(
     return requests
 
 
-def _split(section: Dataset) -> object:
+def _split(section: DatasetSection) -> object:
     """The split as `request_dataset` reads it."""
     if section.split is None:
         return None
@@ -132,12 +132,12 @@ def missing_data(config: RunConfig) -> tuple[Diagnostic, ...]:
     return tuple(told.values())
 
 
-def _sections(data: Data) -> dict[str, Dataset]:
+def _sections(data: Data) -> dict[str, DatasetSection]:
     """The sections by role."""
     return {"train": data.train} | ({} if data.eval is None else {"eval": data.eval})
 
 
-def _path_option(section: Dataset) -> str | None:
+def _path_option(section: DatasetSection) -> str | None:
     """What the path of the section's data set is; None where that wants none."""
     if section.dataset not in list(DATASETS):
         return None
@@ -159,11 +159,11 @@ def _pipelines(data: Data, problems: list[Diagnostic]) -> dict[str, Pipeline]:
     return {"train": train, "eval": evaluation.evaluation()}
 
 
-def _pipeline(section: Dataset, problems: list[Diagnostic]) -> Pipeline:
+def _pipeline(section: DatasetSection, problems: list[Diagnostic]) -> Pipeline:
     """The transforms of a section; what is wrong with them joins `problems`."""
     before = len(problems)
     choices = section.transforms or ()
-    transforms = [(chosen(choice, TRANSFORMS, problems), choice.place) for choice in choices]
+    transforms = [(instantiate(choice, TRANSFORMS, problems), choice.place) for choice in choices]
     if len(problems) > before:
         return NO_TRANSFORMS
     try:
@@ -173,14 +173,16 @@ def _pipeline(section: Dataset, problems: list[Diagnostic]) -> Pipeline:
         return NO_TRANSFORMS
 
 
-def _options(data: Data, section: Dataset) -> dict[str, Marked]:
+def _options(data: Data, section: DatasetSection) -> dict[str, SourceNode]:
     """The section's options; an eval section of the same data set takes all others from train."""
     if section is data.eval and section.dataset == data.train.dataset:
         return {**data.train.options, **section.options}
     return dict(section.options)
 
 
-def _places(parsed: Parsed, role: str, options: Mapping[str, Marked]) -> dict[str, Place]:
+def _places(
+    parsed: Parsed, role: str, options: Mapping[str, SourceNode]
+) -> dict[str, SourceLocation]:
     """Where each key of the section stands, by dotted path as `request_dataset` names them."""
     parts = ("of", "range", "share", "seed", "stratify")
     keys = (("dataset",), ("split",), *(("split", part) for part in parts))

@@ -11,7 +11,7 @@ from mxrun.base.registry import Registry
 from mxrun.config import Choice
 
 
-def chosen(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:
+def instantiate(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:
     """The registered model that a `{kind: {parameter: value}}` names, or None."""
     try:
         model = registry.get(choice.kind)

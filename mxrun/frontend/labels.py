@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mxrun.base.classification import Classification
-from mxrun.base.errors import Diagnostic, Place
+from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.base.near_names import listed
 from mxrun.frontend.model import Model
 from mxrun.graph.node import Node
@@ -44,7 +44,7 @@ class _Head:
 
 
 def label_problems(
-    model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, Place]
+    model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, SourceLocation]
 ) -> tuple[Diagnostic, ...]:
     """Where a data set's classes are not those of the network.
 
@@ -70,7 +70,7 @@ def label_problems(
     return tuple(told.values())
 
 
-def _another_number(head: _Head, dataset: Dataset, place: Place) -> Diagnostic | None:
+def _another_number(head: _Head, dataset: Dataset, place: SourceLocation) -> Diagnostic | None:
     """What is wrong where classes have names: there must be as many outputs."""
     count = len(dataset.classes)
     if head.classes == count:
@@ -85,7 +85,7 @@ def _another_number(head: _Head, dataset: Dataset, place: Place) -> Diagnostic |
 
 
 def _beyond(
-    head: _Head, dataset: Dataset, label: str, seen: Classification, place: Place
+    head: _Head, dataset: Dataset, label: str, seen: Classification, place: SourceLocation
 ) -> Diagnostic | None:
     """What is wrong where labels are numbers alone: the head must reach the highest."""
     labels = dataset.fields[label].records

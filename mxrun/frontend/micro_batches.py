@@ -62,7 +62,7 @@ def _coupling(model: Model, twice: Model) -> Iterator[tuple[Node, str]]:
         if node.prop is None or not any(entry.node.name in sampled for entry in node.inputs):
             continue
         sampled.add(node.name)
-        if node.prop.couples_samples:
+        if node.prop.mixes_samples:
             yield node, "in training the layer couples the samples of a batch"
             continue
         arguments = [model.inference.spec(entry) for entry in node.argument_entries()]

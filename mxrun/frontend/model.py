@@ -12,9 +12,9 @@ from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import LARGEST_INT32
 from mxrun.base.patterns import PatternTable
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.config import Network, Parsed, Variable
+from mxrun.config import NetworkSection, Parsed, Variable
 from mxrun.frontend.frozen import with_frozen_states
-from mxrun.graph.infer import Inference, infer
+from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
@@ -22,7 +22,7 @@ from mxrun.operator.property import GradientKind
 from mxrun.train.measure import LossTensors
 
 # Far beyond any machine's memory, and their bytes still far below 2^63.
-_MOST_ELEMENTS = 1 << 48
+_MAX_ELEMENTS = 1 << 48
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Model:
     """
 
     symbol: Symbol
-    inference: Inference
+    inference: InferredSpecs
     batch_size: int
     inputs: Mapping[str, TensorSpec]
     variables: Mapping[str, Variable]
@@ -118,7 +118,7 @@ class Model:
 
 def build_model(
     parsed: Parsed,
-    network: Network,
+    network: NetworkSection,
     symbol: Symbol,
     batch_size: int,
     problems: list[Diagnostic],
@@ -154,12 +154,14 @@ def build_model(
     return Model(symbol, inference, batch_size, inputs, settings, losses)
 
 
-def contradictions(network: Network, symbol: Symbol, batch_size: int) -> tuple[Diagnostic, ...]:
+def contradictions(
+    network: NetworkSection, symbol: Symbol, batch_size: int
+) -> tuple[Diagnostic, ...]:
     """The shapes that contradict each other in a network of which not every layer is right."""
     return infer(symbol.heads, _given(network, batch_size)).contradictions
 
 
-def _given(network: Network, batch_size: int) -> dict[str, Shape]:
+def _given(network: NetworkSection, batch_size: int) -> dict[str, Shape]:
     """The shapes of the io slots."""
     shapes: dict[str, Shape] = {
         name: (batch_size, *shape) for name, shape in network.inputs.items()
@@ -169,7 +171,7 @@ def _given(network: Network, batch_size: int) -> dict[str, Shape]:
 
 
 def _variables(
-    parsed: Parsed, network: Network, symbol: Symbol, problems: list[Diagnostic]
+    parsed: Parsed, network: NetworkSection, symbol: Symbol, problems: list[Diagnostic]
 ) -> dict[str, Variable]:
     """The settings of each variable: by its exact name, else by the last pattern that matches."""
     names = [
@@ -202,7 +204,7 @@ def is_loss(node: Node) -> bool:
     return node.prop is not None and node.prop.loss_output is not None
 
 
-def _loss(node: Node, inference: Inference) -> LossTensors:
+def _loss(node: Node, inference: InferredSpecs) -> LossTensors:
     assert node.prop is not None
     assert node.prop.loss_output is not None
     tensors = (node.name, node.entry_name(0), node.entry_name(node.prop.loss_output))
@@ -223,20 +225,20 @@ def _loss(node: Node, inference: Inference) -> LossTensors:
     )
 
 
-def _too_large(symbol: Symbol, inference: Inference) -> list[Diagnostic]:
+def _too_large(symbol: Symbol, inference: InferredSpecs) -> list[Diagnostic]:
     """The first tensor of each node that no kernel could count the elements of."""
     found = []
     for node in symbol.nodes:
         for index in range(node.num_outputs):
             shape = inference.spec(NodeEntry(node, index)).shape
-            if max(shape, default=0) <= LARGEST_INT32 and math.prod(shape) <= _MOST_ELEMENTS:
+            if max(shape, default=0) <= LARGEST_INT32 and math.prod(shape) <= _MAX_ELEMENTS:
                 continue
             what = "variable" if node.is_variable else node.operator
             found.append(
                 Diagnostic(
                     f"{what} {node.name!r} is too large",
                     place=node.place,
-                    expected=f"axes up to {LARGEST_INT32}, at most {_MOST_ELEMENTS} elements",
+                    expected=f"axes up to {LARGEST_INT32}, at most {_MAX_ELEMENTS} elements",
                     got=str(list(shape)),
                 )
             )

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mxrun.base.dtype import BFLOAT16
-from mxrun.base.errors import MAX_SHOWN, Diagnostic, Place
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, SourceLocation
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
-from mxrun.config import LayerConfig, Marked, Names, Parsed
+from mxrun.config import LayerConfig, Names, Parsed, SourceNode
 from mxrun.frontend.model import is_loss
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.symbol import Symbol
@@ -25,7 +25,7 @@ _OURS = (SAMPLE_WEIGHT, _WEIGHTED)
 _COUNT = "num_args"
 _NUMBERED = re.compile(r"arg([0-9]{1,4})")
 # Outputs that a diagnostic names one by one.
-_FEW = 8
+_MAX_NAMED_OUTPUTS = 8
 
 
 def wire(parsed: Parsed, problems: list[Diagnostic]) -> Symbol | None:
@@ -52,7 +52,7 @@ class _Wiring:
         self.previous: NodeEntry | None = None
         self.names = Names()
         self.later = {layer.name: layer for layer in parsed.layers}
-        self.defined: dict[str, Place] = {}
+        self.defined: dict[str, SourceLocation] = {}
         network = parsed.network
         self.inputs = () if network is None else tuple(network.inputs)
         self.declared = {} if network is None else network.variables
@@ -151,7 +151,7 @@ class _Wiring:
         if layer.precision != BFLOAT16 or property_class.is_view:
             return
         title, place = f"{layer.operator} {layer.name!r}", layer.precision_place
-        if property_class.precision is Precision.FULL:
+        if property_class.precision is Precision.FLOAT32:
             text = f"{title} does not run in bfloat16"
             hint = "leave out its `precision`: it runs in float32 beside others in bfloat16"
             self._problem(layer, text, place, "float32", layer.precision, hint)
@@ -198,7 +198,7 @@ class _Wiring:
 
     def _node(self, layer: LayerConfig, prop: AnyProperty) -> Node:
         fields = prop.parameter_type.model_fields
-        given: dict[str, Marked] = {
+        given: dict[str, SourceNode] = {
             key: part
             for key, part in layer.parameters.items()
             if key not in fields and key not in _OURS
@@ -236,7 +236,7 @@ class _Wiring:
         prop: AnyProperty,
         position: int,
         argument: str,
-        given: Mapping[str, Marked],
+        given: Mapping[str, SourceNode],
     ) -> NodeEntry | None:
         if argument in given:
             entry = self._reference(layer, argument, given[argument])
@@ -262,7 +262,7 @@ class _Wiring:
         return NodeEntry(self._variable(name, layer.place))
 
     def _label(
-        self, layer: LayerConfig, argument: str, marked: Marked, entry: NodeEntry
+        self, layer: LayerConfig, argument: str, marked: SourceNode, entry: NodeEntry
     ) -> NodeEntry | None:
         """The entry, if it is an input of the network: labels come from the data alone."""
         if entry.node.name in self.inputs:
@@ -276,7 +276,9 @@ class _Wiring:
         )
         return None
 
-    def _check_reserved(self, name: str, place: Place | None, chain: tuple[str, ...] = ()) -> bool:
+    def _check_reserved(
+        self, name: str, place: SourceLocation | None, chain: tuple[str, ...] = ()
+    ) -> bool:
         """Whether a name is that of an input which mxrun itself fills; then it is said."""
         if name == SAMPLE_WEIGHT:
             text = f"the name {name!r} is reserved: mxrun has an input of its own called so"
@@ -351,12 +353,12 @@ class _Wiring:
                     )
                 )
 
-    def _variable(self, name: str, place: Place | None) -> Node:
+    def _variable(self, name: str, place: SourceLocation | None) -> Node:
         if name in self.declared:
             place = self.parsed.key_place("network", "variables", name)
         return self.variables.setdefault(name, Node(name, place=place))
 
-    def _reference(self, layer: LayerConfig, argument: str, marked: Marked) -> NodeEntry | None:
+    def _reference(self, layer: LayerConfig, argument: str, marked: SourceNode) -> NodeEntry | None:
         reference = marked.value
         if not isinstance(reference, str):
             text = f"{layer.operator} {layer.name!r}: {argument} takes the name of a layer"
@@ -368,7 +370,7 @@ class _Wiring:
         self,
         reference: str,
         scope: str,
-        place: Place | None,
+        place: SourceLocation | None,
         chain: tuple[str, ...],
         layer: LayerConfig | None = None,
     ) -> NodeEntry | None:
@@ -390,7 +392,7 @@ class _Wiring:
     def _dangling(
         self,
         reference: str,
-        place: Place | None,
+        place: SourceLocation | None,
         chain: tuple[str, ...],
         layer: LayerConfig | None,
     ) -> Diagnostic:
@@ -427,7 +429,7 @@ class _Wiring:
         self,
         layer: LayerConfig,
         text: str,
-        place: Place,
+        place: SourceLocation,
         expected: str = "",
         got: str = "",
         hint: str = "",
@@ -440,12 +442,12 @@ def _described(node: Node) -> str:
 
 
 def _no_such_output(
-    node: Node, index: int, place: Place | None, chain: tuple[str, ...]
+    node: Node, index: int, place: SourceLocation | None, chain: tuple[str, ...]
 ) -> Diagnostic:
     """Why output `index` of a node cannot be wired."""
     visible = 1 if node.prop is None else node.prop.num_visible_outputs
-    names = [f"{node.name}[{position}]" for position in range(min(visible, _FEW))]
-    if visible > _FEW:
+    names = [f"{node.name}[{position}]" for position in range(min(visible, _MAX_NAMED_OUTPUTS))]
+    if visible > _MAX_NAMED_OUTPUTS:
         names[1:] = ["...", f"{node.name}[{visible - 1}]"]
     text = f"{node.name!r} has no output {index}"
     if node.prop is not None and index < node.num_outputs:

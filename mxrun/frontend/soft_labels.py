@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.errors import Diagnostic, Place
+from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.frontend.model import Model
 from mxrun.io.dataset import DATASETS, Dataset, Field
 from mxrun.io.transform import values
@@ -35,7 +35,7 @@ class _Invalid:
 
 
 def soft_label_problems(
-    model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, Place]
+    model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, SourceLocation]
 ) -> tuple[Diagnostic, ...]:
     """Where a loss reads labels as probabilities that are none: the first record of each data set.
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.params import LARGEST_FLOAT32
 from mxrun.config import Choice, Parsed, Train
-from mxrun.frontend.instantiate import chosen
+from mxrun.frontend.instantiate import instantiate
 from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
 from mxrun.graph.update_rule import Clipping, UpdateRule
 from mxrun.train.checkpoint_manager import Interval, Policy
-from mxrun.train.early_stopping import EarlyStopping, Watch
+from mxrun.train.early_stopping import EarlyStopping, EvaluationMonitor
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.metric import METRICS, default_metrics, fitting, forms
 from mxrun.train.metric_kind import MetricKind
@@ -23,7 +23,7 @@ from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSetup:
     """How a model is trained; each metric follows the losses that it fits.
 
     rules: the update of each parameter that is not frozen. clipping: of all gradients together.
@@ -40,25 +40,27 @@ class Training:
     epochs: int
     accumulate: int
     average: float | None
-    watch: Watch
+    watch: EvaluationMonitor
     policy: Policy
 
 
 def build_training(
     parsed: Parsed, train: Train, model: Model | None, batch_size: int, problems: list[Diagnostic]
-) -> Training | None:
+) -> TrainingSetup | None:
     """Check the section against the registries; None when something is wrong, which joins
     `problems`. Without a model only the section itself is checked.
     """
     before = len(problems)
-    optimizer = chosen(train.optimizer, OPTIMIZERS, problems)
-    schedule = chosen(train.schedule, SCHEDULES, problems)
-    default = chosen(train.initializer, INITIALIZERS, problems)
+    optimizer = instantiate(train.optimizer, OPTIMIZERS, problems)
+    schedule = instantiate(train.schedule, SCHEDULES, problems)
+    default = instantiate(train.initializer, INITIALIZERS, problems)
     metrics = _metrics(train, model, problems)
     initializers: dict[str, Initializer] = {}
     variables = {} if model is None else model.variables
     for name, variable in variables.items():
-        explicit = None if variable.init is None else chosen(variable.init, INITIALIZERS, problems)
+        explicit = (
+            None if variable.init is None else instantiate(variable.init, INITIALIZERS, problems)
+        )
         if default is not None:
             initializers[name] = initializer_for(name, default, explicit)
     if model is None or optimizer is None or schedule is None or len(problems) > before:
@@ -79,7 +81,7 @@ def build_training(
     if len(problems) > before:
         return None
     together = batch_size * train.accumulate
-    return Training(
+    return TrainingSetup(
         optimizer=optimizer,
         schedule=schedule,
         rules=update_rules(optimizer, multipliers, together),
@@ -112,7 +114,7 @@ def _watch(
     metrics: Sequence[MetricKind],
     schedule: Schedule,
     problems: list[Diagnostic],
-) -> Watch:
+) -> EvaluationMonitor:
     """What evaluations decide; metrics that nobody measures join `problems`."""
     several = len(model.losses) > 1
     measured = {
@@ -149,7 +151,7 @@ def _watch(
             )
     higher = frozenset(name for name, metric in known.items() if metric.higher_is_better)
     plateau = None if plateau is None else plateau.directed(higher)
-    return Watch(best=best, early=early, plateau=plateau, higher=higher)
+    return EvaluationMonitor(best=best, early=early, plateau=plateau, higher=higher)
 
 
 def _without_gradient(model: Model, trained: Collection[str]) -> Sequence[Diagnostic]:
@@ -193,7 +195,7 @@ def _metrics(
     kinds: dict[str, MetricKind] = {}
     for choice in train.metrics:
         before = len(problems)
-        kind = chosen(choice, METRICS, problems)
+        kind = instantiate(choice, METRICS, problems)
         if kind is None:
             if choice.kind not in METRICS:
                 known = f"one of {', '.join(forms())}"

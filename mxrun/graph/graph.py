@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from mxrun.base.errors import InternalError, Place
+from mxrun.base.errors import InternalError, SourceLocation
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import Kernel, OpReqType
 from mxrun.operator.register import AnyProperty
@@ -88,7 +88,7 @@ class Step:
     readings: tuple[tuple[int, int], ...] = ()
     # Whether the step may become part of a fused one.
     fused: bool = True
-    place: Place | None = None
+    place: SourceLocation | None = None
     kernel: Kernel | None = None
 
     @property

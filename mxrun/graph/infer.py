@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mxrun.base.errors import AtWorkFor, Diagnostic, UserError
+from mxrun.base.errors import Diagnostic, OperatorErrorContext, UserError
 from mxrun.base.tensor import PartialShape, TensorSpec
 from mxrun.graph.node import Node, NodeEntry, topological
-from mxrun.operator.property import Inferred, PartialType
+from mxrun.operator.property import PartialInference, PartialType
 from mxrun.operator.register import AnyProperty
 from mxrun.operator.shape import ShapeContradiction, is_known, known, show, unify
 
 
 @dataclass(frozen=True)
-class Inference:
+class InferredSpecs:
     """What is known of every entry, and what is wrong.
 
     contradictions: of shapes. mistyped: element types that an operator does not serve.
@@ -51,14 +51,14 @@ def infer(
     heads: Sequence[NodeEntry],
     shapes: Mapping[str, PartialShape],
     types: Mapping[str, str] | None = None,
-) -> Inference:
+) -> InferredSpecs:
     """Infer everything reachable from `heads`, given shapes and types of variables by name."""
     nodes = topological(heads)
     state = _ShapeInference(nodes, shapes)
     state.run()
     inferred_types, mistyped = _infer_types(nodes, types or {}, state.shapes)
     contradictions = tuple(state.diagnostics)
-    return Inference(state.shapes, inferred_types, contradictions, mistyped, state.unknown())
+    return InferredSpecs(state.shapes, inferred_types, contradictions, mistyped, state.unknown())
 
 
 class _ShapeInference:
@@ -104,7 +104,7 @@ class _ShapeInference:
     def _visit(self, node: Node) -> bool:
         if node in self.failed or node.prop is None:
             return False
-        with AtWorkFor(f"{node.operator} {node.name!r}", node.place):
+        with OperatorErrorContext(f"{node.operator} {node.name!r}", node.place):
             return self._inferred(node, node.prop)
 
     def _inferred(self, node: Node, prop: AnyProperty) -> bool:
@@ -128,7 +128,7 @@ class _ShapeInference:
         arguments: list[NodeEntry],
         auxiliary: list[NodeEntry],
         outputs: list[NodeEntry],
-        inferred: Inferred,
+        inferred: PartialInference,
     ) -> bool:
         changed = False
         assert node.prop is not None
@@ -215,7 +215,7 @@ def _infer_types(
                 continue
             entries = list(node.argument_entries())
             outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
-            with AtWorkFor(f"{node.operator} {node.name!r}", node.place):
+            with OperatorErrorContext(f"{node.operator} {node.name!r}", node.place):
                 try:
                     completed = node.prop.infer_type(
                         [types[e] for e in entries], [types[o] for o in outputs]

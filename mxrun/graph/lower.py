@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
-from mxrun.graph.infer import Inference
+from mxrun.graph.infer import InferredSpecs
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.property import ResourceKind
@@ -25,7 +25,7 @@ UNTRAINED = 0
 
 def lower(
     symbol: Symbol,
-    inference: Inference,
+    inference: InferredSpecs,
     inputs: Collection[str],
     is_train: bool,
     stand_ins: Mapping[str, str] | None = None,
@@ -111,7 +111,7 @@ def _check_names(symbol: Symbol) -> None:
         seen[node.name] = node
 
 
-def _check_complete(inference: Inference) -> None:
+def _check_complete(inference: InferredSpecs) -> None:
     if inference.diagnostics:
         raise UserError(inference.diagnostics)
     if not inference.complete:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mxrun.base.errors import Place
+from mxrun.base.errors import SourceLocation
 from mxrun.operator.register import AnyProperty
 
 
@@ -23,7 +23,7 @@ class Node:
     prop: AnyProperty | None = None
     inputs: tuple[NodeEntry, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
-    place: Place | None = None
+    place: SourceLocation | None = None
     implementation: str | None = None
     precision: str | None = None
     fused: bool = True

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 
-from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
 from mxrun.graph.json import dump, load
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.register import create
@@ -102,7 +102,7 @@ class Symbol:
 
 
 def variable(
-    name: str, attributes: Mapping[str, str] | None = None, place: Place | None = None
+    name: str, attributes: Mapping[str, str] | None = None, place: SourceLocation | None = None
 ) -> Symbol:
     """An input, parameter or state, to be given a value from outside."""
     return Symbol([NodeEntry(Node(name, attributes=dict(attributes or {}), place=place))])

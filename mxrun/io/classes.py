@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
 from mxrun.base.near_names import listed
 
 # A class's number as a name, of at most 9 digits: it is an int32.
@@ -27,7 +27,7 @@ def renumbered(
     labels: NDArray[np.int32],
     names: Sequence[str],
     known: Sequence[str],
-    where: tuple[str, Place | None],
+    where: tuple[str, SourceLocation | None],
 ) -> NDArray[np.int32]:
     """Labels int32 [records] that number `names` as numbers of the same names among `known`.
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, InternalError, Place, UserError, nearest
+from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError, nearest
 from mxrun.base.near_names import listed
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape, TensorSpec
@@ -114,7 +114,7 @@ class Dataset:
     fields: Mapping[str, Field]
     classes: tuple[str, ...] = ()
     split: str = ""
-    place: Place | None = None
+    place: SourceLocation | None = None
     lazy: Mapping[str, LazyField] = field(default_factory=dict)
     pipeline: Pipeline = NO_TRANSFORMS
     inputs: Inputs = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.runtime.storage import remaining_bytes
 
 # What a data set that is read at once may take in memory.
@@ -27,7 +27,7 @@ def fail(
     raise UserError(Diagnostic(f"{path}: byte {offset}: {problem}", None, expected, got, hint))
 
 
-def prefixed(error: UserError, where: str, place: Place | None = None) -> UserError:
+def prefixed(error: UserError, where: str, place: SourceLocation | None = None) -> UserError:
     """The same error saying `where`, and `place` unless it knows its own."""
     return UserError(
         replace(found, problem=f"{where}: {found.problem}", place=found.place or place)

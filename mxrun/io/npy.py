@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 _MAGIC = b"\x93NUMPY"
 # How many bytes the header's length takes, by version.
 _LENGTHS = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
-_LONGEST_HEADER = 1 << 16
+_MAX_HEADER_BYTES = 1 << 16
 _DESCR = re.compile(r"'descr'\s*:\s*('[^']{1,20}'|[^']{1,20}|.{1,20})")
 _ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)\b")
 _SHAPE = re.compile(r"'shape'\s*:\s*\(((?:\s*[0-9]{1,19}\s*,){0,32}\s*(?:[0-9]{1,19})?\s*)\)")
@@ -128,7 +128,7 @@ def _header(stream: IO[bytes], name: Path | str) -> tuple[tuple[int, ...], bool,
     if not start.startswith(_MAGIC) or not width:
         fail(name, 0, "no array of NumPy's", "a file that numpy.save wrote", start.hex(" "))
     length = int.from_bytes(stream.read(width), "little")
-    text = stream.read(min(length, _LONGEST_HEADER)).decode("latin-1")
+    text = stream.read(min(length, _MAX_HEADER_BYTES)).decode("latin-1")
     offset = len(start) + width
     found = [_match(pattern, text) for pattern in (_DESCR, _ORDER, _SHAPE)]
     if len(text) < length or None in found:

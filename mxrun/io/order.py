@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, InternalError, Place, UserError
+from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.runtime import random
 
 LastBatch = Literal["pad", "discard", "roll_over"]
@@ -46,7 +46,7 @@ class BatchOrder:
         """Rows of one part of a batch."""
         return self.batch_size // self.parts
 
-    def check(self, name: str, place: Place | None) -> None:
+    def check(self, name: str, place: SourceLocation | None) -> None:
         """Raise UserError where the data set `name` has too few records to fill one batch."""
         if self.last_batch == "pad" or self.count >= self.batch_size:
             return

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
 from mxrun.base.keywords import REST
 from mxrun.runtime import random
 
 # Places in the user's file by dotted path inside the data set's section: `path`, `split.range`.
-Places = Mapping[str, Place]
+Places = Mapping[str, SourceLocation]
 
 ALL = "all"
 SHARE_HINT = "write split: {of: NAME, share: 0.8, stratify: true}, and split: rest for the others"
@@ -141,7 +141,7 @@ def usual_split(role: str, known: Sequence[str]) -> str | None:
     return next((name for name in _USUAL[role] if name in known), None)
 
 
-def place_of(places: Places, path: str) -> Place | None:
+def place_of(places: Places, path: str) -> SourceLocation | None:
     """The place of `path` or of the nearest key around it; the data set's own at last."""
     while path not in places and "." in path:
         path = path.rpartition(".")[0]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import prefixed
 from mxrun.io.record import Draw, Record, RecordShape, Transform
@@ -18,12 +18,12 @@ from mxrun.runtime import random
 
 
 @dataclass(frozen=True)
-class Step:
+class TransformStep:
     """A transform of a list: where it stands there and in the config."""
 
     position: int
     transform: Transform
-    place: Place | None = None
+    place: SourceLocation | None = None
 
     def locate(self, error: UserError) -> UserError:
         """The same error, saying which transform it is and where that is written."""
@@ -34,7 +34,7 @@ class Step:
 class Pipeline:
     """Transforms in order; nothing of it depends on what was transformed before."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TransformStep, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.steps)
@@ -49,7 +49,7 @@ class Pipeline:
             )
         )
 
-    def of(self, field: str) -> Iterator[Step]:
+    def of(self, field: str) -> Iterator[TransformStep]:
         """The steps that take the records of `field`."""
         return (step for step in self.steps if step.transform.field == field)
 
@@ -117,11 +117,13 @@ def values(record: NDArray[Any], scale: float | None) -> NDArray[Any]:
     return scaled
 
 
-def pipeline(transforms: Sequence[tuple[Transform, Place | None]]) -> Pipeline:
+def pipeline(transforms: Sequence[tuple[Transform, SourceLocation | None]]) -> Pipeline:
     """The list as a config writes it; raises UserError for transforms that change nothing, and for
     an order that makes no sense.
     """
-    steps = tuple(Step(at, transform, place) for at, (transform, place) in enumerate(transforms))
+    steps = tuple(
+        TransformStep(at, transform, place) for at, (transform, place) in enumerate(transforms)
+    )
     problems: list[Diagnostic] = []
     moved = False
     for step in steps:

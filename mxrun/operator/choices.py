@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from mxrun.backend.constraints import Wish
+from mxrun.backend.constraints import ImplementationConstraints
 
 
 class Computation(Protocol):
@@ -33,11 +33,11 @@ class Choices:
     def take(
         self,
         part: str,
-        prepare: Callable[[Wish], ComputationType],
+        prepare: Callable[[ImplementationConstraints], ComputationType],
         scratch_bytes: int | None = None,
     ) -> ComputationType:
         """A part of the kernel as it is wanted; `scratch_bytes` limits what it may need."""
-        computation = prepare(Wish(self._wanted.get(part), scratch_bytes))
+        computation = prepare(ImplementationConstraints(self._wanted.get(part), scratch_bytes))
         self._taken[part] = computation
         return computation
 

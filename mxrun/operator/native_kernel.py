@@ -67,7 +67,7 @@ def extra(index: int) -> Slot:
     return Slot("extra_outputs", index)
 
 
-class Part(Protocol):
+class KernelPart(Protocol):
     """One piece of a kernel, before its tensors have addresses."""
 
     @property
@@ -180,7 +180,7 @@ def onednn_serves(*specs: TensorSpec, low: bool = False) -> bool:
 
 def native_kernel(
     implementation: str,
-    parts: Sequence[Part],
+    parts: Sequence[KernelPart],
     inputs: tuple[TensorSpec | None, ...],
     outputs: tuple[TensorSpec | None, ...],
     requests: Sequence[OpReqType],
@@ -249,7 +249,7 @@ class GradientParts:
             zip((*self._sources, *self._targets), (*read, *request.in_grad), strict=True)
         )
         self._specs: dict[Slot, TensorSpec] = {}
-        self._parts: list[Part] = []
+        self._parts: list[KernelPart] = []
         self._names: list[str] = []
 
     def wants(self, index: int) -> bool:
@@ -287,7 +287,7 @@ class GradientParts:
             flops=flops,
         )
 
-    def _add(self, name: str, part: Part) -> None:
+    def _add(self, name: str, part: KernelPart) -> None:
         self._names.append(name)
         self._parts.append(part)
 
@@ -312,7 +312,7 @@ class _Added:
 
 
 def _calls(
-    parts: Sequence[Part], added: Sequence[_Added], threads: int, buffers: Buffers
+    parts: Sequence[KernelPart], added: Sequence[_Added], threads: int, buffers: Buffers
 ) -> tuple[NativeCall, ...]:
     """The parts' calls, each with the team it was made for, and the additions after them."""
     addresses = list(buffers.outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mxrun.base.errors import Diagnostic, InternalError, Place, UserError
+from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.operator.kernel import (
     BackwardRequest,
@@ -113,7 +113,7 @@ def _body(prop: AnyProperty) -> Operator:
     if not isinstance(body, Operator):
         code = type(prop).create_operator.__code__
         problem = f"create_operator of {prop.type_string} returns {type(body).__name__}"
-        place = Place(code.co_filename, code.co_firstlineno, 1)
+        place = SourceLocation(code.co_filename, code.co_firstlineno, 1)
         raise UserError(Diagnostic(problem, place, "an Operator (mxrun.operator.operator)"))
     return body
 

@@ -90,7 +90,7 @@ def assign(out: Tensor | None, req: OpReqType, value: npt.ArrayLike) -> None:
         np.copyto(target, value, casting="same_kind")
 
 
-def need(tensor: Tensor | None) -> npt.NDArray[Any]:
+def require_array(tensor: Tensor | None) -> npt.NDArray[Any]:
     """The array of a tensor that backward gets; raises TypeError for one that is absent."""
     if tensor is None:
         raise TypeError(

@@ -39,9 +39,9 @@ class Precision(Enum):
     LOW: bfloat16, whatever it reads: products, whose sums are float32 all the same.
     """
 
-    FULL = "full"
-    FOLLOWS = "follows"
-    LOW = "low"
+    FLOAT32 = "full"
+    INHERIT = "follows"
+    BFLOAT16 = "low"
 
 
 class ResourceKind(Enum):
@@ -63,7 +63,7 @@ class ResourceRequest:
 
 
 @dataclass(frozen=True)
-class Inferred:
+class PartialInference:
     """The outcome of one inference step: partial shapes, at least as complete as those given."""
 
     inputs: PartialShapes
@@ -99,7 +99,7 @@ class OperatorProperty(ABC, Generic[P]):
     is_floating: ClassVar[bool] = False
     # Which outputs may be bfloat16: none, or the first, where `precision: bfloat16` is asked for.
     # Everything but activations stays float32: parameters, states, further outputs, losses.
-    precision: ClassVar[Precision] = Precision.FULL
+    precision: ClassVar[Precision] = Precision.FLOAT32
     # Output 0 is input 0's memory under another shape, and its gradient likewise: nothing runs.
     is_view: ClassVar[bool] = False
     # Only passes make it: no network names it, and no list of operators shows it.
@@ -137,7 +137,7 @@ class OperatorProperty(ABC, Generic[P]):
         return None
 
     @property
-    def gradient_instead(self) -> str:
+    def nonstandard_gradient(self) -> str:
         """What the gradient deliberately is instead of the outputs' derivative; empty where not."""
         return ""
 
@@ -155,12 +155,12 @@ class OperatorProperty(ABC, Generic[P]):
         return None
 
     @property
-    def selects_maxima(self) -> bool:
+    def is_max_selection(self) -> bool:
         """Whether every output is the greatest of some elements of the one input."""
         return False
 
     @property
-    def keeps_order(self) -> bool:
+    def is_monotone(self) -> bool:
         """Whether the operator maps every element of its one input by a function that never falls,
         and has no gradient where that does not rise.
         """
@@ -181,7 +181,7 @@ class OperatorProperty(ABC, Generic[P]):
         return None if self.list_state_updates() else self
 
     @property
-    def couples_samples(self) -> bool:
+    def mixes_samples(self) -> bool:
         """Whether in training one sample's results or gradients depend on the batch's others, in
         ways that shapes do not show: what follows the batch's statistics does.
         """
@@ -190,7 +190,7 @@ class OperatorProperty(ABC, Generic[P]):
     # -- inference ---------------------------------------------------------------------------
 
     @abstractmethod
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Complete the shapes in both directions as far as they can be.
 
         Not knowing enough is no error; raises ShapeContradiction where two sides disagree.
@@ -239,7 +239,7 @@ class OperatorProperty(ABC, Generic[P]):
         """
         return {}
 
-    def list_separate_gradients(self) -> list[list[int]]:
+    def independent_gradients(self) -> list[list[int]]:
         """The inputs in groups whose gradients share no work; one group unless an operator says so.
 
         A plan may compute each group in a step of its own, the first group first.

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.near_names import Suggestions
-from mxrun.base.params import Parameters, Problem, check, from_strings
+from mxrun.base.params import ParameterProblem, Parameters, check, from_strings
 from mxrun.base.registry import Registry
 from mxrun.operator.foreign_names import counterpart, missing
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
@@ -143,7 +143,9 @@ def create_from_strings(name: str, strings: Mapping[str, str]) -> AnyProperty:
 
 
 def _property(
-    property_class: type[AnyProperty], parameters: Parameters | None, problems: Iterable[Problem]
+    property_class: type[AnyProperty],
+    parameters: Parameters | None,
+    problems: Iterable[ParameterProblem],
 ) -> AnyProperty:
     if parameters is None:
         raise UserError(

@@ -90,16 +90,16 @@ from mxrun.backend.scalar_functions import (
 from mxrun.backend.scalar_value import (
     FLOATS,
     MAP_DTYPES,
-    Graph,
     LoopForm,
     Refused,
-    Value,
+    ScalarGraph,
+    ScalarValue,
     number_dtype,
     whole_number,
 )
 from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot
 
@@ -182,7 +182,7 @@ _ADDRESSES: dict[str, int] = {}
 class MapLoop:
     """The machine code of one form of a map, made when its address is first asked for."""
 
-    graph: Graph
+    graph: ScalarGraph
     result: int
     form: LoopForm
 
@@ -216,7 +216,7 @@ class MapKernel:
     operands: tuple[str, ...]
     parameters: tuple[str, ...]
     dtype: str
-    graph: Graph
+    graph: ScalarGraph
     result: int
     result_dtype: str
 
@@ -330,7 +330,7 @@ def _word(number: float, dtype: str) -> int:
 
 def _traced(
     function: Function, parameters: tuple[str, ...], dtype: str, result_dtype: str
-) -> tuple[tuple[str, ...], Graph, int]:
+) -> tuple[tuple[str, ...], ScalarGraph, int]:
     """The function's operands, and what it computes."""
     for name in (dtype, result_dtype):
         if name not in MAP_DTYPES:
@@ -349,18 +349,18 @@ def _traced(
                 got=", ".join(names),
             )
         )
-    graph = Graph()
+    graph = ScalarGraph()
     values = [graph.add("operand", dtype, (), index) for index in range(len(operands))]
     beside = number_dtype(dtype)
     values += [graph.add("parameter", beside, (), index) for index in range(len(parameters))]
     try:
         made = function(*values)
-        if not isinstance(made, (Value, bool, int, float, np.number)):
+        if not isinstance(made, (ScalarValue, bool, int, float, np.number)):
             raise Refused(
                 f"{function.__name__} returns {type(made).__name__}, not one value",
                 "a map makes one tensor; an operator of several is an OperatorProperty",
             )
-        result = made if isinstance(made, Value) else graph.constant(made, dtype)
+        result = made if isinstance(made, ScalarValue) else graph.constant(made, dtype)
         return operands, graph, result.convert(result_dtype).index
     except Refused as refused:
         hint = nearest(refused.name, _NAMES) if refused.name else ""
@@ -373,16 +373,16 @@ def _traced(
         raise UserError(Diagnostic(str(error), place, hint=hint)) from None
 
 
-def _place_of(function: Function) -> Place:
-    return Place(function.__code__.co_filename, function.__code__.co_firstlineno, 1)
+def _place_of(function: Function) -> SourceLocation:
+    return SourceLocation(function.__code__.co_filename, function.__code__.co_firstlineno, 1)
 
 
-def _place_in(function: Function, trace: TracebackType | None) -> Place:
+def _place_in(function: Function, trace: TracebackType | None) -> SourceLocation:
     """The innermost line of the user's code: of any file that is none of the vocabulary's."""
     place = _place_of(function)
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if Path(file).parent != _BACKEND and file != __file__:
-            place = Place(file, trace.tb_lineno, 1)
+            place = SourceLocation(file, trace.tb_lineno, 1)
         trace = trace.tb_next
     return place

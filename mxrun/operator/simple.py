@@ -93,7 +93,7 @@ def simple_operator(
     parameters: type[Parameters] | None = None,
     resource: AnyResource = (),
     description: str = "",
-    gradient_instead: str = "",
+    nonstandard_gradient: str = "",
 ) -> Callable[[F], F]:
     """Decorator: register a function as the operator `name`; the function stays as it is.
 
@@ -107,7 +107,7 @@ def simple_operator(
     resource: what both functions find in `env.context`, in order: one request, several, or what
         makes them from the inputs' specs.
     description: the operator's documentation; by default the function's.
-    gradient_instead: what the gradient is, in a sentence, where it deliberately is not the
+    nonstandard_gradient: what the gradient is, in a sentence, where it deliberately is not the
         derivative.
 
     Raises UserError, at the function's line, for what is no simple operator, and InternalError
@@ -141,7 +141,7 @@ def simple_operator(
             entry=entry,
             parameters=kind,
             description=document,
-            gradient_instead=gradient_instead,
+            nonstandard_gradient=nonstandard_gradient,
         )
         return function
 
@@ -154,7 +154,7 @@ def register_entry(
     entry: SimpleEntry,
     parameters: type[Parameters] = NoParameters,
     description: str,
-    gradient_instead: str = "",
+    nonstandard_gradient: str = "",
     base: type[SimpleProperty[Any]] = SimpleProperty,
     loops: type[Implementation] = MapImplementation,
 ) -> None:
@@ -175,7 +175,7 @@ def register_entry(
         "type_string": name,
         "parameter_type": parameters,
         "entry": entry,
-        "gradient_instead": gradient_instead,
+        "nonstandard_gradient": nonstandard_gradient,
     }
     register(name, *aliases)(type(name, (base,), members))
     if entry.forward.is_map:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic.fields import FieldInfo
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator import scalar
@@ -260,7 +260,7 @@ def refused(
 ) -> UserError:
     """The error of a registration, at the function's line."""
     code = getattr(function, "__code__", None)
-    place = Place(code.co_filename, code.co_firstlineno, 1) if code is not None else None
+    place = SourceLocation(code.co_filename, code.co_firstlineno, 1) if code is not None else None
     if isinstance(got, list):
         got = f"({', '.join(got)})"
     return UserError(Diagnostic(problem, place, expected, str(got), hint))

@@ -10,11 +10,11 @@ import numpy as np
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
     GradientKind,
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     Precision,
     ResourceKind,
@@ -35,7 +35,7 @@ class SimpleProperty(OperatorProperty[P]):
     An operator whose function hangs on a parameter answers another entry for each.
     """
 
-    precision = Precision.FOLLOWS
+    precision = Precision.INHERIT
 
     @property
     def entry(self) -> SimpleEntry:
@@ -46,21 +46,21 @@ class SimpleProperty(OperatorProperty[P]):
         """The tensors that forward gets."""
         return self.entry.arguments
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """One shape for all, or what the shape function makes of complete shapes."""
         shape_of = self.entry.shape
         if shape_of is None:
             names = (*self.entry.arguments, "output")
             *inputs, output = same_shape(names, [*inputs, *outputs], "elementwise")
-            return Inferred(inputs, [output], [])
+            return PartialInference(inputs, [output], [])
         if not all(map(is_known, inputs)):
-            return Inferred(inputs, outputs, [])
+            return PartialInference(inputs, outputs, [])
         made = shape_of(self.parameters, *map(known, inputs))
         if not _is_shape(made):
             problem = f"the shape function of {self.type_string} returns {made!r}"
             raise refused(shape_of, problem, "a tuple of sizes, which are integers from 0")
         output = unify("output", outputs[0], tuple(map(int, made)), "the shape function")
-        return Inferred(inputs, [output], [])
+        return PartialInference(inputs, [output], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """Computed where there is a function."""
@@ -184,7 +184,7 @@ class SimpleOperator(Operator):
             if isinstance(formula, Formula):
                 # What the function does not depend on may be absent: out_grad stands in for it.
                 arrays = [
-                    need(tensor if reads else out_grad[0])
+                    require_array(tensor if reads else out_grad[0])
                     for tensor, reads in zip(tensors, formula.reads, strict=True)
                 ]
                 value = formula.array(arrays, self.parameters, context)

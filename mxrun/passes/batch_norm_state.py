@@ -15,7 +15,7 @@ from mxrun.passes.updates import append_update
 MOVING_AVERAGE = "_moving_average"
 
 
-def statistics(graph: Graph) -> Graph:
+def batch_norm_state(graph: Graph) -> Graph:
     """Append one moving average per auxiliary state that an operator says it changes."""
     builder = GraphBuilder(graph)
     for step in graph.steps:

@@ -18,10 +18,10 @@ from mxrun.passes.single_use import Readers, may_join, with_pairs
 MAXIMA_FIRST = "maximum before rectifier"
 # By how much fewer the windows must be than the numbers: where they are as many, another step may
 # as well do the function's work beside its own.
-_FEWER = 2
+_MIN_REDUCTION = 2
 
 
-def maxima_first(graph: Graph) -> Graph:
+def commute_maxpool(graph: Graph) -> Graph:
     """The graph with each such function behind the maxima that alone read it."""
     readers = Readers(graph)
     functions = {}
@@ -35,13 +35,13 @@ def maxima_first(graph: Graph) -> Graph:
 def _may_change_places(graph: Graph, function: Step, maximum: Step) -> bool:
     if function.prop is None or maximum.prop is None:
         return False
-    if not (function.prop.keeps_order and maximum.prop.selects_maxima):
+    if not (function.prop.is_monotone and maximum.prop.is_max_selection):
         return False
     read, made, chosen = (
         graph.spec(value) for value in (function.reads[0], *function.writes, *maximum.writes)
     )
     alike = read.dtype == made.dtype == chosen.dtype
-    fewer = chosen.elements * _FEWER <= made.elements
+    fewer = chosen.elements * _MIN_REDUCTION <= made.elements
     return alike and fewer and may_join(function) and may_join(maximum)
 
 

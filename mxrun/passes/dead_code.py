@@ -13,7 +13,7 @@ from dataclasses import replace
 from mxrun.graph.graph import Graph, Step, ValueId, writes
 
 
-def prune(graph: Graph) -> Graph:
+def eliminate_dead_code(graph: Graph) -> Graph:
     """The same graph without unread outputs and without the steps that have no other."""
     needed: set[ValueId] = {*graph.results.values(), *graph.mutations}
     kept: list[Step] = []

@@ -26,7 +26,7 @@ FOLDING = "batch norm folded into a product"
 PRODUCTS = ("Convolution", "FullyConnected")
 
 
-def fold(graph: Graph) -> Graph:
+def fold_batch_norm(graph: Graph) -> Graph:
     """The same outputs, but for rounding."""
     readers, names = Readers(graph), {step.name for step in graph.steps}
     products: dict[str, Step] = {}

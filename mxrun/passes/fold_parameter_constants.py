@@ -18,7 +18,7 @@ from mxrun.graph.graph import Graph, MemoryClass, Step, Value, ValueId
 GIVEN = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 
 
-def constants(graph: Graph) -> tuple[Graph, Graph]:
+def fold_parameter_constants(graph: Graph) -> tuple[Graph, Graph]:
     """The steps that only parameters decide, and the others."""
     constant = _constant_steps(graph)
     # A view costs nothing, so it stands wherever somebody reads it.

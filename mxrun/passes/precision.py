@@ -32,7 +32,7 @@ def precision(graph: Graph, wanted: str) -> Graph:
     for step in graph.steps:
         if step.prop is None:
             continue
-        full = step.prop.precision is Precision.FULL and not step.prop.is_view
+        full = step.prop.precision is Precision.FLOAT32 and not step.prop.is_view
         if full and step.precision == BFLOAT16:
             raise UserError(
                 Diagnostic(
@@ -59,7 +59,7 @@ def _is_low(step: Step, values: Sequence[Value], wanted: str) -> bool:
     if step.prop.is_view:
         return reads[0].spec.dtype == BFLOAT16
     kind = step.prop.precision
-    if wanted != BFLOAT16 or kind is not Precision.FOLLOWS:
-        return wanted == BFLOAT16 and kind is Precision.LOW
+    if wanted != BFLOAT16 or kind is not Precision.INHERIT:
+        return wanted == BFLOAT16 and kind is Precision.BFLOAT16
     types = {value.spec.dtype for value in reads if value.memory_class not in KEPT_WIDE}
     return step.precision == BFLOAT16 or types == {BFLOAT16}

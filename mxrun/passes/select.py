@@ -20,7 +20,7 @@ from functools import partial
 from typing import TypeVar, overload
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.errors import AtWorkFor, Diagnostic, InternalError, UserError
+from mxrun.base.errors import Diagnostic, InternalError, OperatorErrorContext, UserError
 from mxrun.base.keywords import AUTO, PREFERRED
 from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
 from mxrun.graph.graph import (
@@ -47,7 +47,7 @@ Request = TypeVar("Request", ForwardRequest, BackwardRequest)
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelSelection:
     """How kernels are chosen.
 
     implementation: for steps that name none: PREFERRED, AUTO, or a name, where there is one so
@@ -75,7 +75,7 @@ class Chosen:
         return any(spec is not None and spec.dtype == BFLOAT16 for spec in specs)
 
 
-def select(graph: Graph, threads: int, choice: Choice, fixed: bool) -> Graph:
+def select(graph: Graph, threads: int, choice: KernelSelection, fixed: bool) -> Graph:
     """Prepare every step for a team of `threads`.
 
     fixed: whether nothing changes parameters and states.
@@ -83,14 +83,14 @@ def select(graph: Graph, threads: int, choice: Choice, fixed: bool) -> Graph:
     """
     selection = _Selection(graph, threads, choice, fixed)
     for step in graph.steps:
-        with AtWorkFor(step.title, step.place):
+        with OperatorErrorContext(step.title, step.place):
             selection.add(step)
     selection.restore_results()
     return selection.builder.build()
 
 
 class _Selection:
-    def __init__(self, graph: Graph, threads: int, choice: Choice, fixed: bool) -> None:
+    def __init__(self, graph: Graph, threads: int, choice: KernelSelection, fixed: bool) -> None:
         self.builder = GraphBuilder(graph)
         self.builder.steps = []
         self.graph = graph
@@ -184,13 +184,13 @@ class _Selection:
         inputs, outputs = _all_wide(request.inputs), _all_wide(request.outputs)
         if _is_low_itself(step):
             request = replace(request, inputs=tuple(map(self._low_spec, step.reads)))
-        elif step.prop.precision is Precision.FOLLOWS and inputs == request.inputs:
+        elif step.prop.precision is Precision.INHERIT and inputs == request.inputs:
             # What came before could not be had in bfloat16.
             request = replace(request, outputs=outputs)
         wide = request
         if (inputs, outputs) != (request.inputs, request.outputs):
             wide = replace(request, inputs=inputs, outputs=outputs)
-        full = step.prop.precision is Precision.FULL
+        full = step.prop.precision is Precision.FLOAT32
         for asked in [wide] if full or wide is request else [request, wide]:
             # NumPy's bodies know no bfloat16.
             known = [c for c in self._candidates(step) if c is not NUMPY or asked == wide]
@@ -411,7 +411,7 @@ class _Selection:
 
 def _is_low_itself(step: Step) -> bool:
     """Whether a step that would follow what comes before names bfloat16 for itself."""
-    follows = step.prop is not None and step.prop.precision is Precision.FOLLOWS
+    follows = step.prop is not None and step.prop.precision is Precision.INHERIT
     return follows and step.precision == BFLOAT16
 
 

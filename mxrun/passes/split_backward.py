@@ -15,7 +15,7 @@ from dataclasses import replace
 from mxrun.graph.graph import Graph, Step, writes
 
 
-def separate(graph: Graph) -> Graph:
+def split_backward(graph: Graph) -> Graph:
     """The graph with every backward step cut into the groups that its operator declares."""
     return replace(graph, steps=tuple(part for step in graph.steps for part in _parts(step)))
 
@@ -24,7 +24,7 @@ def _parts(step: Step) -> Iterator[Step]:
     groups: list[list[int]] = []
     if step.forward is not None and step.prop is not None:
         asked = {i for i, value in enumerate(step.outputs) if value is not None}
-        separate_groups = step.prop.list_separate_gradients()
+        separate_groups = step.prop.independent_gradients()
         groups = [wanted for group in separate_groups if (wanted := sorted(asked & {*group}))]
     if len(groups) < 2:
         yield step

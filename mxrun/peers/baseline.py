@@ -21,7 +21,7 @@ _EXECUTOR = ("executor",)
 
 
 @dataclass(frozen=True)
-class Kind:
+class BaselineKind:
     """A peer: the package it is imported as, its worker, and its ways to run a network.
 
     train, infer: its ways by precision. reads: the network's form, `symbol` or `onnx`.
@@ -53,8 +53,8 @@ def _both_layouts(*ways: str) -> tuple[str, ...]:
 
 # Of bfloat16 each way says how: a region in which the peer converts for the operators that it runs
 # so, or a network whose parameters and activations all are of that type.
-KINDS: Mapping[str, Kind] = {
-    "torch": Kind(
+KINDS: Mapping[str, BaselineKind] = {
+    "torch": BaselineKind(
         "torch",
         "pytorch_worker.py",
         {FLOAT32: _both_layouts("eager"), BFLOAT16: _both_layouts("eager autocast-bfloat16")},
@@ -63,17 +63,17 @@ KINDS: Mapping[str, Kind] = {
             BFLOAT16: _both_layouts("eager autocast-bfloat16", "eager bfloat16", "frozen bfloat16"),
         },
     ),
-    "torch-compile": Kind(
+    "torch-compile": BaselineKind(
         "torch",
         "pytorch_worker.py",
         {FLOAT32: _both_layouts("compile"), BFLOAT16: _both_layouts("compile autocast-bfloat16")},
         {FLOAT32: _both_layouts("compile"), BFLOAT16: _both_layouts("compile bfloat16")},
     ),
-    "mxnet": Kind("mxnet", "mxnet_worker.py", {FLOAT32: _EXECUTOR}, {FLOAT32: _EXECUTOR}),
-    "onnxruntime": Kind(
+    "mxnet": BaselineKind("mxnet", "mxnet_worker.py", {FLOAT32: _EXECUTOR}, {FLOAT32: _EXECUTOR}),
+    "onnxruntime": BaselineKind(
         "onnxruntime", "onnxruntime_worker.py", {}, {FLOAT32: ("session",)}, "onnx"
     ),
-    "openvino": Kind(
+    "openvino": BaselineKind(
         "openvino",
         "openvino_worker.py",
         {},
@@ -84,7 +84,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Found:
+class InstalledBaseline:
     """Where a peer is installed, or why it cannot be used."""
 
     name: str
@@ -92,12 +92,12 @@ class Found:
     missing: str = ""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> BaselineKind:
         """What it is."""
         return KINDS[self.name]
 
 
-def find(names: Sequence[str], pythons: Mapping[str, str]) -> tuple[Found, ...]:
+def find(names: Sequence[str], pythons: Mapping[str, str]) -> tuple[InstalledBaseline, ...]:
     """Look for peers in the given interpreters, by peer or package, else in this one.
 
     Raises UserError for names that are no peers, for an interpreter that is none, and where not
@@ -129,14 +129,14 @@ def find(names: Sequence[str], pythons: Mapping[str, str]) -> tuple[Found, ...]:
     return found
 
 
-def _find(name: str, pythons: Mapping[str, str]) -> Found:
+def _find(name: str, pythons: Mapping[str, str]) -> InstalledBaseline:
     package = KINDS[name].package
     path = pythons.get(name, pythons.get(package))
     if path is None:
         if importlib.util.find_spec(package) is not None:
-            return Found(name, sys.executable)
+            return InstalledBaseline(name, sys.executable)
         hint = f"give --peer-python {package}=PATH"
-        return Found(name, sys.executable, f"not installed in {sys.executable}: {hint}")
+        return InstalledBaseline(name, sys.executable, f"not installed in {sys.executable}: {hint}")
     python = shutil.which(path) or path
     script = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     try:
@@ -144,12 +144,12 @@ def _find(name: str, pythons: Mapping[str, str]) -> Found:
             [python, "-c", script, package], capture_output=True, text=True, check=False
         )
     except OSError as error:
-        return Found(name, python, f"{python} does not start: {error}")
-    return Found(name, python, f"not installed in {python}" if asked.returncode else "")
+        return InstalledBaseline(name, python, f"{python} does not start: {error}")
+    return InstalledBaseline(name, python, f"not installed in {python}" if asked.returncode else "")
 
 
 @dataclass(frozen=True)
-class Contest:
+class Comparison:
     """What every contestant runs: see `mxrun.peers.benchmark_server.Task`."""
 
     symbol: str
@@ -159,14 +159,14 @@ class Contest:
     threads: int = 1
 
 
-class Opponent:
+class BaselineProcess:
     """A peer in a process of its own, which holds the arrays of one comparison.
 
     Methods raise UserError with the peer's words where it cannot do what is asked, and
     InternalError where its process ends.
     """
 
-    def __init__(self, found: Found, threads: int) -> None:
+    def __init__(self, found: InstalledBaseline, threads: int) -> None:
         self.name = found.name
         # Its threads wait as its own libraries have it: mxrun's setting is for its own team.
         environment = {
@@ -189,7 +189,7 @@ class Opponent:
         arrays = {**prefixed("variables", variables), **prefixed("batches", batches)}
         self._process.request("hold", {}, arrays)
 
-    def open(self, contest: Contest, way: str) -> None:
+    def open(self, contest: Comparison, way: str) -> None:
         """Make the contestant that runs it this way."""
         self._process.request("open", {**vars(contest), "way": way, "key": way}, {})
 

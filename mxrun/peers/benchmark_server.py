@@ -36,7 +36,7 @@ class Task:
         return len(next(iter(self.batches.values())))
 
 
-class Contestant(Protocol):
+class Runner(Protocol):
     """A network that takes steps, each with the next batch, copied from the host."""
 
     def step(self) -> None:
@@ -49,17 +49,17 @@ class Contestant(Protocol):
         """The last inference step's outputs."""
 
 
-class Turns:
+class BenchmarkServer:
     """Holds a comparison's arrays and the contestants opened on them.
 
     `build` makes a contestant; it raises what the worker names as rejections.
     """
 
-    def __init__(self, build: Callable[[Task], Contestant], version: str) -> None:
+    def __init__(self, build: Callable[[Task], Runner], version: str) -> None:
         self._build = build
         self._version = version
         self._arrays: Mapping[str, Array] = {}
-        self._open: dict[str, Contestant] = {}
+        self._open: dict[str, Runner] = {}
 
     @property
     def handlers(self) -> Handlers:

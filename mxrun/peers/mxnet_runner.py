@@ -9,7 +9,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from mxrun.peers.benchmark_server import Contestant, Task, Turns
+from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
 from mxrun.peers.losses import mean_loss
 from mxrun.peers.mxnet_symbol import bind
 from mxrun.peers.wire import Array
@@ -18,7 +18,7 @@ from mxrun.peers.wire import Array
 _OURS = ("scheduled", "scaled")
 
 
-class Executor:
+class BoundSymbol:
     """A bound symbol and its host batches."""
 
     def __init__(self, task: Task) -> None:
@@ -51,11 +51,11 @@ class Executor:
         return self.batches[self.steps % len(self.batches)]
 
 
-class Training:
+class TrainingRunner:
     """Forward, backward and one update operator for each parameter."""
 
     def __init__(self, task: Task) -> None:
-        self._executor = executor = Executor(task)
+        self._executor = executor = BoundSymbol(task)
         self._heads = _heads(task.symbol)
         self._updates = []
         for name, rule in task.updates.items():
@@ -102,11 +102,11 @@ class Training:
         return []
 
 
-class Inference:
+class InferenceRunner:
     """Forward alone."""
 
     def __init__(self, task: Task) -> None:
-        self._executor = Executor(task)
+        self._executor = BoundSymbol(task)
 
     def step(self) -> None:
         """One step; its outputs are there."""
@@ -134,9 +134,9 @@ def _heads(symbol: str) -> list[tuple[str, Mapping[str, str], str]]:
     return heads
 
 
-def open_contestant(task: Task) -> Contestant:
+def open_contestant(task: Task) -> Runner:
     """One way to run a task; raises ValueError for what is not known here."""
-    return Training(task) if task.phase == "train" else Inference(task)
+    return TrainingRunner(task) if task.phase == "train" else InferenceRunner(task)
 
 
-HANDLERS = Turns(open_contestant, mx.__version__).handlers
+HANDLERS = BenchmarkServer(open_contestant, mx.__version__).handlers

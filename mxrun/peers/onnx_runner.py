@@ -14,7 +14,7 @@ MODEL = "model"
 Run = Callable[[Mapping[str, Array]], list[Any]]
 
 
-class Inference:
+class InferenceRunner:
     """A loaded model on the next of the host's batches; `run` gives all its outputs."""
 
     def __init__(self, task: Task, names: list[str], run: Run) -> None:

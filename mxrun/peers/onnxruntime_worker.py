@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from mxrun.peers.benchmark_server import Contestant, Task, Turns
-from mxrun.peers.onnx_runner import Inference, model_of
+from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
+from mxrun.peers.onnx_runner import InferenceRunner, model_of
 
 # One for each of its status codes, which have no base in common.
 REJECTIONS: tuple[type[Exception], ...] = tuple(
@@ -16,7 +16,7 @@ REJECTIONS: tuple[type[Exception], ...] = tuple(
 )
 
 
-def open_contestant(task: Task) -> Contestant:
+def open_contestant(task: Task) -> Runner:
     """A session on the CPU with all of its graph optimisations."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = task.threads
@@ -25,7 +25,7 @@ def open_contestant(task: Task) -> Contestant:
         model_of(task), options, providers=["CPUExecutionProvider"]
     )
     names = [given.name for given in session.get_inputs()]
-    return Inference(task, names, lambda batch: session.run(None, batch))
+    return InferenceRunner(task, names, lambda batch: session.run(None, batch))
 
 
-HANDLERS = Turns(open_contestant, onnxruntime.__version__).handlers
+HANDLERS = BenchmarkServer(open_contestant, onnxruntime.__version__).handlers

@@ -7,15 +7,15 @@ from typing import Any
 
 import openvino
 
-from mxrun.peers.benchmark_server import Contestant, Task, Turns
-from mxrun.peers.onnx_runner import Inference, model_of
+from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
+from mxrun.peers.onnx_runner import InferenceRunner, model_of
 from mxrun.peers.wire import Array
 
 # OpenVINO's own errors are RuntimeErrors.
 REJECTIONS: tuple[type[Exception], ...] = (ValueError, RuntimeError)
 
 
-def open_contestant(task: Task) -> Contestant:
+def open_contestant(task: Task) -> Runner:
     """One stream on the CPU, for the shortest time of a batch.
 
     In the precision asked for: left alone it takes bfloat16 where the machine is good at that.
@@ -35,9 +35,9 @@ def open_contestant(task: Task) -> Contestant:
         results = request.infer(dict(batch), share_inputs=True, share_outputs=True)
         return [results[output] for output in compiled.outputs]
 
-    return Inference(task, names, run)
+    return InferenceRunner(task, names, run)
 
 
 # Without the build's number and branch.
 _VERSION = openvino.__version__.split("-")[0]
-HANDLERS = Turns(open_contestant, _VERSION).handlers
+HANDLERS = BenchmarkServer(open_contestant, _VERSION).handlers

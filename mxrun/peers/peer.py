@@ -44,7 +44,7 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Run:
+class PeerResults:
     """What running a symbol once gave: outputs in order, the rest by name."""
 
     outputs: tuple[Array, ...]
@@ -141,7 +141,7 @@ class Peer:
         *,
         is_train: bool = True,
         gradients: bool = True,
-    ) -> Run:
+    ) -> PeerResults:
         """Run symbol JSON on arrays for all its arguments and auxiliary states.
 
         Gradients of all floating arguments, with `out_gradients` (ones where there are none) for
@@ -155,7 +155,7 @@ class Peer:
                 **prefixed("out_gradients", numbered(list(out_gradients))),
             },
         )
-        return Run(
+        return PeerResults(
             tuple(group(reply.arrays, "outputs").values()),
             group(reply.arrays, "gradients"),
             group(reply.arrays, "auxiliary"),
@@ -170,7 +170,7 @@ class Peer:
         *,
         is_train: bool = True,
         gradients: bool = True,
-    ) -> Run:
+    ) -> PeerResults:
         """Run one operator, with MXNet's name and parameter texts, on inputs in its order.
 
         As many outputs are taken as there are `out_gradients`, but at least one.

@@ -13,13 +13,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
 
 
 class Loss(nn.Module):
     """One loss; `scale` is the gradient's factor."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: MXNetParameters) -> None:
         super().__init__()
         self.scale = parameters.number("grad_scale", 1.0)
         self.normalization = parameters.text("normalization", "null")
@@ -28,7 +28,7 @@ class Loss(nn.Module):
 class SoftmaxLoss(Loss):
     """Cross-entropy of softmax over the last axis, over axis 1 or over all but the first."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: MXNetParameters) -> None:
         super().__init__(parameters)
         self.multiple = parameters.flag("multi_output", False)
         self.flat = not (self.multiple or parameters.flag("preserve_shape", False))
@@ -91,7 +91,7 @@ class RegressionLoss(Loss):
     Means over a sample's elements, summed over the samples.
     """
 
-    def __init__(self, parameters: Parameters, kind: str) -> None:
+    def __init__(self, parameters: MXNetParameters, kind: str) -> None:
         super().__init__(parameters)
         self.kind = kind
 
@@ -123,7 +123,7 @@ class MadeLoss(Loss):
 class SoftmaxResult(nn.Module):
     """SoftmaxOutput without a label: the probabilities."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: MXNetParameters) -> None:
         super().__init__()
         self.multiple = parameters.flag("multi_output", False)
         self.flat = not (self.multiple or parameters.flag("preserve_shape", False))
@@ -135,7 +135,7 @@ class SoftmaxResult(nn.Module):
         return torch.softmax(data, 1 if self.multiple else -1)
 
 
-def loss_module(operator: str, parameters: Parameters) -> Any:
+def loss_module(operator: str, parameters: MXNetParameters) -> Any:
     """The module of a loss; None for other operators."""
     if operator == "SoftmaxOutput":
         return SoftmaxLoss(parameters)
@@ -144,7 +144,7 @@ def loss_module(operator: str, parameters: Parameters) -> Any:
     return MadeLoss(parameters) if operator == "MakeLoss" else None
 
 
-def result_module(operator: str, parameters: Parameters) -> Any:
+def result_module(operator: str, parameters: MXNetParameters) -> Any:
     """What inference has in a loss's place; None for other operators."""
     if operator == "SoftmaxOutput":
         return SoftmaxResult(parameters)

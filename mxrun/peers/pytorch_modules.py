@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from mxrun.peers.pytorch import OPERATORS
-from mxrun.peers.pytorch.parameters import Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
 
 _FLATTENED_RANK = 2
 _ACTIVATIONS: dict[str, Callable[[], Any]] = {
@@ -28,7 +28,7 @@ _ACTIVATIONS: dict[str, Callable[[], Any]] = {
 class OracleModule(nn.Module):
     """The oracle's function of an operator."""
 
-    def __init__(self, operator: str, parameters: Parameters) -> None:
+    def __init__(self, operator: str, parameters: MXNetParameters) -> None:
         super().__init__()
         self.function, self.parameters_of_operator = OPERATORS[operator], parameters
 
@@ -52,7 +52,7 @@ class Flat(nn.Module):
         return self.inner(data if data.dim() == _FLATTENED_RANK else data.flatten(1))
 
 
-def library_module(operator: str, parameters: Parameters, tensors: list[Tensor]) -> Any:
+def library_module(operator: str, parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     """The library's module of an operator over `tensors`, its arguments beside data; or None.
 
     The tensors become the module's own parameters and buffers.
@@ -61,13 +61,13 @@ def library_module(operator: str, parameters: Parameters, tensors: list[Tensor])
     return None if make is None else make(parameters, tensors)
 
 
-def _fully_connected(parameters: Parameters, tensors: list[Tensor]) -> Any:
+def _fully_connected(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     weight = tensors[0]
     linear = _adopt(nn.Linear, (weight.shape[1], weight.shape[0]), tensors)
     return Flat(linear) if parameters.flag("flatten", True) else linear
 
 
-def _convolution(parameters: Parameters, tensors: list[Tensor]) -> Any:
+def _convolution(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     spatial = tensors[0].dim() - 2
     groups = int(parameters.number("num_group", 1))
     channels = tensors[0].shape[1] * groups, tensors[0].shape[0]
@@ -92,18 +92,18 @@ def _adopt(kind: Any, sizes: tuple[Any, ...], tensors: list[Tensor], **keywords:
     return module
 
 
-class BatchNorm(nn.modules.batchnorm._BatchNorm):
+class BatchNormModule(nn.modules.batchnorm._BatchNorm):
     """The library's for any rank; its moving variance is the unbiased one, MXNet's is not."""
 
     def _check_input_dim(self, input: Tensor) -> None:
         del input
 
 
-def _batch_norm(parameters: Parameters, tensors: list[Tensor]) -> Any:
+def _batch_norm(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     if int(parameters.number("axis", 1)) != 1 or parameters.flag("use_global_stats", False):
         return None
     gamma, beta, mean, var = tensors
-    module = BatchNorm(
+    module = BatchNormModule(
         len(gamma),
         eps=parameters.number("eps", 1e-3),
         momentum=1 - parameters.number("momentum", 0.9),
@@ -127,7 +127,7 @@ class GlobalPooling(nn.Module):
         return getattr(functional, self.names[data.dim()])(data, 1)
 
 
-def _pooling(parameters: Parameters, tensors: list[Tensor]) -> Any:
+def _pooling(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     del tensors
     kind = parameters.text("pool_type", "max")
     convention = parameters.text("pooling_convention", "valid")
@@ -148,18 +148,18 @@ def _pooling(parameters: Parameters, tensors: list[Tensor]) -> Any:
     return getattr(nn, f"{kind.title()}Pool{len(kernel)}d")(kernel, **keywords)
 
 
-def _activation(parameters: Parameters, tensors: list[Tensor]) -> Any:
+def _activation(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     del tensors
     make = _ACTIVATIONS.get(parameters.text("act_type", ""))
     return None if make is None else make()
 
 
-def _flatten(parameters: Parameters, tensors: list[Tensor]) -> Any:
+def _flatten(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     del parameters, tensors
     return nn.Flatten()
 
 
-class Embedding(nn.Module):
+class EmbeddingModule(nn.Module):
     """Rows by number."""
 
     def __init__(self, weight: Tensor) -> None:
@@ -171,19 +171,19 @@ class Embedding(nn.Module):
         return functional.embedding(data.long(), self.weight)
 
 
-def _embedding(parameters: Parameters, tensors: list[Tensor]) -> Any:
+def _embedding(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     del parameters
-    return Embedding(tensors[0])
+    return EmbeddingModule(tensors[0])
 
 
-def _dropout(parameters: Parameters, tensors: list[Tensor]) -> Any:
+def _dropout(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
     del tensors
     if parameters.text("mode", "training") != "training" or parameters.shape("axes", ()):
         return None
     return nn.Dropout(parameters.number("p", 0.5))
 
 
-_MODULES: dict[str, Callable[[Parameters, list[Tensor]], Any]] = {
+_MODULES: dict[str, Callable[[MXNetParameters, list[Tensor]], Any]] = {
     "Activation": _activation,
     "BatchNorm": _batch_norm,
     "Convolution": _convolution,

@@ -10,17 +10,17 @@ from typing import Any
 from torch import fx, nn
 
 from mxrun.peers.pytorch import OPERATORS
-from mxrun.peers.pytorch.parameters import Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
 from mxrun.peers.pytorch_losses import loss_module, result_module
 from mxrun.peers.pytorch_modules import OracleModule, library_module
-from mxrun.peers.pytorch_symbol import Graph, Node
+from mxrun.peers.pytorch_symbol import SymbolGraph, SymbolNode
 
 # Their outputs are read by no backward, so that a ReLU may overwrite them.
 _OVERWRITABLE = ("BatchNorm", "Convolution", "FullyConnected", "elemwise_add")
 
 
 @dataclass(frozen=True)
-class Network:
+class TorchNetwork:
     """The module, and the trained ones of its parameters by their names in the symbol."""
 
     module: Any
@@ -28,20 +28,23 @@ class Network:
 
 
 def build_network(
-    graph: Graph, variables: Mapping[str, Tensor], inputs: Sequence[str], trained: Collection[str]
-) -> Network:
+    graph: SymbolGraph,
+    variables: Mapping[str, Tensor],
+    inputs: Sequence[str],
+    trained: Collection[str],
+) -> TorchNetwork:
     """The network over `inputs`, in that order, whose variables are its parameters and buffers.
 
     With names in `trained` it returns (objective, mean loss), which the symbol's losses sum up to,
     else the symbol's outputs. Raises ValueError for an operator or a way to end unknown here.
     """
     builder = _Builder(graph, variables, trained)
-    return Network(builder.build(inputs), {name: builder.variables[name] for name in trained})
+    return TorchNetwork(builder.build(inputs), {name: builder.variables[name] for name in trained})
 
 
 class _Builder:
     def __init__(
-        self, graph: Graph, variables: Mapping[str, Tensor], trained: Collection[str]
+        self, graph: SymbolGraph, variables: Mapping[str, Tensor], trained: Collection[str]
     ) -> None:
         self.graph, self.training = graph, bool(trained)
         self.root, self.code = nn.Module(), fx.Graph()
@@ -77,7 +80,7 @@ class _Builder:
         total = None
         for (index, _), head in zip(self.graph.heads, heads, strict=True):
             node = self.graph.nodes[index]
-            if node.operator == "null" or loss_module(node.operator, Parameters({})) is None:
+            if node.operator == "null" or loss_module(node.operator, MXNetParameters({})) is None:
                 raise ValueError(f"{node.operator} {node.name!r}, an output, is no loss known here")
             value = self.code.call_function(operator.getitem, (head, part))
             total = (
@@ -85,9 +88,9 @@ class _Builder:
             )
         return total
 
-    def _call(self, index: int, node: Node) -> Any:
+    def _call(self, index: int, node: SymbolNode) -> Any:
         """Code that calls the node's module, which joins the root."""
-        parameters = Parameters(node.attributes, self.training)
+        parameters = MXNetParameters(node.attributes, self.training)
         module, read = self._module(index, node, parameters)
         if module is None:
             if node.operator not in OPERATORS:
@@ -100,7 +103,7 @@ class _Builder:
         called = self.code.call_module(f"node{index}", tuple(sources))
         return _Several(called) if isinstance(module, OracleModule) else called
 
-    def _module(self, index: int, node: Node, parameters: Parameters) -> tuple[Any, int]:
+    def _module(self, index: int, node: SymbolNode, parameters: MXNetParameters) -> tuple[Any, int]:
         """A loss or the library's module, or None, and how many inputs it is called with."""
         make = loss_module if self.training else result_module
         loss = make(node.operator, parameters)
@@ -120,7 +123,7 @@ class _Builder:
         read = [source for node in self.graph.nodes for source in node.inputs]
         return any(source == index and output for source, output in (*read, *self.graph.heads))
 
-    def _may_overwrite(self, node: Node) -> bool:
+    def _may_overwrite(self, node: SymbolNode) -> bool:
         source, _ = node.inputs[0]
         return self.readers[source] == 1 and self.graph.nodes[source].operator in _OVERWRITABLE
 

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from mxrun.peers.benchmark_server import Contestant, Task, Turns
+from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
 from mxrun.peers.pytorch.parameters import Tensor
-from mxrun.peers.pytorch_network import Network, build_network
+from mxrun.peers.pytorch_network import TorchNetwork, build_network
 from mxrun.peers.pytorch_optimizer import build_optimizer, largest_gradient
 from mxrun.peers.pytorch_symbol import as_tensors, read_symbol
 from mxrun.peers.wire import Array
@@ -46,7 +46,7 @@ class _Inputs:
         return self.buffers
 
 
-def _network(task: Task) -> Network:
+def _network(task: Task) -> TorchNetwork:
     variables = as_tensors(task.variables)
     names = tuple(task.batches)
     network = build_network(read_symbol(task.symbol), variables, names, task.updates)
@@ -69,7 +69,7 @@ def _region(task: Task) -> AbstractContextManager[object]:
     return region
 
 
-class Training:
+class TrainingRunner:
     """Forward, loss, backward and the optimizer's update."""
 
     def __init__(self, task: Task) -> None:
@@ -113,7 +113,7 @@ class Training:
         return []
 
 
-class Inference:
+class InferenceRunner:
     """The network's outputs alone."""
 
     def __init__(self, task: Task) -> None:
@@ -144,10 +144,10 @@ class Inference:
         return [output.detach().float().contiguous().numpy() for output in self._outputs]
 
 
-def open_contestant(task: Task) -> Contestant:
+def open_contestant(task: Task) -> Runner:
     """One way to run a task; raises ValueError for what is not known here."""
     torch.set_num_threads(task.threads)
-    return Training(task) if task.phase == "train" else Inference(task)
+    return TrainingRunner(task) if task.phase == "train" else InferenceRunner(task)
 
 
-HANDLERS = Turns(open_contestant, torch.__version__).handlers
+HANDLERS = BenchmarkServer(open_contestant, torch.__version__).handlers

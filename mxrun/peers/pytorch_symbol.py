@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from mxrun.peers.pytorch import AUXILIARY_INPUTS, OPERATORS
-from mxrun.peers.pytorch.parameters import Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
 
 
 @dataclass(frozen=True)
-class Node:
+class SymbolNode:
     """One node: operator name (`null` for a variable), own name, parameters, what it reads.
 
     inputs: (node, which of its outputs).
@@ -27,10 +27,10 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Graph:
+class SymbolGraph:
     """Nodes in topological order and the positions of the outputs."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[SymbolNode, ...]
     heads: tuple[tuple[int, int], ...]
 
     @property
@@ -43,18 +43,20 @@ class Graph:
         }
 
 
-def read_symbol(text: str) -> Graph:
+def read_symbol(text: str) -> SymbolGraph:
     """The graph in a symbol's JSON; the key of parameters was `param`, `attr`, then `attrs`."""
     content = json.loads(text)
     nodes = []
     for entry in content["nodes"]:
         attributes = entry.get("attrs") or entry.get("attr") or entry.get("param") or {}
         sources = tuple((source[0], source[1]) for source in entry["inputs"])
-        nodes.append(Node(entry["op"], entry["name"], attributes, sources))
-    return Graph(tuple(nodes), tuple((head[0], head[1]) for head in content["heads"]))
+        nodes.append(SymbolNode(entry["op"], entry["name"], attributes, sources))
+    return SymbolGraph(tuple(nodes), tuple((head[0], head[1]) for head in content["heads"]))
 
 
-def run_graph(graph: Graph, arrays: Mapping[str, Tensor], is_train: bool = True) -> list[Tensor]:
+def run_graph(
+    graph: SymbolGraph, arrays: Mapping[str, Tensor], is_train: bool = True
+) -> list[Tensor]:
     """The outputs; raises ValueError for a missing array or an unknown operator."""
     values: list[tuple[Tensor, ...]] = []
     for node in graph.nodes:
@@ -66,7 +68,7 @@ def run_graph(graph: Graph, arrays: Mapping[str, Tensor], is_train: bool = True)
         if node.operator not in OPERATORS:
             raise ValueError(f"operator {node.operator} is not known here")
         sources = [values[source][output] for source, output in node.inputs]
-        result = OPERATORS[node.operator](Parameters(node.attributes, is_train), *sources)
+        result = OPERATORS[node.operator](MXNetParameters(node.attributes, is_train), *sources)
         values.append(tuple(result) if isinstance(result, (tuple, list)) else (result,))
     return [values[head][output] for head, output in graph.heads]
 

@@ -10,7 +10,7 @@ import torch
 from mxrun.peers import pytorch_runner
 from mxrun.peers.pytorch import OPERATORS
 from mxrun.peers.pytorch.parameters import Tensor
-from mxrun.peers.pytorch_symbol import Graph, as_tensors, read_symbol, run_graph
+from mxrun.peers.pytorch_symbol import SymbolGraph, as_tensors, read_symbol, run_graph
 from mxrun.peers.wire import Message, group, numbered, prefixed
 
 # PyTorch reports shapes and types that do not fit as RuntimeError.
@@ -47,7 +47,7 @@ def run_symbol(message: Message) -> Message:
 
 
 def _groups(
-    graph: Graph, parameters: Mapping[str, Tensor], sgd: Mapping[str, float]
+    graph: SymbolGraph, parameters: Mapping[str, Tensor], sgd: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     """One optimizer group per parameter, with MXNet's multipliers.
 

@@ -22,7 +22,7 @@ from mxrun.planner.hint import JOINED, Hint
 
 
 @dataclass(frozen=True)
-class Part:
+class BufferSlice:
     """The place of a tensor within the outermost whole.
 
     begin: bytes. width: elements of a row. pitch: elements of the whole from one row to the next;
@@ -36,38 +36,38 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Joins:
+class BufferSlices:
     """The parts, and what became of every input of a join."""
 
-    parts: Mapping[ValueId, Part] = field(default_factory=dict)
+    parts: Mapping[ValueId, BufferSlice] = field(default_factory=dict)
     inputs: tuple[tuple[ValueId, Hint], ...] = ()
 
-    def only(self, wholes: Collection[ValueId], otherwise: str) -> Joins:
+    def only(self, wholes: Collection[ValueId], otherwise: str) -> BufferSlices:
         """The parts of these wholes; `otherwise` is why not those of others."""
         parts = {value: part for value, part in self.parts.items() if part.whole in wholes}
         inputs = tuple(
             (value, replace(hint, reason=otherwise) if hint.taken and value not in parts else hint)
             for value, hint in self.inputs
         )
-        return Joins(parts, inputs)
+        return BufferSlices(parts, inputs)
 
 
-def joins(graph: Graph) -> Joins:
+def joins(graph: Graph) -> BufferSlices:
     """All parts that are possible."""
     if all(step.kernel is None or step.kernel.join is None for step in graph.steps):
-        return Joins()
+        return BufferSlices()
     found = _Joining(graph)
     # The last first: where a whole lies decides how its parts are read.
     for step in reversed(graph.steps):
         if step.kernel is not None and step.kernel.join is not None and step.outputs[0] is not None:
             found.add(step, step.outputs[0], step.kernel.join)
-    return Joins(found.parts, tuple(reversed(found.inputs)))
+    return BufferSlices(found.parts, tuple(reversed(found.inputs)))
 
 
 class _Joining:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.parts: dict[ValueId, Part] = {}
+        self.parts: dict[ValueId, BufferSlice] = {}
         self.inputs: list[tuple[ValueId, Hint]] = []
         self._producers = graph.producer()
         self._readers: dict[ValueId, list[Step]] = {}
@@ -81,12 +81,12 @@ class _Joining:
         """Place the inputs of one step."""
         values = self.graph.values
         size = item_size(values[output].spec.dtype)
-        outer = self.parts.get(output, Part(output, 0, 0, 0))
+        outer = self.parts.get(output, BufferSlice(output, 0, 0, 0))
         pitch = outer.pitch or (sum(join.widths) if join.rows > 1 else 0)
         begin = outer.begin
         for value, width in zip(step.inputs, join.widths, strict=True):
             assert value is not None
-            part = Part(outer.whole, begin, width, pitch)
+            part = BufferSlice(outer.whole, begin, width, pitch)
             reason = self._refusal(step, value, part)
             if not reason:
                 self.parts[value] = part
@@ -94,7 +94,7 @@ class _Joining:
             self.inputs.append((value, Hint(step.name, *names, reason, JOINED)))
             begin += width * size
 
-    def _refusal(self, step: Step, value: ValueId, part: Part) -> str:
+    def _refusal(self, step: Step, value: ValueId, part: BufferSlice) -> str:
         """Why `value` cannot lie in its place; empty if it can."""
         values = self.graph.values
         if value not in self._producers:
@@ -111,7 +111,7 @@ class _Joining:
             return "it would not begin at a cache line"
         return next(self._objections(value, part), "")
 
-    def _objections(self, value: ValueId, part: Part) -> Iterator[str]:
+    def _objections(self, value: ValueId, part: BufferSlice) -> Iterator[str]:
         """Why those who write and read a value cannot do so in its place."""
         producer, readers = self._producers[value], self._readers[value]
         for step in (producer, *readers):

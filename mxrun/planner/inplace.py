@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from mxrun.graph.graph import Graph, Step, ValueId
 from mxrun.graph.naming import in_words
-from mxrun.planner.concat_in_place import Joins, Part
+from mxrun.planner.concat_in_place import BufferSlice, BufferSlices
 from mxrun.planner.hint import Hint
 
 
@@ -27,17 +27,20 @@ class Storage:
 
     root: Mapping[ValueId, ValueId]
     hints: tuple[Hint, ...]
-    parts: Mapping[ValueId, Part] = field(default_factory=dict)
+    parts: Mapping[ValueId, BufferSlice] = field(default_factory=dict)
 
 
 def inplace(
-    graph: Graph, enabled: bool = True, joined: Joins | None = None, decided: Iterable[Hint] = ()
+    graph: Graph,
+    enabled: bool = True,
+    joined: BufferSlices | None = None,
+    decided: Iterable[Hint] = (),
 ) -> Storage:
     """Decide the storage of every value; unless `enabled` nothing takes another's place.
 
     joined: parts of others. decided: what was logged before.
     """
-    joined = joined or Joins()
+    joined = joined or BufferSlices()
     sharing = _Sharing(graph, joined.parts)
     hints = [*decided, *(hint for _, hint in joined.inputs)]
     for position, step in enumerate(graph.steps):
@@ -60,7 +63,7 @@ def inplace(
 
 
 class _Sharing:
-    def __init__(self, graph: Graph, parts: Mapping[ValueId, Part]) -> None:
+    def __init__(self, graph: Graph, parts: Mapping[ValueId, BufferSlice]) -> None:
         self.graph, self.parts = graph, parts
         self.parent = list(range(len(graph.values)))
         self.producers = graph.producer()

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
-from mxrun.planner.concat_in_place import Part
+from mxrun.planner.concat_in_place import BufferSlice
 from mxrun.planner.hint import Hint
 from mxrun.planner.liveness import alive
 
@@ -72,7 +72,7 @@ class PhasePlan:
     name: str
     graph: Graph
     offsets: Mapping[ValueId, int]
-    parts: Mapping[ValueId, Part]
+    parts: Mapping[ValueId, BufferSlice]
     scratch: Mapping[str, int]
     blocks: tuple[Block, ...]
     hints: tuple[Hint, ...]

@@ -12,7 +12,7 @@ from mxrun.report.figures import milliseconds_text
 from mxrun.report.tables import titled_table
 
 # Longer tables are for machines.
-_MOST_ROWS = 20
+_MAX_ROWS = 20
 
 
 def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Text]:
@@ -35,7 +35,7 @@ def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Te
         table.add_column(name, overflow="fold")
     for name in ("ms", "preferred, ms"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in sorted(changed, key=_to_win, reverse=True)[:_MOST_ROWS]:
+    for row in sorted(changed, key=_to_win, reverse=True)[:_MAX_ROWS]:
         preferred = row["candidates"][0]
         names = (row["name"], row["implementation"], preferred["implementation"])
         times = (_taken_ms(row), preferred["ms"])

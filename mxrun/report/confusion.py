@@ -11,8 +11,8 @@ from rich.text import Text
 from mxrun.report.printable import printable
 from mxrun.report.tables import titled_table
 
-_MOST_COLUMNS = 16
-_MOST_MISTAKES = 12
+_MAX_COLUMNS = 16
+_MAX_MISTAKES = 12
 
 
 def confusion_tables(evaluation: Mapping[str, Any], classes: Sequence[str] = ()) -> list[Table]:
@@ -34,7 +34,7 @@ def confusion_table(
     named = len(classes) == len(counts)
     shown = map(printable, classes) if named else map(str, range(len(counts)))
     names = [Text(each) for each in shown]
-    if len(counts) > _MOST_COLUMNS:
+    if len(counts) > _MAX_COLUMNS:
         return _mistakes(name, counts, names)
     table = titled_table(name)
     table.add_column("label \\ predicted", justify="right")
@@ -60,10 +60,10 @@ def _mistakes(name: str, counts: Sequence[Sequence[float | None]], names: Sequen
     table = titled_table(f"{name}: mistakes")
     for heading in ("label", "predicted as", "count"):
         table.add_column(heading, justify="right")
-    for count, label, predicted in mistakes[:_MOST_MISTAKES]:
+    for count, label, predicted in mistakes[:_MAX_MISTAKES]:
         table.add_row(names[label], names[predicted], _count(-count))
-    if len(mistakes) > _MOST_MISTAKES:
-        rest = -sum(count for count, _, _ in mistakes[_MOST_MISTAKES:])
+    if len(mistakes) > _MAX_MISTAKES:
+        rest = -sum(count for count, _, _ in mistakes[_MAX_MISTAKES:])
         table.add_row("others", "", _count(rest))
     return table
 

@@ -36,8 +36,8 @@ def contract_parts(report: Description) -> list[Part]:
         for check in report["checks"]
         if check["not_checked"]
     ]
-    if report["gradient_instead"]:
-        parts.append(Text(f"deliberate gradient: {report['gradient_instead']}", "italic"))
+    if report["nonstandard_gradient"]:
+        parts.append(Text(f"deliberate gradient: {report['nonstandard_gradient']}", "italic"))
     if report["without_gradient"]:
         names = ", ".join(report["without_gradient"])
         said = f"gradients: none for {names}; what comes before cannot be trained through it"

@@ -21,8 +21,8 @@ Report = Mapping[str, Any]
 Values = Sequence[float | None]
 
 _ROWS = 10
-_MOST_COLUMNS = 100
-_LEAST_COLUMNS = 16
+_MAX_COLUMNS = 100
+_MIN_COLUMNS = 16
 _MARK = "o"
 _BRAILLE = 0x2800
 # The bit of each dot, by column and row within a character.
@@ -64,7 +64,7 @@ class Panel:
         low, high = bounds(finite(self.metric))
         labels = {0: metric_text(high), _ROWS - 1: metric_text(low)}
         margin = max(map(len, labels.values()))
-        columns = max(_LEAST_COLUMNS, min(_MOST_COLUMNS, options.max_width - margin - 5))
+        columns = max(_MIN_COLUMNS, min(_MAX_COLUMNS, options.max_width - margin - 5))
         yield Text("")
         yield self._head()
         for row, line in enumerate(self._canvas(columns, low, high)):

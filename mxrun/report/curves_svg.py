@@ -21,7 +21,7 @@ _BOTTOM = 34.0
 _COLUMNS = 2
 _HEAD = 48.0
 _LINE = 14.0
-_MOST_MARKS = 60
+_MAX_MARKS = 60
 _COLOURS = {"train": COLOURS[0], "eval": COLOURS[1]}
 
 
@@ -116,7 +116,7 @@ def _curve(
             marks.append(element("circle", cx=x, cy=y, r=2.2, fill=colour))
         joined = value is not None
     yield element("path", d=path.rstrip(), **_stroke(colour))
-    if len(marks) <= _MOST_MARKS:
+    if len(marks) <= _MAX_MARKS:
         yield from marks
 
 

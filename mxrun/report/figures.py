@@ -8,7 +8,7 @@ from mxrun.base.sizes import UNITS
 
 _COUNTS = ("", "k", "M", "G", "T")
 # What is smaller rounds to 0 in a metric: the guard of cross_entropy's logarithm is 1e-12.
-_NOTHING = 1e-11
+_ZERO_BELOW = 1e-11
 
 
 def bytes_text(count: int) -> str:
@@ -34,7 +34,7 @@ def count_text(count: float) -> str:
 def metric_text(value: float) -> str:
     """A loss or metric: `0.9833`, `1.24e-05`."""
     # What is left of a logarithm that is guarded against 0 is no news.
-    size = 0.0 if abs(value) < _NOTHING else abs(value)
+    size = 0.0 if abs(value) < _ZERO_BELOW else abs(value)
     return f"{value:.2e}" if 0 < size < 1e-3 else f"{value if size else 0.0:.4f}"
 
 

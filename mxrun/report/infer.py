@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.files import whole_file
+from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.report.figures import count_text
 from mxrun.report.printable import csv_cells
 from mxrun.report.progress import metrics_text
@@ -29,8 +30,6 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 # Numbers of one record that a table has room for.
 _SHOWN = 6
-# Shorter work needs no bar.
-_PATIENCE_S = 1.0
 
 
 def write_jsonl(rows: Iterable[Row], to: Path | None) -> None:
@@ -149,7 +148,7 @@ class _Bar:
         """So many records are done."""
         if self._update is not None:
             self._update(records)
-        elif time.monotonic() - self._started > _PATIENCE_S:
+        elif time.monotonic() - self._started > WAIT_NOTICE_S:
             self._show(records)
 
     def close(self) -> None:

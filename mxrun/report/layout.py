@@ -45,7 +45,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Layout:
+class NetworkLayout:
     """corners: the upper left corner of each box. routes: the points of each edge, in order."""
 
     width: float
@@ -67,7 +67,7 @@ class _Item:
     place: float = 0.0
 
 
-def lay_out(boxes: Sequence[Box], edges: Sequence[Edge]) -> Layout:
+def lay_out(boxes: Sequence[Box], edges: Sequence[Edge]) -> NetworkLayout:
     """Place everything; `boxes` stand in an order in which no edge runs backwards."""
     ranks = _ranks(boxes, edges)
     items = {box.name: _Item(ranks[box.name], box.width, box.height, box.weight) for box in boxes}
@@ -207,7 +207,7 @@ def _drawn(
     layers: Sequence[Sequence[_Item]],
     paths: Sequence[Sequence[_Item]],
     edges: Sequence[Edge],
-) -> Layout:
+) -> NetworkLayout:
     everything = [item for layer in layers for item in layer]
     left = min((item.place - item.width / 2 for item in everything), default=0.0)
     right = max((item.place + item.width / 2 for item in everything), default=0.0)
@@ -236,7 +236,7 @@ def _drawn(
         x, y = corner(item)
         arriving = [route for edge, route in zip(edges, routes, strict=True) if edge.target == name]
         _arrive(arriving, x, x + item.width, y)
-    return Layout(
+    return NetworkLayout(
         width=right - left,
         height=max(0.0, bottom - _BETWEEN_RANKS),
         corners={name: corner(item) for name, item in items.items()},

@@ -18,9 +18,9 @@ from mxrun.report.timeline import Timeline
 from mxrun.report.what_if import what_if_tables
 
 # Longer lists are for machines; what is left stands in one row.
-_MOST_LIVE = 30
-_MOST_REFUSED = 10
-_MOST_LIBRARIES = 4
+_MAX_LIVE = 30
+_MAX_REFUSED = 10
+_MAX_LIBRARIES = 4
 # The sizes that an arena could have, by their keys in a report.
 FIGURES = {
     "planned_bytes": "planned",
@@ -123,7 +123,7 @@ def _live(report: Report) -> Table:
     table.add_column("offset", justify="right", no_wrap=True)
     table.add_column("steps", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
-    for live in own[:_MOST_LIVE]:
+    for live in own[:_MAX_LIVE]:
         table.add_row(
             Text(lying(live)),
             f"{live['bytes']:,}",
@@ -131,7 +131,7 @@ def _live(report: Report) -> Table:
             f"{live['first']}-{live['last']}",
             Text(live["reason"]),
         )
-    if rest := own[_MOST_LIVE:]:
+    if rest := own[_MAX_LIVE:]:
         nbytes = sum(live["bytes"] for live in rest)
         table.add_row(f"{len(rest)} others", f"{nbytes:,}", style="dim")
     table.add_section()
@@ -181,10 +181,10 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("because", overflow="fold")
     rows = sorted(refused.items(), key=lambda item: -item[1])
-    for (kind, step, source, target, reason), nbytes in rows[:_MOST_REFUSED]:
+    for (kind, step, source, target, reason), nbytes in rows[:_MAX_REFUSED]:
         names = (Text(in_words(name)) for name in (step, source, target))
         table.add_row(kind, *names, f"{nbytes:,}", Text(reason))
-    if rest := rows[_MOST_REFUSED:]:
+    if rest := rows[_MAX_REFUSED:]:
         nbytes = sum(nbytes for _, nbytes in rest)
         table.add_row(f"{len(rest)} others", "", "", "", f"{nbytes:,}", style="dim")
     yield table
@@ -199,9 +199,9 @@ def _outside(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     table.add_column("what", "all")
     table.add_column("size", bytes_text(outside["total_bytes"]), justify="right")
     libraries = list(outside["libraries"].items())
-    for name, nbytes in libraries[:_MOST_LIBRARIES]:
+    for name, nbytes in libraries[:_MAX_LIBRARIES]:
         table.add_row(Text(name), bytes_text(nbytes))
-    others = sum(nbytes for _, nbytes in libraries[_MOST_LIBRARIES:])
+    others = sum(nbytes for _, nbytes in libraries[_MAX_LIBRARIES:])
     table.add_row("interpreter and other libraries", bytes_text(others))
     table.add_row("compiled kernels", bytes_text(outside["compiled_bytes"]))
     table.add_row("objects of interpreter and libraries", bytes_text(outside["heap_bytes"]))

@@ -17,7 +17,7 @@ from mxrun.report.tables import titled_table
 Report = Mapping[str, Any]
 
 # Longer lists are for machines.
-_MOST_TENSORS = 20
+_MAX_TENSORS = 20
 
 
 def memory_difference(report: Report, other: Report) -> dict[str, Any]:
@@ -58,9 +58,9 @@ def difference_tables(report: Report) -> list[RenderableType]:
         for phase, _, operator in (each.partition(", ") for each in peak["operators"])
     )
     tensors = _table(f"alive at the peak and not the same: {where}", names)
-    for tensor in peak["tensors"][:_MOST_TENSORS]:
+    for tensor in peak["tensors"][:_MAX_TENSORS]:
         tensors.add_row(Text(in_words(tensor["tensor"])), *_sizes(tensor["bytes"]))
-    if rest := peak["tensors"][_MOST_TENSORS:]:
+    if rest := peak["tensors"][_MAX_TENSORS:]:
         sums = [sum(tensor["bytes"][side] for tensor in rest) for side in (0, 1)]
         tensors.add_row(f"{len(rest)} others", *_sizes(sums), style="dim")
     return [arena, classes, tensors] if peak["tensors"] else [arena, classes]

@@ -10,7 +10,7 @@ from mxrun.report.figures import bytes_text
 from mxrun.report.tables import Report, titled_table
 
 # Longer lists are for machines; what is left stands in one row.
-_MOST_BLOCKS = 30
+_MAX_BLOCKS = 30
 
 
 def problem_tables(report: Report) -> list[RenderableType]:
@@ -34,8 +34,8 @@ def _blocks(report: Report) -> Table:
     table.add_column("id")
     table.add_column("offset", justify="right")
     by_offset = sorted(report["offsets"].items(), key=lambda block: block[1])
-    for name, offset in by_offset[:_MOST_BLOCKS]:
+    for name, offset in by_offset[:_MAX_BLOCKS]:
         table.add_row(Text(name), f"{offset:,}")
-    if len(by_offset) > _MOST_BLOCKS:
-        table.add_row(f"{len(by_offset) - _MOST_BLOCKS} others", "", style="dim")
+    if len(by_offset) > _MAX_BLOCKS:
+        table.add_row(f"{len(by_offset) - _MAX_BLOCKS} others", "", style="dim")
     return table

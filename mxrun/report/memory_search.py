@@ -10,7 +10,7 @@ from typing import Protocol
 from mxrun.report.figures import bytes_text
 
 
-class Found(Protocol):
+class SearchProgress(Protocol):
     """What a search has come to."""
 
     @property
@@ -23,7 +23,7 @@ class Found(Protocol):
 
 
 @contextmanager
-def searching(limit_s: float | None) -> Iterator[Callable[[float, Found], None]]:
+def searching(limit_s: float | None) -> Iterator[Callable[[float, SearchProgress], None]]:
     """A function that is told the seconds so far and the best found; a terminal shows both."""
     if limit_s is None or not sys.stderr.isatty():
         yield lambda seconds, found: None
@@ -41,7 +41,7 @@ def searching(limit_s: float | None) -> Iterator[Callable[[float, Found], None]]
     ) as progress:
         task = progress.add_task("searching", total=limit_s)
 
-        def advance(seconds: float, found: Found) -> None:
+        def advance(seconds: float, found: SearchProgress) -> None:
             most = found.arena_bytes - found.proved_bytes
             text = f"{bytes_text(found.arena_bytes)}, at most {most:,} bytes too large"
             progress.update(task, completed=seconds, description=text)

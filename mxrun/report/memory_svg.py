@@ -23,10 +23,10 @@ _LEGEND_ROW = 22.0
 _WIDEST, _NARROWEST = 28.0, 1.0
 # From here on the steps' names stand below them.
 _NAMED = 11.0
-_MOST_STEP_TICKS = 12
-_MOST_BYTE_TICKS = 8
+_MAX_STEP_TICKS = 12
+_MAX_BYTE_TICKS = 8
 # However few its bytes, a block is seen; of thinner ones edges would leave nothing.
-_LEAST_HEIGHT = 0.1
+_MIN_HEIGHT = 0.1
 _EDGED = 2.0
 _STYLE = """
 .edged { stroke: var(--paper); stroke-width: 0.4px; }
@@ -131,7 +131,7 @@ def _legend(report: Report) -> tuple[list[str], float]:
 def _axes(scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
     right, bottom = LEFT + scale.width, scale.up(0)
     apart = 1
-    while scale.nbytes > apart * _MOST_BYTE_TICKS:
+    while scale.nbytes > apart * _MAX_BYTE_TICKS:
         apart *= 2
     for offset in range(0, scale.nbytes + 1, apart):
         y = scale.up(offset)
@@ -141,7 +141,7 @@ def _axes(scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
         for position, name in enumerate(steps):
             yield _leaning(name, scale.across(position) + scale.step / 2 + 3, bottom + 10)
         return
-    for tick in ticks(0, scale.steps - 1, _MOST_STEP_TICKS):
+    for tick in ticks(0, scale.steps - 1, _MAX_STEP_TICKS):
         yield text(str(int(tick)), scale.across(int(tick)), bottom + 16, "faint", "middle")
     yield text("step", right, bottom + 32, "faint", "end")
 
@@ -180,7 +180,7 @@ def _blocks(report: Report, scale: _Scale, steps: Sequence[str]) -> Iterator[str
             x=scale.across(block["first"]),
             y=top,
             width=(block["last"] + 1 - block["first"]) * scale.step,
-            height=max(_LEAST_HEIGHT, height),
+            height=max(_MIN_HEIGHT, height),
             fill=colours[block["class"]],
         )
 

@@ -16,12 +16,12 @@ Report = Mapping[str, Any]
 _MARGIN = 24.0
 _LINE = 15.0
 _SMALL = 10.0
-_LONGEST_LINE = 44
+_MAX_LINE_LENGTH = 44
 _GROUP_LEVELS = 2
 _GROUP_PAD = 10.0
 _GROUP_NAME = 12.0
 _LEGEND_ROW = 22.0
-_LEAST_WIDTH = 420.0
+_MIN_WIDTH = 420.0
 _STYLE = """
 .box { stroke-width: 1.4px; fill-opacity: 0.16; }
 .unapplied { stroke-dasharray: 5 3; fill-opacity: 0.04; }
@@ -73,7 +73,7 @@ def network_svg(report: Report) -> str:
     boxes = {one.node["name"]: one.box for one in drawn}
     colours = _colours(nodes)
     layout = lay_out(list(boxes.values()), list(_edges(nodes)))
-    width = max(layout.width, _LEAST_WIDTH)
+    width = max(layout.width, _MIN_WIDTH)
     legend, top = _legend(drawn, colours, width)
     body = [
         *_groups(boxes, layout.corners),
@@ -100,7 +100,7 @@ def _lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
     yield " ".join((node["operator"], *_words(node["parameters"])))
     line = ""
     for part in variables_of(node, nodes):
-        if line and len(line) + len(part) > _LONGEST_LINE:
+        if line and len(line) + len(part) > _MAX_LINE_LENGTH:
             yield line + ";"
             line = ""
         line = f"{line}; {part}" if line else part

@@ -109,8 +109,8 @@ def _facts(operator: Description) -> Table:
         _row(table, "backward reads", ", ".join(operator["backward_reads"]) or "nothing")
     else:
         _row(table, "backward", "none: no gradient")
-    if operator["gradient_instead"]:
-        _row(table, "deliberate gradient", operator["gradient_instead"])
+    if operator["nonstandard_gradient"]:
+        _row(table, "deliberate gradient", operator["nonstandard_gradient"])
     _row(table, "forward may write", _pairs(inplace["forward"]))
     if operator["differentiable"]:
         _row(table, "backward may write", _pairs(inplace["backward"]))

@@ -14,7 +14,7 @@ from mxrun.report.roofline import roofline_table, roofline_text
 from mxrun.report.tables import Report, titled_table
 
 # Longer tables are for machines; the rest of the operators stand in one row.
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 def bench_tables(report: Report) -> list[Table | Text]:
@@ -53,7 +53,7 @@ def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
     for name in ("calls", "ms", "share", "GFLOP/s", "GB/s"):
         table.add_column(name, justify="right", no_wrap=True)
     slowest = sorted(operators, key=lambda row: -row["ms"])
-    for row in slowest[:_MOST_ROWS]:
+    for row in slowest[:_MAX_ROWS]:
         table.add_row(
             *(Text(row[key]) for key in ("name", "op", "implementation")),
             count_text(row["calls"]),
@@ -62,7 +62,7 @@ def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
             _rate(row["gflops"]),
             _rate(row["gbytes_per_s"]),
         )
-    if rest := slowest[_MOST_ROWS:]:
+    if rest := slowest[_MAX_ROWS:]:
         time, share = sum(row["ms"] for row in rest), sum(row["share"] for row in rest)
         others = f"{len(rest)} others"
         table.add_row(

@@ -12,7 +12,7 @@ from mxrun.report.figures import bytes_text, milliseconds_text, phases_text
 from mxrun.report.tables import Report, titled_table
 
 # Longer tables are for machines; the rest of the operators stand in one row.
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 # A floor that is beaten by more was measured while the machine had other work.
 _BEATEN = 1.1
 # Operators that take longer in profiled steps than whole steps without clocks by more than this
@@ -39,7 +39,7 @@ def roofline_table(report: Report) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("bound", no_wrap=True)
     slowest = sorted(operators, key=lambda row: -row["ms"])
-    for row in slowest[:_MOST_ROWS]:
+    for row in slowest[:_MAX_ROWS]:
         table.add_row(
             *(Text(text) for text in (row["name"], row["op"], implementations[row["name"]])),
             milliseconds_text(row["ms"]),
@@ -48,7 +48,7 @@ def roofline_table(report: Report) -> Table:
             f"{row['of_bound']:.0%}",
             row["bound"],
         )
-    if rest := slowest[_MOST_ROWS:]:
+    if rest := slowest[_MAX_ROWS:]:
         time, floor = sum(row["ms"] for row in rest), sum(row["floor_ms"] for row in rest)
         figures = (milliseconds_text(time), f"{time / total_ms:.1%}", milliseconds_text(floor))
         table.add_row(f"{len(rest)} others", "", "", *figures, "", "", style="dim")

@@ -46,7 +46,7 @@ _SIDES = (512, 1024)
 _LOOP_SIDE = 256
 # Working sets, each twice the one before; the smallest is that of one thread.
 _SMALLEST_SET = 16 << 10
-_LARGEST_SET = 1 << 30
+_MAX_SET_BYTES = 1 << 30
 # Bytes gone over in one repeat: a part of a larger working set, a smaller one several times.
 _REPEAT_BYTES = 16 << 20
 # In oneDNN's names of the instruction sets that have bfloat16 (dnnl_types.h, dnnl_cpu_isa_t).
@@ -277,7 +277,7 @@ def _passes(threads: int, cache_bytes: int) -> dict[int, tuple[_Trial, ...]]:
 
     From what fits the nearest caches to more than the last one holds, if memory has room.
     """
-    largest = min(_LARGEST_SET, _available_bytes() // 4)
+    largest = min(_MAX_SET_BYTES, _available_bytes() // 4)
     sizes = [_SMALLEST_SET * threads]
     while sizes[-1] < cache_bytes and 2 * sizes[-1] <= largest:
         sizes.append(2 * sizes[-1])

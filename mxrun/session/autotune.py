@@ -13,17 +13,16 @@ from functools import cached_property
 from typing import Any
 
 from mxrun.base import disk_cache
+from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.executor.timing import time_candidates
 from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.runtime.machine import description
 
 # The folder of these times among what is kept.
 KIND = "candidates"
-# A wait shorter than this needs no word; the next word comes after twice the time.
-_PATIENCE_S = 1.0
 
 
-class TimedChoice:
+class Autotuner:
     """Times candidates on a team of `threads`, those of one question once.
 
     Times that other work disturbed are not kept, and choose nothing.
@@ -35,7 +34,8 @@ class TimedChoice:
         self._known: dict[str, Mapping[str, Candidate]] = {}
         self._timed = self._disturbed = 0
         self._seconds = 0.0
-        self._patience_s = _PATIENCE_S
+        # The next notice comes after twice the time.
+        self._notice_s = WAIT_NOTICE_S
 
     def __call__(self, question: str, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
         """What the candidates take: as it is known, or measured now."""
@@ -60,11 +60,11 @@ class TimedChoice:
         self._timed += 1
         self._disturbed += not found
         self._seconds += time.monotonic() - begun
-        if self._seconds > self._patience_s:
+        if self._seconds > self._notice_s:
             lost = f", {self._disturbed} disturbed by other work" if self._disturbed else ""
             count = f"{self._timed} in {self._seconds:.0f} s{lost}"
             self._say(f"choosing the fastest kernels: {count}")
-            self._patience_s *= 2
+            self._notice_s *= 2
         return found
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
-from mxrun.executor.switch_interval import quick_hand_over
-from mxrun.frontend import Built, Model
+from mxrun.executor.switch_interval import short_switch_interval
+from mxrun.frontend import Model, ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.batch import SAMPLE_WEIGHT
@@ -19,7 +19,7 @@ from mxrun.io.dataset import Dataset, Field
 from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.iterator import ArrayIterator
 from mxrun.planner.plan import Plan
-from mxrun.session.parameter_init import clear, draw
+from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.train.loop import slots
 from mxrun.train.measure import Measure, Phase
 
@@ -38,11 +38,11 @@ class Steps:
     A training step has the config's rate without its schedule, and the optimizer's corrections.
     """
 
-    def __init__(self, built: Built, plan: Plan, phase: str) -> None:
+    def __init__(self, built: ModelDefinition, plan: Plan, phase: str) -> None:
         self.phase = phase
         self.executor = Executor(plan)
         self._built = built
-        self._records = made_up_records(built.model)
+        self._records = synthetic_records(built.model)
         self._iterator = self._new_iterator()
         self._slots = slots(self.executor, self._iterator)
         self._rates = np.zeros((_RATES, 3), np.float32)
@@ -55,8 +55,8 @@ class Steps:
 
     def restart(self) -> None:
         """Back to the initial parameters and the first batch."""
-        clear(self.executor, self._built)
-        draw(self.executor, self._built)
+        zero_pinned(self.executor, self._built)
+        initialise_pinned(self.executor, self._built)
         self.executor.prepare()
         self._iterator.reset(0)
         self._epoch = self._taken = 0
@@ -110,7 +110,7 @@ class Steps:
         """Take `count` steps, as the training loop does; what each took."""
         clock = time.perf_counter
         seconds = np.zeros(count)
-        with quick_hand_over:
+        with short_switch_interval:
             for index in range(count):
                 begun = clock()
                 self.run(self.executor.run)
@@ -149,7 +149,7 @@ class Steps:
         self._taken += 1
 
 
-def made_up_records(model: Model) -> Dataset:
+def synthetic_records(model: Model) -> Dataset:
     """Random records of the network's input shapes: floats of 0..1, numbers that all readers know.
 
     Labels are below the number of classes of every loss that reads them, ids below the rows of

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
@@ -16,7 +16,7 @@ from mxrun.runtime.machine import known_machine
 _MEASURED_STEPS = 5
 
 
-def budgeted(built: Built, training: bool, threads: int) -> dict[str, Any]:
+def budgeted(built: ModelDefinition, training: bool, threads: int) -> dict[str, Any]:
     """What a config's budget adds to a request for a plan; nothing where it has none.
 
     A share is of what training needs, and says nothing of inference.

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
-from mxrun.frontend import Built
-from mxrun.peers.baseline import Found, Opponent
+from mxrun.base.waits import WAIT_NOTICE_S
+from mxrun.frontend import ModelDefinition
+from mxrun.peers.baseline import BaselineProcess, InstalledBaseline
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.equivalence import DifferentWork, Work
+from mxrun.session.equivalence import NotEquivalent, ReferenceOutputs
 from mxrun.train.loop import quantiles
 
 _ROUNDS = 10
@@ -27,9 +28,7 @@ _LEAD = 2
 _PAUSE_S = 0.3
 # How long each way to run a network is tried in search of the fastest, and by how many steps.
 _SEARCH_MS = 300.0
-_FEWEST, _MOST = 5, 100
-# Waits shorter than this need no word.
-_PATIENCE_S = 10.0
+_MIN_TRIAL_STEPS, _MAX_TRIAL_STEPS = 5, 100
 
 Times = npt.NDArray[np.float64]
 Say = Callable[[str], None]
@@ -85,7 +84,7 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Way:
+class PeerMode:
     """One way in which a peer can run a network: its fastest trial step in ms, or why it cannot.
 
     difference: how far its first results were from mxrun's, relatively. differs: whether the error
@@ -117,7 +116,7 @@ class PeerResult:
     python: str
     version: str = ""
     reason: str = ""
-    ways: Mapping[str, Way] = field(default_factory=dict)
+    ways: Mapping[str, PeerMode] = field(default_factory=dict)
     way: str = ""
     pairs: Pairs | None = None
 
@@ -141,7 +140,11 @@ class PeerResult:
 
 
 def compare(
-    built: Built, steps: Steps, found: Sequence[Found], length: Length, say: Say
+    built: ModelDefinition,
+    steps: Steps,
+    found: Sequence[InstalledBaseline],
+    length: Length,
+    say: Say,
 ) -> dict[str, PeerResult]:
     """Measure peers against `steps`, which are mxrun's own.
 
@@ -149,9 +152,9 @@ def compare(
     Raises UserError for training that peers cannot be asked for and where not one peer can run the
     network.
     """
-    work = Work.of(built, steps)
+    work = ReferenceOutputs.of(built, steps)
     results: dict[str, PeerResult] = {}
-    opponents: dict[str, Opponent] = {}
+    opponents: dict[str, BaselineProcess] = {}
     with ExitStack() as stack:
         for peer in found:
             say(f"{peer.name}: {peer.missing or 'prepares'}")
@@ -171,24 +174,26 @@ def compare(
 
 
 def _prepared(
-    peer: Found, work: Work, length: Length, stack: ExitStack
-) -> tuple[PeerResult, Opponent | None]:
+    peer: InstalledBaseline, work: ReferenceOutputs, length: Length, stack: ExitStack
+) -> tuple[PeerResult, BaselineProcess | None]:
     """A peer's ways to run the network, tried, and its process, which `stack` ends."""
     if peer.missing:
         return PeerResult("missing", peer.python, reason=peer.missing), None
     if refusal := peer.kind.refusal(work.timed.phase, work.precision):
         return PeerResult("failed", peer.python, reason=refusal), None
     try:
-        opponent = Opponent(peer, work.timed.threads)
+        opponent = BaselineProcess(peer, work.timed.threads)
     except MxrunError as error:
         return PeerResult("failed", peer.python, reason=_short(error)), None
     stack.enter_context(closing(opponent))
     return _searched(opponent, peer, work, length), opponent
 
 
-def _searched(opponent: Opponent, peer: Found, work: Work, length: Length) -> PeerResult:
+def _searched(
+    opponent: BaselineProcess, peer: InstalledBaseline, work: ReferenceOutputs, length: Length
+) -> PeerResult:
     """Try every way, and leave the fastest open."""
-    ways: dict[str, Way] = {}
+    ways: dict[str, PeerMode] = {}
     best = ""
     for name in peer.kind.ways(work.timed.phase, work.precision, work.on_images):
         ways[name] = way = _tried(opponent, name, work, peer.kind.reads, length)
@@ -207,7 +212,9 @@ def _searched(opponent: Opponent, peer: Found, work: Work, length: Length) -> Pe
     return PeerResult(status, peer.python, opponent.version, worst.error, ways)
 
 
-def _tried(opponent: Opponent, way: str, work: Work, reads: str, length: Length) -> Way:
+def _tried(
+    opponent: BaselineProcess, way: str, work: ReferenceOutputs, reads: str, length: Length
+) -> PeerMode:
     """Open a way to run the network, compare its first results, time it."""
     try:
         opponent.hold(work.held(reads, work.checked_network), work.batches)
@@ -218,18 +225,18 @@ def _tried(opponent: Opponent, way: str, work: Work, reads: str, length: Length)
             opponent.open(work.timed, way)
         opponent.turn(way, 1, max(0, length.warmup - 1))
         (estimate,) = opponent.turn(way, 1, 0)
-        count = min(max(int(_SEARCH_MS / estimate), _FEWEST), _MOST)
+        count = min(max(int(_SEARCH_MS / estimate), _MIN_TRIAL_STEPS), _MAX_TRIAL_STEPS)
         # Other work on the machine disturbs the fastest step least.
-        return Way(work.precision, min(opponent.turn(way, count, 0)), difference)
-    except DifferentWork as error:
-        return Way(work.precision, error=str(error), differs=True)
+        return PeerMode(work.precision, min(opponent.turn(way, count, 0)), difference)
+    except NotEquivalent as error:
+        return PeerMode(work.precision, error=str(error), differs=True)
     except MxrunError as error:
-        return Way(work.precision, error=_short(error))
+        return PeerMode(work.precision, error=_short(error))
 
 
 def _alternate(
     steps: Steps,
-    opponents: Mapping[str, Opponent],
+    opponents: Mapping[str, BaselineProcess],
     results: Mapping[str, PeerResult],
     length: Length,
     say: Say,
@@ -245,12 +252,12 @@ def _alternate(
         return lambda count: opponents[name].turn(results[name].way, count, _LEAD)
 
     contestants = {"": own, **{name: turn_of(name) for name in opponents}}
-    own_ms = float(np.median(own(_FEWEST)))
+    own_ms = float(np.median(own(_MIN_TRIAL_STEPS)))
     trial_ms = [result.ways[result.way].ms for result in results.values() if result.way]
     count = length.turn(min(own_ms, *trial_ms))
     each_s = length.rounds * count * (own_ms + sum(trial_ms)) / 1e3
     total_s = each_s + length.rounds * len(contestants) * _PAUSE_S
-    if total_s > _PATIENCE_S:
+    if total_s > WAIT_NOTICE_S:
         say(f"{length.rounds} rounds of {count} steps take about {total_s:.0f} s")
     names = list(contestants)
     times = {name: np.zeros((length.rounds, count)) for name in names}

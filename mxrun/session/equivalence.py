@@ -21,14 +21,14 @@ import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.infer import infer
 from mxrun.graph.node import Node
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.operator.property import Precision, ResourceKind
 from mxrun.operator.register import create
-from mxrun.peers.baseline import Contest, Opponent
+from mxrun.peers.baseline import BaselineProcess, Comparison
 from mxrun.peers.exported import peer_symbol, without_dropout
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.onnx_export import onnx_model
@@ -66,12 +66,12 @@ _AXES = 2
 Array = npt.NDArray[Any]
 
 
-class DifferentWork(MxrunError):
+class NotEquivalent(MxrunError):
     """A contestant computes something else: its time would say nothing."""
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class ReferenceOutputs:
     """What is timed and what is compared, everybody's beginning, and mxrun's first results.
 
     checked: what is compared, perhaps at a lower rate than `timed` has. variables, batches: what
@@ -79,10 +79,10 @@ class Work:
     on_images: whether windows move over two axes, so that the order of axes in memory matters.
     """
 
-    timed: Contest
-    timed_network: Built
-    checked: Contest
-    checked_network: Built
+    timed: Comparison
+    timed_network: ModelDefinition
+    checked: Comparison
+    checked_network: ModelDefinition
     variables: Mapping[str, Array]
     batches: Mapping[str, Array]
     losses: tuple[float, ...]
@@ -90,7 +90,7 @@ class Work:
     on_images: bool
 
     @classmethod
-    def of(cls, built: Built, steps: Steps) -> Work:
+    def of(cls, built: ModelDefinition, steps: Steps) -> ReferenceOutputs:
         """Take mxrun's first steps, from its initial parameters.
 
         Raises UserError for training that peers cannot be asked for.
@@ -131,7 +131,7 @@ class Work:
         """How far contestants may be apart."""
         return TOLERANCES[self.precision]
 
-    def held(self, reads: str, network: Built) -> Mapping[str, Array]:
+    def held(self, reads: str, network: ModelDefinition) -> Mapping[str, Array]:
         """What a peer begins with: the variables, or a model that has them.
 
         Raises UserError for a network that has no such model.
@@ -141,7 +141,7 @@ class Work:
         model = onnx_model(network, self.variables, any_batch=False).encoded()
         return {"model": np.frombuffer(model, np.uint8)}
 
-    def difference(self, opponent: Opponent, way: str) -> float:
+    def difference(self, opponent: BaselineProcess, way: str) -> float:
         """How far an opponent's first results are from mxrun's, relatively.
 
         Raises DifferentWork where that is more than rounding.
@@ -156,7 +156,7 @@ class Work:
                 apart /= max(float(np.abs(expected).max()), 1e-30)
                 # A NaN is no agreement.
                 if not apart <= allowed:
-                    raise DifferentWork(
+                    raise NotEquivalent(
                         f"{opponent.name} ({way}) does other work: outputs of step {step + 1} are "
                         f"{apart:.2g} of the largest apart, of {allowed:g} allowed"
                     )
@@ -167,7 +167,7 @@ class Work:
         ours = np.array(self.losses)
         apart, allowed = _apart(theirs, ours), self.tolerance
         if not (apart[0] <= allowed.first and (apart[1:] <= allowed.later).all()):
-            raise DifferentWork(
+            raise NotEquivalent(
                 f"{name} does other work: its first losses are {_told(theirs)}, mxrun's "
                 f"{_told(self.losses)}; for rounding {allowed.first:g} of the first is allowed "
                 f"and {allowed.later:g} of those after updates"
@@ -181,7 +181,9 @@ def _apart(losses: Sequence[float], ours: Sequence[float] | Array) -> Array:
     return apart
 
 
-def _first_losses(network: Built, steps: Steps, count: int) -> tuple[tuple[float, ...], float]:
+def _first_losses(
+    network: ModelDefinition, steps: Steps, count: int
+) -> tuple[tuple[float, ...], float]:
     """The losses of the first steps, at a rate that does not amplify rounding, and that rate.
 
     Raises UserError for losses that are no numbers at the config's own rate.
@@ -202,7 +204,9 @@ def _first_losses(network: Built, steps: Steps, count: int) -> tuple[tuple[float
     return losses, rate
 
 
-def _losses_after_a_cut(steps: Steps, bits: int, network: Built, count: int) -> list[float]:
+def _losses_after_a_cut(
+    steps: Steps, bits: int, network: ModelDefinition, count: int
+) -> list[float]:
     """The losses of the first steps from parameters whose fractions' last bits are left out."""
     steps.restart()
     kept = np.uint32(2**32 - 2**bits)
@@ -212,7 +216,7 @@ def _losses_after_a_cut(steps: Steps, bits: int, network: Built, count: int) -> 
     return steps.losses(count)
 
 
-def _at_rate(network: Built, rate: float) -> Built:
+def _at_rate(network: ModelDefinition, rate: float) -> ModelDefinition:
     """The same network, trained at another rate."""
     training = network.training
     optimizer = training.optimizer.model_copy(update={"lr": rate})
@@ -228,14 +232,14 @@ def _told(losses: Sequence[float]) -> str:
     return ", ".join(f"{loss:.6g}" for loss in losses)
 
 
-def _contest(built: Built, steps: Steps) -> Contest:
+def _contest(built: ModelDefinition, steps: Steps) -> Comparison:
     """The symbol and its updates, as the peers are told them."""
     model, training = built.model, built.training
     symbol, threads = peer_symbol(model.symbol.tojson()), steps.executor.plan.threads
     if problems := _mixed(built):
         raise UserError(problems)
     if steps.phase != TRAIN:
-        return Contest(symbol, "infer", threads=threads)
+        return Comparison(symbol, "infer", threads=threads)
     problems = [
         Diagnostic(f"training with {what} cannot be compared with peers", hint=hint)
         for what, asked, hint in (
@@ -259,10 +263,10 @@ def _contest(built: Built, steps: Steps) -> Contest:
         }
         for name, rule in training.rules.items()
     }
-    return Contest(symbol, "train", updates, training.optimizer.lr, threads)
+    return Comparison(symbol, "train", updates, training.optimizer.lr, threads)
 
 
-def _mixed(built: Built) -> list[Diagnostic]:
+def _mixed(built: ModelDefinition) -> list[Diagnostic]:
     """The layers that run in another precision than the network, which peers cannot be told."""
     precision = built.config.precision
     return [
@@ -275,11 +279,11 @@ def _mixed(built: Built) -> list[Diagnostic]:
         for node in built.model.symbol.nodes
         if node.prop is not None
         and node.precision not in (None, precision)
-        and node.prop.precision is not Precision.FULL
+        and node.prop.precision is not Precision.FLOAT32
     ]
 
 
-def _drawing(built: Built) -> list[str]:
+def _drawing(built: ModelDefinition) -> list[str]:
     """The nodes, Dropout aside, that draw random numbers."""
     found = []
     for node in built.model.symbol.nodes:
@@ -292,12 +296,12 @@ def _drawing(built: Built) -> list[str]:
     return found
 
 
-def _without_dropout(built: Built) -> Built:
+def _without_dropout(built: ModelDefinition) -> ModelDefinition:
     """The same network, but every Dropout drops nothing."""
     return _with_symbol(built, load_json(without_dropout(built.model.symbol.tojson())))
 
 
-def _before_losses(built: Built) -> Built:
+def _before_losses(built: ModelDefinition) -> ModelDefinition:
     """The same network, but it gives what goes into its losses."""
     heads = [
         head
@@ -309,7 +313,7 @@ def _before_losses(built: Built) -> Built:
     return replace(changed, model=replace(changed.model, losses=()))
 
 
-def _with_symbol(built: Built, symbol: Symbol) -> Built:
+def _with_symbol(built: ModelDefinition, symbol: Symbol) -> ModelDefinition:
     """Another network of the same variables."""
     model = built.model
     shapes = {name: spec.shape for name, spec in (*model.inputs.items(), *model.learned.items())}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol, apply
@@ -26,7 +26,7 @@ class Head:
     classes: bool
 
 
-def heads(built: Built, names: Sequence[str]) -> tuple[Head, ...]:
+def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
     """The network's outputs, or those of the layers and outputs called `names`.
 
     In the place of a loss that gives nothing but itself stand the predictions that it is of.
@@ -74,7 +74,7 @@ def _prediction(entry: NodeEntry) -> NodeEntry | None:
     return apply(operator, {"data": Symbol([data])}, {}, f"{node.name}_{operator}").heads[0]
 
 
-def needed_inputs(built: Built, chosen: Sequence[Head]) -> tuple[list[str], list[str]]:
+def needed_inputs(built: ModelDefinition, chosen: Sequence[Head]) -> tuple[list[str], list[str]]:
     """The network's inputs that the heads' values depend on: data, and labels.
 
     Raises UserError for a head that depends on no input at all.
@@ -90,7 +90,7 @@ def needed_inputs(built: Built, chosen: Sequence[Head]) -> tuple[list[str], list
     return [n for n in needed if n not in labels], [n for n in needed if n in labels]
 
 
-def label_inputs(built: Built) -> set[str]:
+def label_inputs(built: ModelDefinition) -> set[str]:
     """The inputs that losses compare with, and do not read as data as well (autoencoders do)."""
     nodes = {node.name: node for node in built.model.symbol.nodes}
     labels = {loss.label for loss in built.model.losses}
@@ -122,7 +122,7 @@ def _read(head: NodeEntry) -> Collection[str]:
     return found
 
 
-def batch_inputs(built: Built, batch_size: int) -> dict[str, TensorSpec]:
+def batch_inputs(built: ModelDefinition, batch_size: int) -> dict[str, TensorSpec]:
     """The io slots for another batch size than the config's."""
     return {
         name: TensorSpec((batch_size, *spec.shape[1:]), spec.dtype)
@@ -130,18 +130,18 @@ def batch_inputs(built: Built, batch_size: int) -> dict[str, TensorSpec]:
     }
 
 
-def known_shapes(built: Built) -> dict[str, Shape]:
+def known_shapes(built: ModelDefinition) -> dict[str, Shape]:
     """The shapes of parameters and states, which no batch size changes."""
     return {name: spec.shape for name, spec in built.model.learned.items()}
 
 
-def planned_batch(built: Built, chosen: Sequence[Head], available: int) -> int:
+def planned_batch(built: ModelDefinition, chosen: Sequence[Head], available: int) -> int:
     """The batch size for so many records: the config's, or less where the network can do less."""
     fits = _shapes(built, chosen, available) is not None
     return available if fits else built.model.batch_size
 
 
-def row_shapes(built: Built, chosen: Sequence[Head], batch_size: int) -> dict[str, Shape]:
+def row_shapes(built: ModelDefinition, chosen: Sequence[Head], batch_size: int) -> dict[str, Shape]:
     """For each head the shape of one sample's part, by its name.
 
     Raises UserError for a head that is not divided into samples.
@@ -171,7 +171,9 @@ def row_shapes(built: Built, chosen: Sequence[Head], batch_size: int) -> dict[st
     return rows
 
 
-def _shapes(built: Built, chosen: Sequence[Head], batch_size: int) -> Mapping[str, Shape] | None:
+def _shapes(
+    built: ModelDefinition, chosen: Sequence[Head], batch_size: int
+) -> Mapping[str, Shape] | None:
     """The heads' shapes under a batch size; None where it contradicts a shape in the network."""
     shapes = {name: spec.shape for name, spec in batch_inputs(built, batch_size).items()}
     symbol = subgraph(chosen)

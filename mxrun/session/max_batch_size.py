@@ -12,7 +12,7 @@ from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.storage import available_bytes, memory_limit
@@ -23,14 +23,14 @@ BatchSize = int | Literal["max"]
 MAX: Literal["max"] = "max"
 
 # The end of the search: no config may have more.
-_MOST = (1 << 31) - 1
+_MAX_BATCH = (1 << 31) - 1
 # Of free memory, the part that is left for what lies outside of the plan.
 _OUTSIDE = 1 / 8
 # So many sizes are looked for on a line; where that leads nowhere, in the middle.
 _STRAIGHT = 6
 
 
-def batch_of(
+def max_batch_size(
     batch: BatchSize | None,
     path: str | Path,
     overrides: Sequence[str],
@@ -50,7 +50,7 @@ def batch_of(
 
 
 def largest_batch(
-    built: Built, asked: Callable[[int], tuple[Symbol, CompileRequest]], say: Say = silent
+    built: ModelDefinition, asked: Callable[[int], tuple[Symbol, CompileRequest]], say: Say = silent
 ) -> int:
     """The largest batch whose plan fits into the config's budget, or else into free memory.
 
@@ -85,12 +85,12 @@ def search(needed: Callable[[int], int], first: int, limit: int) -> int:
     What a batch needs is nearly a straight line over its size, so the next size to look at lies on
     the line through two that are known, and a size beyond is looked at to be sure.
     """
-    fits, fits_bytes, beyond = 1, first, _MOST + 1
+    fits, fits_bytes, beyond = 1, first, _MAX_BATCH + 1
     slope = first / 2
     looked = 0
     while beyond - fits > 1:
         guess = fits + max(1, int((limit - fits_bytes) / max(slope, 1.0)))
-        if looked >= _STRAIGHT and beyond <= _MOST:
+        if looked >= _STRAIGHT and beyond <= _MAX_BATCH:
             guess = (fits + beyond) // 2
         guess = min(guess, beyond - 1)
         size = needed(guess)
@@ -103,7 +103,7 @@ def search(needed: Callable[[int], int], first: int, limit: int) -> int:
     return fits
 
 
-def _limit(built: Built) -> int:
+def _limit(built: ModelDefinition) -> int:
     """The bytes that the arena may have."""
     asked = built.config.memory.budget
     if asked is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.planner.plan import Plan
@@ -28,13 +28,13 @@ class Planned:
     whole_bytes: what batches in one piece would need, all kept.
     """
 
-    built: Built
+    built: ModelDefinition
     plan: Plan
     whole_bytes: int
 
 
 def planned(
-    built: Built,
+    built: ModelDefinition,
     training: bool,
     threads: int | None = None,
     say: Say = silent,
@@ -48,7 +48,7 @@ def planned(
     Raises OverBudget, with the least of all, where none fits.
     """
 
-    def request(cut: Built) -> CompileRequest:
+    def request(cut: ModelDefinition) -> CompileRequest:
         return replace(request_for(cut, training, threads, say), kept=kept or {})
 
     first = request(built)
@@ -86,7 +86,7 @@ def divisors(count: int) -> Iterator[int]:
     return (part for part in range(1, count + 1) if count % part == 0)
 
 
-def _step_seconds(built: Built, plan: Plan) -> float:
+def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
     """What a whole training step will probably take: every part of its batches, and the update."""
     seconds = StepSeconds(None)
     together = built.training.accumulate * built.micro_batches

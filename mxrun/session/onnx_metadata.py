@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
 from mxrun.io.sample import image_scale
 from mxrun.session.synthetic_data import trained_on_synthetic_data
-from mxrun.session.trained_model import Trained
+from mxrun.session.trained_model import TrainedModel
 
 RUN, CLASSES, PREPROCESSING = "mxrun.run", "mxrun.classes", "mxrun.preprocessing"
 SYNTHETIC = "mxrun.synthetic_data"
@@ -18,7 +18,9 @@ SYNTHETIC = "mxrun.synthetic_data"
 _COLORS = {1: "gray", 3: "RGB"}
 
 
-def onnx_metadata(built: Built, trained: Trained | None, inputs: list[str]) -> dict[str, str]:
+def onnx_metadata(
+    built: ModelDefinition, trained: TrainedModel | None, inputs: list[str]
+) -> dict[str, str]:
     """The metadata_props of a network with these inputs: texts, and JSON in ASCII.
 
     mxrun.run: the name of the run or config. mxrun.classes: the list of class names by number,
@@ -34,7 +36,9 @@ def onnx_metadata(built: Built, trained: Trained | None, inputs: list[str]) -> d
     return found
 
 
-def _preprocessing(built: Built, trained: Trained | None, name: str) -> dict[str, Any]:
+def _preprocessing(
+    built: ModelDefinition, trained: TrainedModel | None, name: str
+) -> dict[str, Any]:
     """How the records of one input become its rows.
 
     shape: of one row. layout and color: of an input that takes images. scale: the factors of an
@@ -57,7 +61,7 @@ def _image(spec: TensorSpec) -> dict[str, str]:
     return {"layout": "CHW", "color": _COLORS[spec.shape[0]]}
 
 
-def _scale(trained: Trained, name: str, spec: TensorSpec) -> dict[str, float]:
+def _scale(trained: TrainedModel, name: str, spec: TensorSpec) -> dict[str, float]:
     """The factors of bytes, as inference has them."""
     scale = trained.checkpoint.manifest.scales.get(name)
     images = {"images": image_scale(scale)} if _takes_images(spec) else {}

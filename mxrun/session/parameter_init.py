@@ -7,14 +7,14 @@ from typing import Any
 import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.runtime.random import key_of
 from mxrun.train.initializer import initial_value, initialise
 
 
-def clear(executor: Executor, built: Built) -> None:
+def zero_pinned(executor: Executor, built: ModelDefinition) -> None:
     """Every pinned tensor zero, but what a loop finds there before its first step."""
     plan = executor.plan
     for block in plan.pinned:
@@ -25,14 +25,14 @@ def clear(executor: Executor, built: Built) -> None:
         executor.array(SCHEDULE)[...] = (built.training.optimizer.lr, 1, 1)
 
 
-def draw(executor: Executor, built: Built) -> None:
+def initialise_pinned(executor: Executor, built: ModelDefinition) -> None:
     """Give every parameter and auxiliary state of the plan its initializer's value."""
     for name in built.model.learned.keys() & executor.plan.specs.keys():
         initializer = built.training.initializers[name]
         initialise(executor.array(name), initializer, name, built.config.seed)
 
 
-def drawn(name: str, built: Built) -> npt.NDArray[Any]:
+def drawn(name: str, built: ModelDefinition) -> npt.NDArray[Any]:
     """The initializer's value of a parameter or auxiliary state."""
     initializer, shape = built.training.initializers[name], built.model.learned[name].shape
     return initial_value(initializer, name, shape, built.config.seed)

@@ -15,7 +15,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.compiler.team_size import team_for
 from mxrun.config import parse
-from mxrun.frontend import Built, build
+from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
@@ -28,7 +28,9 @@ from mxrun.train.checkpoint import MANIFEST_FILE
 from mxrun.train.run_directory import CONFIG_FILE
 
 
-def load(path: str | Path, overrides: Sequence[str] = (), batch: int | None = None) -> Built:
+def load(
+    path: str | Path, overrides: Sequence[str] = (), batch: int | None = None
+) -> ModelDefinition:
     """Read and build a config, after its plugins; raises UserError with everything wrong."""
     library.load()
     parsed = parse(path, overrides)
@@ -61,7 +63,7 @@ def silent(text: str) -> None:
 
 
 def plan_for(
-    built: Built,
+    built: ModelDefinition,
     training: bool,
     threads: int | None = None,
     say: Say = silent,
@@ -77,7 +79,7 @@ def plan_for(
 
 
 def request_for(
-    built: Built, training: bool, threads: int | None = None, say: Say = silent
+    built: ModelDefinition, training: bool, threads: int | None = None, say: Say = silent
 ) -> CompileRequest:
     """What the plan of a training run or of inference is made for."""
     settings, team = built.training, team_size(built, training, threads)
@@ -109,23 +111,23 @@ def request_for(
     )
 
 
-def chooser_for(built: Built, threads: int, say: Say) -> Chooser | None:
+def chooser_for(built: ModelDefinition, threads: int, say: Say) -> Chooser | None:
     """What times kernels for a team of `threads`; None where the config asks for no such thing."""
     if not is_timed(built):
         return None
     # Only now: whoever times nothing need not wait for it.
-    from mxrun.session.autotune import TimedChoice
+    from mxrun.session.autotune import Autotuner
 
-    return TimedChoice(threads, say)
+    return Autotuner(threads, say)
 
 
-def is_timed(built: Built) -> bool:
+def is_timed(built: ModelDefinition) -> bool:
     """Whether times decide which kernels some layers have."""
     layers = (node.implementation for node in built.model.symbol.nodes)
     return AUTO in (built.config.implementation, *layers)
 
 
-def staged_specs(built: Built) -> dict[str, TensorSpec]:
+def staged_specs(built: ModelDefinition) -> dict[str, TensorSpec]:
     """The arrays of one batch made ahead by loader threads; none where data come from memory."""
     if not any(request.prefetched for request in built.data.values()):
         return {}
@@ -137,7 +139,7 @@ def staged_name(name: str, index: int) -> str:
     return f"{name}:staged{index}"
 
 
-def last_batch(built: Built, role: str) -> LastBatch:
+def last_batch(built: ModelDefinition, role: str) -> LastBatch:
     """What becomes of records that do not fill a batch.
 
     Evaluation sees every record once. Training leaves them out where rows of a batch depend on each
@@ -166,7 +168,7 @@ def check_fits(plan: Plan) -> None:
         )
 
 
-def team_size(built: Built, training: bool, threads: int | None = None) -> int:
+def team_size(built: ModelDefinition, training: bool, threads: int | None = None) -> int:
     """The compute team: `threads`, else the config's, else what a step of training or inference
     is worth on this kind of processor with so many cores.
 

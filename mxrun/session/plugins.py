@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mxrun import library
-from mxrun.base.errors import Diagnostic, Place, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
 from mxrun.config import Parsed, RunConfig
 from mxrun.config.sources import COMMAND_LINE
 from mxrun.operator.register import OPERATORS
@@ -34,7 +34,7 @@ def load_plugins(parsed: Parsed, config: str | Path, allow: bool = False) -> Non
         raise UserError([*parsed.diagnostics, *problems])
 
 
-def _permit(config: Path, named_at: Place, allow: bool, plugin: library.Plugin) -> None:
+def _permit(config: Path, named_at: SourceLocation, allow: bool, plugin: library.Plugin) -> None:
     """Raise UserError for a plugin that a run's folder asks to run and this user does not know.
 
     A file that a user's own config, command line or flag names is known from then on. What the

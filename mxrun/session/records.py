@@ -18,7 +18,7 @@ import numpy.typing as npt
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built, check_labels
+from mxrun.frontend import ModelDefinition, check_labels
 from mxrun.frontend.data import evaluation_pipeline
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.batch import SAMPLE_WEIGHT
@@ -88,7 +88,7 @@ class FileSource(Source):
 
     def __init__(
         self,
-        built: Built,
+        built: ModelDefinition,
         inputs: Sequence[str],
         field: str,
         scale: Scale | None,
@@ -138,7 +138,7 @@ class FileSource(Source):
                 yield name, number, row
 
 
-def _table_form(built: Built, size: int, columns: tuple[str, ...]) -> TableForm:
+def _table_form(built: ModelDefinition, size: int, columns: tuple[str, ...]) -> TableForm:
     """As the config's own tables are written; names of columns, and labels, may be left out."""
     request = built.data.get("train")
     form: TableForm = getattr(request and request.options, "form", PLAIN)
@@ -200,7 +200,9 @@ class SplitSource(Source):
     and the config's metrics are followed on the way, and lie in `metrics` in the end.
     """
 
-    def __init__(self, built: Built, split: str, measured: bool, manifest: Manifest) -> None:
+    def __init__(
+        self, built: ModelDefinition, split: str, measured: bool, manifest: Manifest
+    ) -> None:
         """Open the data set, whose classes are numbered as those of training in `manifest`, and
         whose columns are found by the names that training had for them.
 
@@ -296,7 +298,7 @@ def _is_changed(dataset: Dataset, saved: str | None) -> bool:
     return saved is not None and not dataset.lazy and fingerprint(dataset) != saved
 
 
-def _section(built: Built, split: str) -> tuple[str, DatasetRequest]:
+def _section(built: ModelDefinition, split: str) -> tuple[str, DatasetRequest]:
     """The role and request that `split` names: `train`, `eval`, or a split of the data set."""
     if built.missing:
         raise UserError(built.missing)

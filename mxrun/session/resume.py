@@ -25,7 +25,7 @@ from mxrun.train.checkpoint_manager import newest_checkpoint, saved_steps
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory, run_path
 
-_MOST_STEPS = 8
+_MAX_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _implementation_differences(saved: PlanRecord, now: PlanRecord) -> list[str]
         before |= {f"{name} in {phase}": chosen[name] for name in chosen}
         after |= {f"{name} in {phase}": each for name, each in now.others.get(phase, {}).items()}
     steps = [name for name in before if name in after and before[name] != after[name]]
-    found = [f"{name}: {before[name]} then, {after[name]} now" for name in steps[:_MOST_STEPS]]
-    if len(steps) > _MOST_STEPS:
-        found.append(f"and {len(steps) - _MOST_STEPS} more steps")
+    found = [f"{name}: {before[name]} then, {after[name]} now" for name in steps[:_MAX_STEPS]]
+    if len(steps) > _MAX_STEPS:
+        found.append(f"and {len(steps) - _MAX_STEPS} more steps")
     return found

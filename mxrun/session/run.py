@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mxrun.backend.onednn.library import version as library_version
 from mxrun.base.errors import UserError
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.update_rule import averaged
@@ -21,10 +21,10 @@ from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator, Slots
 from mxrun.io.prefetch import Staging, open_iterator
 from mxrun.planner.plan import Plan
-from mxrun.session.parameter_init import clear, draw
+from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import last_batch, staged_name, staged_specs
 from mxrun.session.plugins import plugin_hashes
-from mxrun.session.warm_start import StartingPoint
+from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
     MEASURED_FILE,
@@ -50,7 +50,7 @@ _FILE_OF = {
 class Run:
     """One plan with its arena and its data."""
 
-    def __init__(self, built: Built, plan: Plan, datasets: Mapping[str, Dataset]) -> None:
+    def __init__(self, built: ModelDefinition, plan: Plan, datasets: Mapping[str, Dataset]) -> None:
         self.built = built
         self.plan = plan
         self.datasets = datasets
@@ -62,13 +62,13 @@ class Run:
         self._plugins = plugin_hashes(built.config)
         # What the run began with; a checkpoint remembers it, so that resuming needs it no more.
         self.started_from: dict[str, Any] | None = None
-        self._starting_point: StartingPoint | None = None
-        clear(self.executor, self.built)
+        self._starting_point: WarmStartSource | None = None
+        zero_pinned(self.executor, self.built)
 
-    def read_starting_point(self) -> StartingPoint:
+    def read_starting_point(self) -> WarmStartSource:
         """What `train.start_from` asks for, read once; raises UserError where it cannot be had."""
         if self._starting_point is None:
-            self._starting_point = StartingPoint.read(self.built)
+            self._starting_point = WarmStartSource.read(self.built)
         return self._starting_point
 
     def _iterator(self, role: str) -> DataIterator:
@@ -102,8 +102,8 @@ class Run:
 
         Without `start` nothing is taken from another run.
         """
-        clear(self.executor, self.built)
-        draw(self.executor, self.built)
+        zero_pinned(self.executor, self.built)
+        initialise_pinned(self.executor, self.built)
         if start:
             for name, value in self.read_starting_point().arrays.items():
                 self.executor.array(name)[...] = value
@@ -240,7 +240,7 @@ class Run:
             self.initialise()
             self.started_from = self.read_starting_point().to_json()
             return
-        clear(self.executor, self.built)
+        zero_pinned(self.executor, self.built)
         self.started_from = checkpoint.manifest.started_from
         groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
         for kind, arrays in zip(_FILE_OF, groups, strict=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.config import RunConfig, load_config
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
 from mxrun.io.dataset import DATASETS
 from mxrun.session.benchmark_loop import FEW, batch_count, count_limits
@@ -20,7 +20,7 @@ NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.pa
 _DATASET = "synthetic"
 
 
-def made_up_sections(built: Built) -> tuple[str, ...]:
+def synthetic_sections(built: ModelDefinition) -> tuple[str, ...]:
     """Overrides that put made-up records in the place of data whose path the user has not given.
 
     None where a section has its data: records of two kinds would be evaluated in vain. Transforms
@@ -73,7 +73,7 @@ def _is_synthetic(name: str) -> bool:
     return name in list(DATASETS) and DATASETS.get(name).synthetic
 
 
-def _records(built: Built) -> int:
+def _records(built: ModelDefinition) -> int:
     """How many records fill a few batches; at least one batch."""
     size = built.model.batch_size
     elements = sum(math.prod(spec.shape) for spec in built.model.records.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.update_rule import averaged
 from mxrun.session.planning import load
@@ -22,7 +22,7 @@ from mxrun.train.checkpoint import (
     load_checkpoint,
     read_manifest,
 )
-from mxrun.train.checkpoint_manager import Found, newest_checkpoint, saved_steps
+from mxrun.train.checkpoint_manager import RestoredCheckpoint, newest_checkpoint, saved_steps
 from mxrun.train.run_directory import ROOT
 
 _CONFIG = "config.yaml"
@@ -30,14 +30,14 @@ BEST, NEWEST = "best", "newest"
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedModel:
     """A network, what it has learned, and what the user should know about where that is from.
 
     arrays: every parameter and auxiliary state by name. Where training keeps a moving average of a
     weight, that stands in its place, as in the run's own evaluations: `averaged` says so.
     """
 
-    built: Built
+    built: ModelDefinition
     checkpoint: Checkpoint
     arrays: Arrays
     averaged: bool
@@ -50,7 +50,7 @@ class Trained:
         wanted: str | None = None,
         batch: int | None = None,
         allow_changes: bool = False,
-    ) -> Trained:
+    ) -> TrainedModel:
         """Read a run's folder or one of its checkpoints.
 
         `wanted` is `best`, `newest` or a step; by default the best where the run keeps one, else
@@ -112,7 +112,7 @@ class Trained:
             )
 
 
-def _differences(built: Built, checkpoint: Checkpoint) -> list[str]:
+def _differences(built: ModelDefinition, checkpoint: Checkpoint) -> list[str]:
     """What inference depends on and is not as it was when the checkpoint was trained."""
     manifest, config = checkpoint.manifest, built.config
     found = []
@@ -142,7 +142,7 @@ def averages(checkpoint: Checkpoint) -> Arrays:
     }
 
 
-def choose(run: Path, wanted: str | None) -> Found:
+def choose(run: Path, wanted: str | None) -> RestoredCheckpoint:
     """The checkpoint that `run` is, or the one of a run's folder that `wanted` names: `best`,
     `newest` or a step; by default the best where the run keeps one, else the newest.
 
@@ -152,18 +152,18 @@ def choose(run: Path, wanted: str | None) -> Found:
         if wanted is not None:
             hint = "which checkpoint is a question for a run's folder"
             raise UserError(Diagnostic(f"{run} is one checkpoint already", hint=hint))
-        return Found(load_checkpoint(run), ())
+        return RestoredCheckpoint(load_checkpoint(run), ())
     if wanted not in (None, BEST, NEWEST):
-        return Found(load_checkpoint(_at_step(run, wanted)), ())
+        return RestoredCheckpoint(load_checkpoint(_at_step(run, wanted)), ())
     best = None if wanted == NEWEST else _best_step(run)
     if best is not None:
         try:
-            return Found(load_checkpoint(checkpoint_folder(run, best)), ())
+            return RestoredCheckpoint(load_checkpoint(checkpoint_folder(run, best)), ())
         except UserError as error:
             if wanted == BEST:
                 raise
             newest = newest_checkpoint(run)
-            return Found(newest.checkpoint, (*error.diagnostics, *newest.damaged))
+            return RestoredCheckpoint(newest.checkpoint, (*error.diagnostics, *newest.damaged))
     if wanted == BEST:
         hint = "train with `train: {checkpoint: {best: accuracy}}`, or use --checkpoint newest"
         raise UserError(Diagnostic(f"the run in {run} keeps no best checkpoint", hint=hint))

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.train.observer import VariableGroup, WarmStart
 
 
 def variable_groups(
-    built: Built, started_from: Mapping[str, Any] | None
+    built: ModelDefinition, started_from: Mapping[str, Any] | None
 ) -> tuple[VariableGroup, ...]:
     """The parameters and auxiliary states in groups, those that are empty left out.
 
     trainable: changed by gradients. statistics: states that training moves. frozen: everything
-    else. With `started_from` (`StartingPoint.to_json`) also loaded and initialised, which together
-    are all variables; frozen_unloaded, those that stay at an initial value although they are frozen
-    or statistics; and left_out, tensors of the other run that are not taken, of unknown size.
+    else. With `started_from` (`WarmStartSource.to_json`) also loaded and initialised, which
+    together are all variables; frozen_unloaded, those that stay at an initial value although they
+    are frozen or statistics; and left_out, tensors of the other run that are not taken, of unknown
+    size.
     """
     model = built.model
     moving = model.moving_states
@@ -39,15 +40,15 @@ def variable_groups(
     return tuple(_group(built, kind, names) for kind, names in groups.items() if names)
 
 
-def trainable_elements(built: Built) -> int | None:
+def trainable_elements(built: ModelDefinition) -> int | None:
     """How many numbers gradients change; None where the config freezes no variable."""
     if not any(variable.frozen for variable in built.model.variables.values()):
         return None
     return sum(built.model.learned[name].elements for name in built.training.rules)
 
 
-def warm_start(built: Built, started_from: Mapping[str, Any] | None) -> WarmStart | None:
-    """What to tell of a run that starts from another's parameters (`StartingPoint.to_json`)."""
+def warm_start(built: ModelDefinition, started_from: Mapping[str, Any] | None) -> WarmStart | None:
+    """What to tell of a run that starts from another's parameters (`WarmStartSource.to_json`)."""
     if started_from is None:
         return None
     groups = variable_groups(built, started_from)
@@ -59,7 +60,7 @@ def groups_json(groups: Sequence[VariableGroup]) -> dict[str, Any]:
     return {group.kind: group.to_json() for group in groups}
 
 
-def _group(built: Built, kind: str, names: Sequence[str]) -> VariableGroup:
+def _group(built: ModelDefinition, kind: str, names: Sequence[str]) -> VariableGroup:
     if kind == "left_out":
         return VariableGroup(kind, tuple(names))
     specs = [built.model.learned[name] for name in names]

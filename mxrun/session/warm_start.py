@@ -15,14 +15,14 @@ from mxrun.base.merged_names import merged_names
 from mxrun.base.near_names import listed
 from mxrun.base.patterns import PatternTable
 from mxrun.config import StartFrom
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.session.synthetic_data import synthetic_notes
 from mxrun.session.trained_model import averages, choose
 from mxrun.train.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, eq=False)
-class StartingPoint:
+class WarmStartSource:
     """What a run begins with, beside its initialisers.
 
     arrays: copied from the other run. missing: asked for, but not there. misshapen: there with
@@ -40,7 +40,7 @@ class StartingPoint:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, built: Built) -> StartingPoint:
+    def read(cls, built: ModelDefinition) -> WarmStartSource:
         """What `train.start_from` asks for.
 
         Raises UserError where a checkpoint cannot be used, a pattern fits no name, or (strict)
@@ -129,7 +129,7 @@ def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -
     return [pattern for pattern in patterns if pattern not in matched]
 
 
-def _checkpoint(built: Built, section: StartFrom) -> Checkpoint:
+def _checkpoint(built: ModelDefinition, section: StartFrom) -> Checkpoint:
     try:
         found = choose(Path(section.run), section.checkpoint)
     except UserError as error:

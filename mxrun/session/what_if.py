@@ -15,7 +15,7 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.what_if import Answer, Budgets, single_steps, step_seconds
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Plan
@@ -52,7 +52,7 @@ class Question:
     overrides: Sequence[str]
     training: bool
     threads: int | None
-    built: Built
+    built: ModelDefinition
     plan: Plan
 
 

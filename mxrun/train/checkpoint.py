@@ -49,7 +49,7 @@ FORMAT_VERSION: Literal[2] = 2
 CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 """The name of a checkpoint's folder."""
 
-_LARGEST_MANIFEST = 1 << 26
+_MAX_MANIFEST_BYTES = 1 << 26
 _CHUNK = 1 << 20
 _TYPES = {
     "float64": "F64",
@@ -325,9 +325,9 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         with path.open("rb") as file:
             # A buffer of all that is asked for is made before anything is read.
-            size = min(os.fstat(file.fileno()).st_size, _LARGEST_MANIFEST)
+            size = min(os.fstat(file.fileno()).st_size, _MAX_MANIFEST_BYTES)
             text = file.read(size + 1)
-        content = json.loads(text) if len(text) <= _LARGEST_MANIFEST else None
+        content = json.loads(text) if len(text) <= _MAX_MANIFEST_BYTES else None
         whole = isinstance(content, dict) and text == _sealed(_without(content, "sha256"))
     except OSError as error:
         raise _unusable(path, _reason(error)) from error

@@ -41,7 +41,7 @@ class Policy:
     best: str | None = None
 
 
-class CheckpointKeeper:
+class CheckpointManager:
     """Saves, and after each save removes what the policy no longer keeps.
 
     Checkpoints that only an interruption asked for go once a due one is written, so that what is
@@ -109,14 +109,14 @@ def saved_steps(folder: Path) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Found:
+class RestoredCheckpoint:
     """The newest usable checkpoint, and what was wrong with newer ones."""
 
     checkpoint: Checkpoint | None
     damaged: tuple[Diagnostic, ...]
 
 
-def newest_checkpoint(folder: Path) -> Found:
+def newest_checkpoint(folder: Path) -> RestoredCheckpoint:
     """The newest checkpoint that is whole.
 
     Raises UserError where there are checkpoints and none of them can be used.
@@ -124,12 +124,14 @@ def newest_checkpoint(folder: Path) -> Found:
     damaged: list[Diagnostic] = []
     for step in reversed(saved_steps(folder)):
         try:
-            return Found(load_checkpoint(folder / f"checkpoint-{step}"), tuple(damaged))
+            return RestoredCheckpoint(
+                load_checkpoint(folder / f"checkpoint-{step}"), tuple(damaged)
+            )
         except UserError as error:
             damaged += error.diagnostics
     if damaged:
         raise UserError(damaged)
-    return Found(None, ())
+    return RestoredCheckpoint(None, ())
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -30,9 +30,9 @@ WANTED, KIND, LABEL, OUTPUT, ROW_WEIGHTS = 0, 1, 2, 3, 4
 # What MXNet's CrossEntropy adds to a probability before it takes the logarithm, and the least
 # that its Perplexity takes it of.
 _EPSILON = 1e-12
-_LEAST = 1e-10
+_FLOOR = 1e-10
 # Numbers beyond are no classes: they become this one's opposite, which is none either.
-_LARGEST = 2.0**53
+_MAX_CLASS = 2.0**53
 # Elements among which a maximum is looked for again, one by one.
 _CHUNK = 256
 
@@ -49,7 +49,7 @@ def label_at(block: Block, i: int, is_binary: bool) -> int:
         value = float64s(block, 2)[i]
     if is_binary:
         return 1 if value > 0.5 else 0
-    return int(value if -_LARGEST < value < _LARGEST else -_LARGEST)
+    return int(value if -_MAX_CLASS < value < _MAX_CLASS else -_MAX_CLASS)
 
 
 @piece
@@ -105,7 +105,7 @@ def read_classes_loop(block: Block) -> None:
             if wanted & 2:
                 logarithms += weight * math.log(chance + _EPSILON)
             if wanted & 4:
-                limited += weight * math.log(_LEAST if chance < _LEAST else chance)
+                limited += weight * math.log(_FLOOR if chance < _FLOOR else chance)
     for i in range(3):
         sums[2 * i + 1] = total
     sums[0], sums[2], sums[4] = hits, logarithms, limited

@@ -19,7 +19,7 @@ from mxrun.train.metric_kind import Figure, MeanOfValues, Metric, MetricKind, Su
 from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Seen
 
 # A confusion matrix of more classes would be millions of numbers in every line of a record.
-MOST_CLASSES = 256
+MAX_CLASSES = 256
 
 
 class ClassMetricKind(MetricKind):
@@ -155,9 +155,9 @@ class ConfusionMatrix(ClassMetricKind):
         return "confusion_matrix"
 
     def _unfit_classes(self, classes: int) -> str:
-        if classes <= MOST_CLASSES:
+        if classes <= MAX_CLASSES:
             return ""
-        return f"tells {classes} classes apart; a table has at most {MOST_CLASSES}"
+        return f"tells {classes} classes apart; a table has at most {MAX_CLASSES}"
 
     def create(self, predictions: LossPredictions) -> Metric:
         """Sums over the most probable classes."""

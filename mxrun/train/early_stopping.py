@@ -21,7 +21,7 @@ class EarlyStopping:
 
 
 @dataclass(frozen=True)
-class Watch:
+class EvaluationMonitor:
     """best: the metric of the checkpoint to keep. plateau: the schedule to tell of evaluations.
     higher: the metrics of which more is better.
     """

@@ -83,7 +83,7 @@ class Normal(Initializer):
             yield first, values
 
 
-class Constant(Initializer):
+class ConstantInitializer(Initializer):
     """The same value everywhere."""
 
     value: Float32 = Field(0.0, description="The value.")
@@ -156,7 +156,7 @@ INITIALIZERS.add("xavier", Xavier)
 INITIALIZERS.add("msra", Msra)
 INITIALIZERS.add("normal", Normal)
 INITIALIZERS.add("uniform", Uniform)
-INITIALIZERS.add("constant", Constant)
+INITIALIZERS.add("constant", ConstantInitializer)
 
 
 def initializer_for(
@@ -170,9 +170,9 @@ def initializer_for(
     if explicit is not None:
         return explicit
     if parameter_name.endswith(_ZEROS):
-        return Constant(value=0.0)
+        return ConstantInitializer(value=0.0)
     if parameter_name.endswith(_ONES):
-        return Constant(value=1.0)
+        return ConstantInitializer(value=1.0)
     return default
 
 

@@ -11,7 +11,7 @@ from mxrun.train.schedule import Plateau, Schedule
 
 
 @dataclass(frozen=True)
-class Rates:
+class LearningRateTimeline:
     """The schedule of an optimiser over a run of so many steps."""
 
     optimizer: Optimizer

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
-from mxrun.executor.switch_interval import quick_hand_over
+from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
@@ -25,8 +25,8 @@ from mxrun.train.divergence import (
     is_finite,
     located_in_evaluation,
 )
-from mxrun.train.early_stopping import Watch
-from mxrun.train.learning_rate import Rates
+from mxrun.train.early_stopping import EvaluationMonitor
+from mxrun.train.learning_rate import LearningRateTimeline
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone
@@ -75,7 +75,7 @@ class Pace:
     accumulate: int
     optimizer: Optimizer
     schedule: Schedule
-    watch: Watch
+    watch: EvaluationMonitor
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,9 @@ class TrainingLoop:
             None if evaluation is None else Measure(executor, evaluation, losses)
         )
         total_steps = self.total_steps()
-        self._rates = Rates(pace.optimizer, pace.schedule, total_steps, self.steps_of(1))
+        self._rates = LearningRateTimeline(
+            pace.optimizer, pace.schedule, total_steps, self.steps_of(1)
+        )
         self._chunk = np.zeros((_RATES, 3), np.float32)
         self._schedule = executor.array(SCHEDULE)
         named = executor.plan.specs
@@ -167,7 +169,7 @@ class TrainingLoop:
             self._observer.note(
                 f"train.schedule: the warm-up of {warmup} steps takes the whole run of {total}"
             )
-        with quick_hand_over:
+        with short_switch_interval:
             while not self.progress.finished:
                 self._epoch(saver, interrupted)
         early = self.progress.epoch <= self._pace.epochs

@@ -68,7 +68,7 @@ class CheckedLoop(TrainingLoop):
         )
 
 
-class Silent:
+class NullObserver:
     """Tells nobody."""
 
     def run_started(self, event: RunStarted) -> None:
@@ -84,7 +84,7 @@ class Silent:
         """Nothing."""
 
 
-class NoSaver:
+class NullCheckpointing:
     """Saves nothing: a replay changes no file."""
 
     def due_after_step(self, step: int) -> bool:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.io.iterator import RecordError
 from mxrun.train.checkpoint import MEASURED_FILE, Arrays, RunState
-from mxrun.train.checkpoint_manager import CheckpointKeeper
+from mxrun.train.checkpoint_manager import CheckpointManager
 from mxrun.train.divergence import Diverged, is_finite
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
@@ -29,7 +29,7 @@ class RunSaver:
     def __init__(
         self,
         directory: RunDirectory,
-        keeper: CheckpointKeeper,
+        keeper: CheckpointManager,
         snapshot: Snapshot,
         saved: Progress | None,
         note: Callable[[str], None],

@@ -92,7 +92,7 @@ class Schedule(Parameters):
         """The rate as a factor of the optimizer's lr, once the warm-up is over."""
 
 
-class Constant(Schedule):
+class ConstantSchedule(Schedule):
     """The optimizer's lr at every step: factor = 1."""
 
     def relative(self, moment: Moment) -> float:
@@ -376,7 +376,7 @@ def _between(position: float, first: float, last: float) -> float:
 
 
 SCHEDULES: Registry[type[Schedule]] = Registry("schedule")
-SCHEDULES.add("constant", Constant)
+SCHEDULES.add("constant", ConstantSchedule)
 SCHEDULES.add("step", StepDecay)
 SCHEDULES.add("multistep", MultiStep)
 SCHEDULES.add("cosine", Cosine)

@@ -10,7 +10,7 @@ import pytest
 from mxrun.backend.scalar_functions import VOCABULARY
 from mxrun.backend.scalar_llvm import instructions, module_text
 from mxrun.backend.scalar_lowering import lowered
-from mxrun.backend.scalar_value import Graph, LoopForm, Value, contexts
+from mxrun.backend.scalar_value import LoopForm, ScalarGraph, ScalarValue, contexts
 from mxrun.operator import scalar
 
 ARGUMENTS = {"pow": 2, "mod": 2, "maximum": 2, "minimum": 2, "fma": 3}
@@ -35,9 +35,9 @@ def test_code_reads_nothing_that_is_not_there(name: str, adds: bool) -> None:
             assert re.search(rf"store <\d+ x \w+> zeroinitializer, .*{re.escape(room)}\b", text)
 
 
-def graph_of_rare_values() -> tuple[Graph, list[Value], int]:
+def graph_of_rare_values() -> tuple[ScalarGraph, list[ScalarValue], int]:
     """rarely(x < 0, a + b, b), where a is rarely(x < -9, x * x, x)."""
-    graph = Graph()
+    graph = ScalarGraph()
     x = graph.add("operand", "float32", (), 0)
     square = x * x
     a = graph.add("rarely", "float32", (x < -9, square, x))

@@ -40,7 +40,7 @@ from mxrun.operator.register import create, implementations
 
 THREADS = 2
 _PAUSE_SECONDS = 0.001
-_LEAST_SECONDS = 0.001
+_MIN_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def table(cases: Iterable[Case], rounds: int, only: str) -> None:
         match = make()
         for run in (match.own, match.peer):
             run()
-        repeat = max(1, int(_LEAST_SECONDS / _seconds(match.own, 1)))
+        repeat = max(1, int(_MIN_SECONDS / _seconds(match.own, 1)))
         pairs = [(_seconds(match.own, repeat), _seconds(match.peer, repeat)) for _ in range(rounds)]
         own, peer = (statistics.median(column) * 1e6 for column in zip(*pairs, strict=True))
         fastest = [min(column) for column in zip(*pairs, strict=True)]

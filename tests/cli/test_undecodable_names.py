@@ -11,7 +11,7 @@ from PIL import Image
 
 from mxrun.commands.train import TrainRequest, train
 from mxrun.train.checkpoint import load_checkpoint
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 CONFIG = """\
 name: net
@@ -37,7 +37,7 @@ def test_names_that_are_no_utf8_are_saved_and_shown_escaped(tmp_path, monkeypatc
                 pixels = np.full((4, 4), 100 * number + len(folder), np.uint8)
                 Image.fromarray(pixels).save(file, "PNG")
     Path("net.yaml").write_text(CONFIG)
-    train(Path("net.yaml"), (), Silent(), TrainRequest())
+    train(Path("net.yaml"), (), NullObserver(), TrainRequest())
     (newest,) = Path("runs/net").glob("checkpoint-4")
     assert load_checkpoint(newest).manifest.classes == (os.fsdecode(b"caf\xe9"), "tea")
     # As UTF-8 terminals have it: what is no text cannot be written as it is.

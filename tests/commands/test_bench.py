@@ -14,7 +14,7 @@ from commands import mxrun, refused, result
 from mxrun.commands.bench import BenchRequest, bench
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.session.benchmark_loop import made_up_records
+from mxrun.session.benchmark_loop import synthetic_records
 from mxrun.session.planning import load, plan_for
 
 FEW = ("--steps", "4", "--warmup", "1", "--threads", "1")
@@ -91,7 +91,7 @@ def test_the_tapes_own_cost_is_that_of_the_plans_calls(threads: int) -> None:
 @pytest.mark.parametrize("config", BUNDLED)
 def test_made_up_labels_are_classes_of_the_network(config: str) -> None:
     model = load(find_config(config), (), 16).model
-    records = made_up_records(model)
+    records = synthetic_records(model)
     assert records.specs == model.records
     assert len(records) % 16 == 0
     labels = records.fields["label"].records
@@ -110,7 +110,7 @@ def test_made_up_ids_are_rows_of_their_table(tmp_path: Path) -> None:
         "data: {batch_size: 32, train: {dataset: digits, split: train}}\n"
         "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
     )
-    records = made_up_records(load(tmp_path / "words.yaml").model)
+    records = synthetic_records(load(tmp_path / "words.yaml").model)
     words, labels = records.fields["words"].records, records.fields["label"].records
     assert words.shape == (len(records), 5)
     assert 600 < words.max() < 700

@@ -19,11 +19,11 @@ from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.peers.baseline import KINDS as PEERS
-from mxrun.peers.baseline import Opponent, find
+from mxrun.peers.baseline import BaselineProcess, find
 from mxrun.peers.peer import MXNet, Peer, PyTorch
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.comparison import Pairs
-from mxrun.session.equivalence import DifferentWork, Work
+from mxrun.session.equivalence import NotEquivalent, ReferenceOutputs
 from mxrun.session.planning import load, plan_for
 
 KINDS: dict[str, type[Peer]] = {"torch": PyTorch, "mxnet": MXNet}
@@ -60,17 +60,17 @@ def written(folder: Path, layers: Sequence[str], optimizer: str = "{sgd: {lr: 0.
     return path
 
 
-def work_of(path: Path, overrides: Sequence[str] = (), phase: str = TRAIN) -> Work:
+def work_of(path: Path, overrides: Sequence[str] = (), phase: str = TRAIN) -> ReferenceOutputs:
     built = load(path, overrides)
     plan = plan_for(built, training=phase == TRAIN, threads=1)
-    return Work.of(built, Steps(built, plan, phase))
+    return ReferenceOutputs.of(built, Steps(built, plan, phase))
 
 
 @cache
-def started(name: str) -> Opponent:
+def started(name: str) -> BaselineProcess:
     """The peer's process, one for all tests."""
     (found,) = find((name,), {name: python_of(name)})
-    return Opponent(found, 1)
+    return BaselineProcess(found, 1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,7 +81,7 @@ def _stopped_afterwards() -> Iterator[None]:
             started(name).close()
 
 
-def difference(work: Work, name: str, way: str) -> float:
+def difference(work: ReferenceOutputs, name: str, way: str) -> float:
     """How far the peer is from mxrun's results, beginning anew."""
     opponent = started(name)
     opponent.hold(work.variables, work.batches)
@@ -275,7 +275,7 @@ def test_updates_are_the_same(optimizer: str, name: str, tmp_path: Path) -> None
     work = work_of(written(tmp_path, HEADS["softmax"], OPTIMIZERS[optimizer]))
     still = replace(work, checked=replace(work.checked, rate=0.0))
     assert difference(work, name, WAYS[name]) < 1e-4
-    with pytest.raises(DifferentWork):
+    with pytest.raises(NotEquivalent):
         difference(still, name, WAYS[name])
 
 
@@ -290,7 +290,7 @@ def test_dropout_drops_nothing_while_losses_are_compared(name: str) -> None:
     assert work.differ
     assert difference(work, name, WAYS[name]) < 1e-2
     unequal = replace(work, checked=work.timed)
-    with pytest.raises(DifferentWork, match="other work: its first losses are"):
+    with pytest.raises(NotEquivalent, match="other work: its first losses are"):
         difference(unequal, name, WAYS[name])
 
 
@@ -300,7 +300,7 @@ def test_inference_gives_the_same_outputs(way: str) -> None:
     assert not work.losses
     assert difference(work, "torch", way) < 1e-4
     other = replace(work, outputs=tuple([2 * array for array in step] for step in work.outputs))
-    with pytest.raises(DifferentWork, match="other work: outputs of step 1"):
+    with pytest.raises(NotEquivalent, match="other work: outputs of step 1"):
         difference(other, "torch", way)
 
 
@@ -333,7 +333,7 @@ def test_frozen_statistics_give_the_same_gradients(name: str, tmp_path: Path) ->
     assert difference(frozen, name, WAYS[name]) < 1e-3
     moving = "network.variables={'bn_*': {frozen: true}, 'bn_moving_*': {frozen: false}}"
     other = work_of(path, (rate, moving))
-    with pytest.raises(DifferentWork):
+    with pytest.raises(NotEquivalent):
         difference(replace(frozen, losses=other.losses), name, WAYS[name])
 
 
@@ -444,7 +444,7 @@ def test_losses_are_compared_at_a_rate_that_does_not_amplify_rounding(
     assert work.checked.symbol == work.timed.symbol
     assert difference(work, name, WAYS[name]) < 1e-3
     still = replace(work, checked=replace(work.checked, rate=0.0))
-    with pytest.raises(DifferentWork):
+    with pytest.raises(NotEquivalent):
         difference(still, name, WAYS[name])
 
 

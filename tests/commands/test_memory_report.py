@@ -14,7 +14,7 @@ from mxrun.commands.inspect_memory import inspect_memory, outside_bytes, team_fi
 from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass, StepKind
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, PREPARE, TRAIN
@@ -121,7 +121,7 @@ def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
         assert "Usage" in refused("inspect-memory", "digits_lenet", *option, cwd=tmp_path)
 
 
-def steps(built: Built, executor: Executor, poisoned: bool = False) -> dict[str, bytes]:
+def steps(built: ModelDefinition, executor: Executor, poisoned: bool = False) -> dict[str, bytes]:
     """All pinned bytes after the five steps of an epoch, the last of them padded."""
     dataset = open_datasets(built.data, built.model.records)["train"]
     iterator = ArrayIterator(dataset, built.model.batch_size, shuffle=True)

@@ -124,7 +124,7 @@ def test_F4_inference_begins_with_what_was_trained(
     (tmp_path / "net.yaml").write_text(NET)
     results, found = verification.results, {}
 
-    def noted(built: object, plan: object, way: verification.Way, *rest: object) -> object:
+    def noted(built: object, plan: object, way: verification.PlanVariant, *rest: object) -> object:
         arrays = results(built, plan, way, *rest)  # type: ignore[arg-type]
         found.setdefault(way.phase, (built, plan, arrays))
         return arrays
@@ -132,9 +132,9 @@ def test_F4_inference_begins_with_what_was_trained(
     monkeypatch.setattr(verification, "results", noted)
     assert verify(tmp_path / "net.yaml", steps=2)["passed"]
     built, plan, outputs = found["evaluate"]
-    fresh = results(built, plan, verification.Way("", "evaluate"), 2, {})
+    fresh = results(built, plan, verification.PlanVariant("", "evaluate"), 2, {})
     trained = found["train"][2]
-    again = results(built, plan, verification.Way("", "evaluate"), 2, trained)
+    again = results(built, plan, verification.PlanVariant("", "evaluate"), 2, trained)
     assert outputs.keys() == fresh.keys()
     for name, array in outputs.items():
         assert array.tobytes() == again[name].tobytes()
@@ -179,8 +179,8 @@ def test_F4_a_block_that_is_freed_early_shows(config: str) -> None:
     (block,) = set(wrong.phases[TRAIN].blocks) - set(plan.phases[TRAIN].blocks)
     (before,) = set(plan.phases[TRAIN].blocks) - set(wrong.phases[TRAIN].blocks)
     assert early.block == block == replace(before, last=before.last - 1)
-    poisoned = verification.Way("poisoned", TRAIN, poisoned=True)
-    expected = verification.results(built, plan, verification.Way("plain", TRAIN), 2, {})
+    poisoned = verification.PlanVariant("poisoned", TRAIN, poisoned=True)
+    expected = verification.results(built, plan, verification.PlanVariant("plain", TRAIN), 2, {})
     for each, passed in ((plan, True), (wrong, False)):
         got = verification.results(built, each, poisoned, 2, {})
         assert verification.compared(poisoned, expected, got, False)["passed"] is passed

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config import load_config
 from mxrun.config.dump import dump
 from mxrun.config.interpolate import Interpolator
 from mxrun.config.load import load_text
-from mxrun.config.marked import Marked, Scalar
+from mxrun.config.marked import Scalar, SourceNode
 
-HERE = Place("config.yaml", 1, 1)
+HERE = SourceLocation("config.yaml", 1, 1)
 CONFIG = """\
 network:
   inputs: {data: [3], label: []}
@@ -70,23 +70,23 @@ NUMBERS: list[Scalar] = [
 ]
 
 
-def marked(value: object) -> Marked:
+def marked(value: object) -> SourceNode:
     if isinstance(value, dict):
-        return Marked({key: marked(part) for key, part in value.items()}, HERE)
+        return SourceNode({key: marked(part) for key, part in value.items()}, HERE)
     if isinstance(value, list):
-        return Marked(tuple(map(marked, value)), HERE)
+        return SourceNode(tuple(map(marked, value)), HERE)
     assert value is None or isinstance(value, (bool, int, float, str))
-    return Marked(value, HERE)
+    return SourceNode(value, HERE)
 
 
-def read_again(tree: Marked) -> Marked:
+def read_again(tree: SourceNode) -> SourceNode:
     problems: list[Diagnostic] = []
     found = Interpolator(problems).interpolate(load_text(dump(tree), HERE, problems), {})
     assert problems == []
     return found
 
 
-def spelled(tree: Marked) -> str:
+def spelled(tree: SourceNode) -> str:
     """Every value with its type; NaN is equal to itself, and -0.0 is not 0.0."""
     return repr(tree.plain())
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mxrun.base.errors import Place
+from mxrun.base.errors import SourceLocation
 from mxrun.config import Choice, Names, RunConfig, load_config, parse
 
 TAIL = """
@@ -36,9 +36,9 @@ def test_extends_merges_deeply_and_the_later_wins(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, text))
     assert (config.seed, config.train.epochs, config.data.batch_size) == (2, 5, 4)
     assert [layer.operator for layer in config.network.layers] == ["C"]
-    assert config.place("train", "epochs") == Place(str(middle), 3, 17)
-    assert config.key_place("data", "batch_size") == Place(str(base), 7, 8)
-    assert config.place("seed") == Place(str(tmp_path / "run.yaml"), 2, 7)
+    assert config.place("train", "epochs") == SourceLocation(str(middle), 3, 17)
+    assert config.key_place("data", "batch_size") == SourceLocation(str(base), 7, 8)
+    assert config.place("seed") == SourceLocation(str(tmp_path / "run.yaml"), 2, 7)
     assert config.name == "run"
 
 
@@ -50,7 +50,7 @@ def test_another_choice_replaces_the_one_extended(tmp_path: Path) -> None:
         + own.read_text().replace("optimizer: sgd", "optimizer: sgd, initializer: {normal: }")
     )
     config = load_config(own)
-    assert config.train.initializer == Choice("normal", {}, Place("", 0, 0))
+    assert config.train.initializer == Choice("normal", {}, SourceLocation("", 0, 0))
     own.write_text(own.read_text().replace("{normal: }", "{xavier: {rnd_type: gaussian}}"))
     xavier = load_config(own).train.initializer
     parameters = {key: part.value for key, part in xavier.parameters.items()}
@@ -62,7 +62,7 @@ def test_extends_in_a_circle_and_bases_that_are_missing(tmp_path: Path) -> None:
     write(tmp_path, "a: 1\nextends: run.yaml\n", "other.yaml")
     (problem,) = parse(path).diagnostics
     assert "circle" in problem.problem
-    assert problem.place == Place(str(tmp_path / "other.yaml"), 2, 10)
+    assert problem.place == SourceLocation(str(tmp_path / "other.yaml"), 2, 10)
     assert problem.got == "run.yaml -> other.yaml -> run.yaml"
     (problem,) = parse(write(tmp_path, "extends: none.yaml\n")).diagnostics
     assert "no such file" in problem.problem
@@ -92,9 +92,9 @@ def test_overrides_reach_every_value_and_keep_their_place(tmp_path: Path) -> Non
     assert config.network.variables["fc*_weight"].frozen
     assert config.data.train.options["path"].value == "/a=b"
     assert config.name == "no"
-    assert config.place("train", "epochs") == Place("<command line>", 1, 14)
-    assert config.key_place("train", "epochs") == Place("<command line>", 1, 7)
-    assert config.network.layers[2].place_of("kernel") == Place("<command line>", 3, 28)
+    assert config.place("train", "epochs") == SourceLocation("<command line>", 1, 14)
+    assert config.key_place("train", "epochs") == SourceLocation("<command line>", 1, 7)
+    assert config.network.layers[2].place_of("kernel") == SourceLocation("<command line>", 3, 28)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_bad_override_is_placed_in_its_argument(
 ) -> None:
     (problem,) = parse(network(tmp_path, "    - A\n"), ["seed=1", argument]).diagnostics
     assert words in problem.problem
-    assert problem.place == Place("<command line>", 2, column)
+    assert problem.place == SourceLocation("<command line>", 2, column)
 
 
 def test_layers_without_names_are_counted_by_operator(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_F9_what_is_wrong_with_a_use_is_said_once_and_there(
     (problem, *more) = parse(path).diagnostics
     assert more == []
     assert words in problem.problem
-    assert problem.place == Place(str(path), line, column)
+    assert problem.place == SourceLocation(str(path), line, column)
 
 
 @pytest.mark.parametrize(

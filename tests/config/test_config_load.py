@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config.load import LARGEST_FILE, load_file, load_text
-from mxrun.config.marked import Marked
+from mxrun.config.marked import SourceNode
 from mxrun.config.scalar import resolve
 
-START = Place("c.yaml", 1, 1)
+START = SourceLocation("c.yaml", 1, 1)
 
 
-def load(text: str) -> Marked:
+def load(text: str) -> SourceNode:
     problems: list[Diagnostic] = []
     marked = load_text(text, START, problems)
     assert problems == []
@@ -83,24 +83,24 @@ def test_nan_and_quoted_scalars() -> None:
 
 def test_every_key_and_value_keeps_its_place() -> None:
     root = load("a: 1\nb:\n  - {c: x, d: [2, 3]}\n  -\n    e: 'é'\n")
-    assert root.place == Place("c.yaml", 1, 1)
-    assert root.find("a").place == Place("c.yaml", 1, 4)
-    assert root.find("a").key_place == Place("c.yaml", 1, 1)
-    assert root.find("b", 0, "d", 1).place == Place("c.yaml", 3, 19)
-    assert root.find("b", 0, "d").key_place == Place("c.yaml", 3, 12)
-    assert root.find("b", 1, "e").start == Place("c.yaml", 5, 5)
-    assert root.find("b", 7, "e").start == Place("c.yaml", 2, 1)
+    assert root.place == SourceLocation("c.yaml", 1, 1)
+    assert root.find("a").place == SourceLocation("c.yaml", 1, 4)
+    assert root.find("a").key_place == SourceLocation("c.yaml", 1, 1)
+    assert root.find("b", 0, "d", 1).place == SourceLocation("c.yaml", 3, 19)
+    assert root.find("b", 0, "d").key_place == SourceLocation("c.yaml", 3, 12)
+    assert root.find("b", 1, "e").start == SourceLocation("c.yaml", 5, 5)
+    assert root.find("b", 7, "e").start == SourceLocation("c.yaml", 2, 1)
 
 
 def test_places_start_where_the_text_starts() -> None:
-    root = load_text("{a: [1, x]}", Place("<command line>", 4, 11), [])
-    assert root.find("a", 1).place == Place("<command line>", 4, 19)
+    root = load_text("{a: [1, x]}", SourceLocation("<command line>", 4, 11), [])
+    assert root.find("a", 1).place == SourceLocation("<command line>", 4, 19)
 
 
 def test_aliases_repeat_a_value_under_their_own_key() -> None:
     root = load("a: &x {k: 1}\nb: *x\n")
     assert root.plain() == {"a": {"k": 1}, "b": {"k": 1}}
-    assert root.find("b").key_place == Place("c.yaml", 2, 1)
+    assert root.find("b").key_place == SourceLocation("c.yaml", 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_F9_bad_text_is_one_diagnostic_with_its_place(
     text: str, line: int, column: int, words: str
 ) -> None:
     (problem, *more) = problems_of(text)
-    assert (problem.place, more) == (Place("c.yaml", line, column), [])
+    assert (problem.place, more) == (SourceLocation("c.yaml", line, column), [])
     assert words in problem.problem
 
 
@@ -185,7 +185,7 @@ def test_a_file_that_cannot_be_read_is_one_diagnostic(tmp_path: Path) -> None:
         assert problem.place is not None
     with pytest.raises(UserError) as raised:
         load_file(binary, "b", [])
-    assert raised.value.diagnostics[0].place == Place("b", 2, 9)
+    assert raised.value.diagnostics[0].place == SourceLocation("b", 2, 9)
 
 
 def test_an_unreadable_file_is_one_diagnostic(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
     root = load_file(path, "mark.yaml", [])
     assert root.plain() == {"a": 1}
-    assert root.find("a").start == Place("mark.yaml", 1, 1)
+    assert root.find("a").start == SourceLocation("mark.yaml", 1, 1)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment", "---\n", "--- \n...\n"])

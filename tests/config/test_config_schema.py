@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mxrun.base.errors import Place, UserError
-from mxrun.config import Choice, Marked, json_schema, load_config, parse
+from mxrun.base.errors import SourceLocation, UserError
+from mxrun.config import Choice, SourceNode, json_schema, load_config, parse
 from mxrun.config.schema import Settings
 from mxrun.config.training import Interval
 
@@ -39,9 +39,9 @@ def test_defaults(good: Path) -> None:
         "naive",
         "explicit_graph",
     )
-    assert config.train.initializer == Choice("xavier", {}, Place("", 0, 0))
-    assert config.train.optimizer == Choice("sgd", {}, Place("", 0, 0))
-    assert config.train.optimizer.place == Place(str(good), 8, 31)
+    assert config.train.initializer == Choice("xavier", {}, SourceLocation("", 0, 0))
+    assert config.train.optimizer == Choice("sgd", {}, SourceLocation("", 0, 0))
+    assert config.train.optimizer.place == SourceLocation(str(good), 8, 31)
     assert config.train.metrics is None
     assert (config.train.schedule.kind, config.train.accumulate) == ("constant", 1)
     assert config.train.checkpoint.every == Interval(1, "epochs")
@@ -103,20 +103,23 @@ def test_the_resolved_text_keeps_every_kind_of_value(good: Path, tmp_path: Path)
 def test_places_of_keys_and_values(good: Path) -> None:
     config = load_config(good)
     file = str(good)
-    assert config.place("train", "epochs") == Place(file, 8, 17)
-    assert config.key_place("train", "epochs") == Place(file, 8, 9)
-    assert config.place("network", "inputs", "data", 2) == Place(file, 3, 25)
+    assert config.place("train", "epochs") == SourceLocation(file, 8, 17)
+    assert config.key_place("train", "epochs") == SourceLocation(file, 8, 9)
+    assert config.place("network", "inputs", "data", 2) == SourceLocation(file, 3, 25)
     layer = config.network.layers[0]
-    assert (layer.place, layer.name_place) == (Place(file, 5, 7), Place(file, 5, 17))
+    assert (layer.place, layer.name_place) == (
+        SourceLocation(file, 5, 7),
+        SourceLocation(file, 5, 17),
+    )
     assert (layer.key_place_of("x"), layer.place_of("x")) == (
-        Place(file, 5, 20),
-        Place(file, 5, 23),
+        SourceLocation(file, 5, 20),
+        SourceLocation(file, 5, 23),
     )
     assert layer.parameters["y"].value == (
-        Marked(2, Place("", 0, 0)),
-        Marked(3, Place("", 0, 0)),
+        SourceNode(2, SourceLocation("", 0, 0)),
+        SourceNode(3, SourceLocation("", 0, 0)),
     )
-    assert layer.parameters["y"].find(1).place == Place(file, 5, 33)
+    assert layer.parameters["y"].find(1).place == SourceLocation(file, 5, 33)
     assert layer.place_of("z") == layer.place
 
 
@@ -299,7 +302,7 @@ def test_what_is_right_is_given_whatever_is_wrong_elsewhere(good: Path) -> None:
     assert broken.data is not None
     assert broken.data.train.dataset == "digits"
     assert broken.train is not None
-    assert broken.key_place("train", "epochs") == Place(str(good), 8, 9)
+    assert broken.key_place("train", "epochs") == SourceLocation(str(good), 8, 9)
     assert [layer.name for layer in broken.layers] == ["a"]
 
 
@@ -309,7 +312,7 @@ def test_values_still_to_be_given(good: Path) -> None:
     (problem,) = config.missing
     assert problem.problem == "data.train.path must be given"
     assert "data.train.path=" in problem.hint
-    assert problem.place == Place(str(mnist), 17, 11)
+    assert problem.place == SourceLocation(str(mnist), 17, 11)
     assert config.data.train.options["path"].is_required
     given = load_config(mnist, ["data.train.path=folder"])
     assert given.missing == ()
@@ -330,7 +333,7 @@ def test_options_of_a_data_set_are_free_and_keep_their_places(good: Path) -> Non
     assert (train.split.of, train.split.range) == ("test", None)
     options = {key: part.value for key, part in train.options.items()}
     assert options == {"options": 1, "path": str(Path("p").absolute())}
-    assert train.options["path"].place == Place("<command line>", 1, 56)
+    assert train.options["path"].place == SourceLocation("<command line>", 1, 56)
 
 
 def test_automatic_names_are_names_whatever_the_operator(good: Path, tmp_path: Path) -> None:
@@ -412,7 +415,7 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     metrics = schema["$defs"]["Train"]["properties"]["metrics"]["anyOf"][0]["items"]
     assert metrics == {"$ref": "#/$defs/Metric"}
     assert schema["$defs"]["Metric"]["anyOf"][0]["enum"] == ["top_k"]
-    (digits,) = schema["$defs"]["Dataset"]["anyOf"]
+    (digits,) = schema["$defs"]["DatasetSection"]["anyOf"]
     assert set(digits["properties"]) == {"dataset", "split", "shuffle", "transforms", "path"}
     assert digits["properties"]["path"]["type"] == ["string", "null"]
     assert digits["properties"]["transforms"]["items"] == {"$ref": "#/$defs/Transform"}
@@ -426,6 +429,6 @@ def test_P15_the_json_schema_describes_every_field() -> None:
 def test_the_json_schema_knows_that_a_split_may_be_its_name() -> None:
     text = {"type": "string", "description": "A folder."}
     datasets = {"mnist": {"description": "Digits.", "properties": {"path": text}}}
-    (section,) = json_schema({}, datasets, {}, {}, {}, {})["$defs"]["Dataset"]["anyOf"]
+    (section,) = json_schema({}, datasets, {}, {}, {}, {})["$defs"]["DatasetSection"]["anyOf"]
     split = section["properties"]["split"]["anyOf"]
     assert split[0] == {"type": "string", "minLength": 1}

@@ -22,7 +22,7 @@ from mxrun.convert.onnx_writer import TRANSLATORS
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol, apply, variable
-from mxrun.peers.baseline import Opponent
+from mxrun.peers.baseline import BaselineProcess
 
 library.load()
 
@@ -31,7 +31,7 @@ BATCH = 4
 
 
 @cache
-def onnxruntime() -> Opponent:
+def onnxruntime() -> BaselineProcess:
     return started("onnxruntime")
 
 

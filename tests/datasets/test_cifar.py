@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from damage import damage
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, open_datasets, request_dataset
 
 INPUTS = {"data": TensorSpec((3, 32, 32)), "label": TensorSpec((), "int32")}
-PLACE = Place("c.yaml", 7, 3)
+PLACE = SourceLocation("c.yaml", 7, 3)
 TEN, HUNDRED = 1 + 3072, 2 + 3072
 
 

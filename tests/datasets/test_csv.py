@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from damage import damage
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, Field, open_datasets, request_dataset
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.table import TableForm, parse_table
 
-PLACE = Place("c.yaml", 7, 3)
+PLACE = SourceLocation("c.yaml", 7, 3)
 TABLE = "height,width,kind\n1.5,2,0\n\n3,-4e-1, 2\n5,6,1\n"
 
 

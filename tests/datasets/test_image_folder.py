@@ -13,11 +13,11 @@ import pytest
 from damage import damage
 from PIL import Image
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, open_datasets, request_dataset
 
-PLACES = {"dataset": Place("c.yaml", 6, 3), "path": Place("c.yaml", 7, 3)}
+PLACES = {"dataset": SourceLocation("c.yaml", 6, 3), "path": SourceLocation("c.yaml", 7, 3)}
 
 
 def inputs(channels: int = 3, height: int = 6, width: int = 8) -> dict[str, TensorSpec]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from damage import damage
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, open_datasets, request_dataset
 
@@ -21,7 +21,7 @@ COUNT = 5
 
 def open_mnist(folder: Path | str, split: object = "test") -> Dataset:
     request = request_dataset(
-        "mnist", {"path": str(folder)}, split, {"path": Place("c.yaml", 7, 3)}
+        "mnist", {"path": str(folder)}, split, {"path": SourceLocation("c.yaml", 7, 3)}
     )
     return open_datasets({"it": request}, INPUTS)["it"]
 
@@ -48,7 +48,7 @@ def failure(folder: Path | str, split: object = "test") -> str:
     with pytest.raises(UserError) as caught:
         open_mnist(folder, split)
     (found,) = caught.value.diagnostics
-    assert found.place == Place("c.yaml", 7, 3)
+    assert found.place == SourceLocation("c.yaml", 7, 3)
     return str(found)
 
 

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from damage import damage
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, open_datasets, request_dataset
 from mxrun.io.npy import read_npy
 from mxrun.runtime.storage import memory_limit
 
 INPUTS = {"data": TensorSpec((1, 4, 5)), "label": TensorSpec((), "int32")}
-PLACE = Place("c.yaml", 7, 3)
+PLACE = SourceLocation("c.yaml", 7, 3)
 IMAGES = (np.arange(6 * 20) % 256).astype(np.uint8).reshape(6, 4, 5)
 LABELS = np.array([0, 1, 2, 0, 1, 2], np.int64)
 

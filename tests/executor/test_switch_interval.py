@@ -10,9 +10,9 @@ import pytest
 
 from mxrun.commands.train import TrainRequest, train
 from mxrun.config.bundled import find_config
-from mxrun.executor.switch_interval import INTERVAL_S, HandOver
+from mxrun.executor.switch_interval import INTERVAL_S, ShortSwitchInterval
 from mxrun.train.observer import EpochDone
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def interval() -> Iterator[float]:
 
 
 def test_the_last_loop_to_leave_restores_the_interval(interval: float) -> None:
-    hand_over = HandOver()
+    hand_over = ShortSwitchInterval()
     with hand_over:
         assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
         with hand_over:
@@ -38,12 +38,12 @@ def test_the_last_loop_to_leave_restores_the_interval(interval: float) -> None:
 
 def test_an_interval_that_is_shorter_stays() -> None:
     sys.setswitchinterval(2e-5)
-    with HandOver():
+    with ShortSwitchInterval():
         assert sys.getswitchinterval() == pytest.approx(2e-5)
     assert sys.getswitchinterval() == pytest.approx(2e-5)
 
 
-class Watcher(Silent):
+class Watcher(NullObserver):
     """Notes the interval at the end of each epoch, and fails after the second."""
 
     def __init__(self) -> None:

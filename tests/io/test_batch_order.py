@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from batches import make_dataset, make_slots
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.io.dataset import Dataset, Field
 from mxrun.io.iterator import ArrayIterator
 from mxrun.io.order import BatchOrder
@@ -91,7 +91,7 @@ def test_roll_over_leaves_out_nothing_and_repeats_nothing(count, size):
 
 @pytest.mark.parametrize("kind", ["discard", "roll_over"])
 def test_too_few_records_for_one_batch_are_refused(kind):
-    place = Place("c.yaml", 3, 5)
+    place = SourceLocation("c.yaml", 3, 5)
     dataset = Dataset("few", {"label": Field(np.arange(7, dtype=np.int32))}, place=place)
     with pytest.raises(UserError, match=f"last_batch: {kind}") as caught:
         ArrayIterator(dataset, 8, last_batch=kind)

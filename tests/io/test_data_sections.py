@@ -10,7 +10,7 @@ import pytest
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import parse
-from mxrun.frontend import Built, build
+from mxrun.frontend import ModelDefinition, build
 from mxrun.frontend.data import evaluation_pipeline
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.io.geometry import CenterCrop, Flip, PadCrop, Resize
@@ -35,7 +35,7 @@ def _library() -> None:
     library.load()
 
 
-def built(folder: Path, data: str, head: str = HEAD) -> Built:
+def built(folder: Path, data: str, head: str = HEAD) -> ModelDefinition:
     """The config whose line 10 is the first of `data`."""
     path = folder / "net.yaml"
     path.write_text(head + data)
@@ -129,7 +129,7 @@ def test_what_is_wrong_with_transforms_has_a_place(tmp_path, transforms, culprit
     ), [str(each) for each in found]
 
 
-def opened(one: Built) -> dict[str, Dataset]:
+def opened(one: ModelDefinition) -> dict[str, Dataset]:
     return open_datasets(one.data, one.model.records)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxrun import datasets, io
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import DATASETS, open_datasets, request_dataset
 from mxrun.io.split import Split
@@ -17,8 +17,8 @@ from mxrun.io.split import Split
 INPUTS = {"data": TensorSpec((1, 8, 8)), "label": TensorSpec((), "int32")}
 
 
-def place(line: int) -> Place:
-    return Place("c.yaml", line, 5)
+def place(line: int) -> SourceLocation:
+    return SourceLocation("c.yaml", line, 5)
 
 
 PLACES = {"dataset": place(1), "split": place(2), "split.range": place(3), "path": place(4)}

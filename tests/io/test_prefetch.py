@@ -17,7 +17,7 @@ import pytest
 from batches import make_dataset, make_slots
 from commands import HANG_S
 
-from mxrun.base.errors import Diagnostic, InternalError, Place, UserError
+from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, Field, LazyField
 from mxrun.io.iterator import ArrayIterator
@@ -227,7 +227,7 @@ def test_an_error_of_our_own_reaches_who_waits():
 
 
 def test_a_record_of_another_size_is_refused_with_its_number():
-    place = Place("c.yaml", 6, 3)
+    place = SourceLocation("c.yaml", 6, 3)
     with opened(lazy_dataset(lambda index: picture(index)[:, : 6 - (index == 8)])) as iterator:
         with pytest.raises(UserError, match="record 8 ") as caught:
             read(iterator, 1)

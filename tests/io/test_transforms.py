@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.record import TRANSFORMS, Transform
 from mxrun.io.transform import Draws, pipeline, values
@@ -244,14 +244,14 @@ def test_color_jitter_is_its_formula():
 def test_one_hot():
     transform = make("one_hot", classes=4)
     assert apply(transform, np.int32(2)).tolist() == [0, 0, 1, 0]
-    steps = pipeline([(transform, Place("c.yaml", 9, 5))])
+    steps = pipeline([(transform, SourceLocation("c.yaml", 9, 5))])
     wanted = {"label": TensorSpec((4,)), "data": TensorSpec((2,))}
     assert steps.output("label", (), "int32") == ((4,), "float32")
     assert steps.source(wanted) == {"label": TensorSpec((), "int32"), "data": TensorSpec((2,))}
     for label in (-1, 4):
         with pytest.raises(UserError, match="no class") as caught:
             steps.apply("label", np.int32(label), None, Draws(0, 0, 0))
-        assert caught.value.diagnostics[0].place == Place("c.yaml", 9, 5)
+        assert caught.value.diagnostics[0].place == SourceLocation("c.yaml", 9, 5)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_one_hot():
 def test_D5_a_shape_that_a_transform_cannot_take_is_told_with_its_place(
     name, parameters, shape, words
 ):
-    transform, place = make(name, **parameters), Place("c.yaml", 4, 2)
+    transform, place = make(name, **parameters), SourceLocation("c.yaml", 4, 2)
     with pytest.raises(UserError) as caught:
         pipeline([(transform, place)]).output(transform.field, shape, "float32")
     (found,) = caught.value.diagnostics
@@ -295,7 +295,7 @@ def test_D5_a_shape_that_a_transform_cannot_take_is_told_with_its_place(
     ],
 )
 def test_a_transform_that_changes_nothing_is_refused_with_its_place(name, parameters, wanted):
-    place = Place("c.yaml", 4, 2)
+    place = SourceLocation("c.yaml", 4, 2)
     with pytest.raises(UserError, match=f"{name} changes nothing") as caught:
         pipeline([(make("resize", size=4), None), (make(name, **parameters), place)])
     (found,) = caught.value.diagnostics
@@ -317,7 +317,7 @@ def test_a_transform_that_may_change_something_is_taken(name, parameters):
 
 
 def test_color_jitter_behind_normalize_is_refused():
-    place = Place("c.yaml", 4, 2)
+    place = SourceLocation("c.yaml", 4, 2)
     moved, jitter = make("normalize", mean=0.5), make("color_jitter", contrast=0.1)
     with pytest.raises(UserError, match="not normalized"):
         pipeline([(moved, None), (jitter, place)])

@@ -32,7 +32,7 @@ STEPS = "_batch_norm_limited"
 LOW = [
     row
     for row in ROWS
-    if row.create().precision is not Precision.FULL
+    if row.create().precision is not Precision.FLOAT32
     and row.is_train
     and not (row.operator == STEPS and "limits" in row.parameters)
 ]

@@ -86,16 +86,16 @@ def test_a_deliberate_gradient_is_stated_on_the_operator() -> None:
     assert set(broken("silent")) == {"gradients"}
     sentence = "The output's, as if nothing were rounded."
     straight = reads_out_grad(lambda g: g)
-    register("straight_through", gradient=straight, gradient_instead=sentence)(rounded)
+    register("straight_through", gradient=straight, nonstandard_gradient=sentence)(rounded)
     assert broken("straight_through") == {}
-    assert described("straight_through")["gradient_instead"] == sentence
-    register("muttered", gradient=straight, gradient_instead="whatever")(rounded)
+    assert described("straight_through")["nonstandard_gradient"] == sentence
+    register("muttered", gradient=straight, nonstandard_gradient="whatever")(rounded)
     assert broken("muttered") == {"documentation": broken("muttered")["documentation"]}
     assert "no sentence" in broken("muttered")["documentation"]
 
 
 def test_a_loss_is_compared_with_its_loss_whatever_its_outputs_say() -> None:
-    """`gradient_instead` excuses nothing where there is a loss to differentiate."""
+    """`nonstandard_gradient` excuses nothing where there is a loss to differentiate."""
     kind = OPERATORS.get("MakeLoss")
     bent = type("Bent", (kind,), {"type_string": "bent", "__doc__": "A wrong sign."})
     body = kind(create("MakeLoss", {}).parameters).create_operator()

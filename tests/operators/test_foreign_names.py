@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mxrun import library
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.config.load import load_text
-from mxrun.config.marked import Marked
+from mxrun.config.marked import SourceNode
 from mxrun.operator import foreign_names
 from mxrun.operator.foreign_names import Counterpart, counterpart, missing
 from mxrun.operator.register import OPERATORS, create
@@ -63,8 +63,8 @@ def test_no_name_is_both_ours_and_missing() -> None:
 
 def _body(found: Counterpart) -> dict[str, object]:
     """The parameters of a counterpart's YAML."""
-    layer = load_text(found.layer, Place("", 1, 1), [])
-    assert isinstance(layer, Marked)
+    layer = load_text(found.layer, SourceLocation("", 1, 1), [])
+    assert isinstance(layer, SourceNode)
     if isinstance(layer.value, str):
         return {}
     plain = layer.plain()[found.operator]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from operator_harness import all_implementations, forward
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.graph.infer import infer
@@ -185,7 +185,7 @@ def test_P13_whole_numbers_are_refused_where_they_have_no_meaning(operator: str)
 
 def test_P13_the_refusal_names_the_layer() -> None:
     whole = apply("Cast", {"data": variable("data")}, {"dtype": "int32"}, "whole")
-    place = Place("net.yaml", 7, 3)
+    place = SourceLocation("net.yaml", 7, 3)
     made = Node("chances", create("softmax", {}), tuple(whole.heads), place=place)
     inference = infer([NodeEntry(made)], {"data": (2, 3)})
     (refused,) = inference.mistyped

@@ -9,7 +9,7 @@ import pytest
 from mxrun import library
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.params import Parameters
-from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import (
     OPERATORS,
     Implementation,
@@ -190,8 +190,8 @@ class Misnamed(OperatorProperty[NoParameters]):
     type_string: ClassVar[str] = "misnamed"
     parameter_type = NoParameters
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
-        return Inferred(inputs, outputs, [])
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        return PartialInference(inputs, outputs, [])
 
     def create_operator(self) -> Any:
         raise NotImplementedError

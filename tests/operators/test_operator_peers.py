@@ -13,7 +13,7 @@ from operator_rows import ROWS
 
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
-from mxrun.peers.peer import MXNet, Peer, PyTorch, Run
+from mxrun.peers.peer import MXNet, Peer, PeerResults, PyTorch
 
 PEERS: list[type[Peer]] = [MXNet, PyTorch]
 PAIRS = [(kind, row) for kind in PEERS for row in ROWS if kind.__name__ in row.peers]
@@ -67,7 +67,7 @@ def test_O1_outputs_and_gradients_equal_the_peers(kind: type[Peer], row: Row) ->
 
 
 def compare_gradients(
-    row: Row, inputs: list[Array], run: ForwardRun, out_grad: list[Array], theirs: Run
+    row: Row, inputs: list[Array], run: ForwardRun, out_grad: list[Array], theirs: PeerResults
 ) -> None:
     prop = row.create()
     arguments = inputs[: len(prop.list_arguments())]

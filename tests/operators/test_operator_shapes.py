@@ -17,8 +17,8 @@ from mxrun.operator.kernel import ForwardRequest, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.operator import OpContext, Operator
 from mxrun.operator.property import (
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
@@ -215,9 +215,9 @@ class RecorderProperty(OperatorProperty[RecorderParameters]):
         super().__init__(RecorderParameters())
         self.body = body
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         size = inputs[0].nbytes

@@ -21,8 +21,8 @@ from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import (
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
@@ -191,9 +191,9 @@ class ResourcefulProperty(OperatorProperty[ResourcefulParameters]):
         super().__init__(ResourcefulParameters())
         self.body = Resourceful(kinds)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         size = inputs[0].nbytes

@@ -17,10 +17,10 @@ from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, variable
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    Inferred,
     OperatorProperty,
+    PartialInference,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
@@ -73,7 +73,7 @@ class Scratch(Operator):
     ) -> None:
         for resource in range(len(context.requested)):
             context.space(resource).array[:] = 0x55
-        assign(in_grad[0], req[0], 2 * need(out_grad[0]))
+        assign(in_grad[0], req[0], 2 * require_array(out_grad[0]))
 
 
 class ScratchProperty(OperatorProperty[ScratchParameters]):
@@ -82,9 +82,9 @@ class ScratchProperty(OperatorProperty[ScratchParameters]):
     type_string = "scratch"
     parameter_type = ScratchParameters
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -13,7 +13,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator import scalar
 from mxrun.operator.kernel import Buffers, ForwardRequest, OpReqType
-from mxrun.operator.native_kernel import Part, source, target
+from mxrun.operator.native_kernel import KernelPart, source, target
 from mxrun.operator.register import create, implementations
 from mxrun.ops.strided_map import permuted_part, strided_part
 
@@ -77,7 +77,7 @@ def test_O4_a_repeated_operand_is_added_in_the_same_pass() -> None:
     np.testing.assert_array_equal(run.outputs[0], np.full_like(lhs, 7))
 
 
-def run(part: Part, inputs: list[Array], output: Array) -> Array:
+def run(part: KernelPart, inputs: list[Array], output: Array) -> Array:
     """The output of a map by itself, which keeps to its scratch."""
     scratch = np.full(part.scratch_bytes // 4 + 32, np.nan, "float32")
     before = -scratch.ctypes.data % 64

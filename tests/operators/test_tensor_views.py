@@ -8,7 +8,7 @@ import pytest
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import assign, need
+from mxrun.operator.operator import assign, require_array
 from mxrun.operator.tensor import Tensor
 
 
@@ -75,4 +75,4 @@ def test_a_value_of_another_shape_is_not_repeated(request_type: OpReqType) -> No
 
 def test_reading_an_absent_tensor_is_an_error_that_names_both_reasons() -> None:
     with pytest.raises(TypeError, match=r"declare_backward_dependency .* nothing reads"):
-        need(None)
+        require_array(None)

@@ -12,7 +12,7 @@ from puzzles import Blocks, puzzle
 
 from mxrun.planner.allocator.allocate import Allocation, allocate
 from mxrun.planner.allocator.first_fit import Placement, first_fit
-from mxrun.planner.allocator.interval_compaction import Problem, sectioned
+from mxrun.planner.allocator.interval_compaction import PlacementProblem, sectioned
 from mxrun.planner.allocator.placement_cache import KIND, find_placement, keep_placement
 
 # First-fit misses the optimum of these pieces, and the search takes a while.
@@ -133,7 +133,7 @@ def test_a_huge_problem_is_not_kept(folder: Path) -> None:
     count = 20_001
     first = np.arange(count)
     huge = sectioned(np.ones(count, np.int64), first, first + 1)
-    assert isinstance(huge, Problem)
+    assert isinstance(huge, PlacementProblem)
     keep_placement(huge, Placement(np.zeros(count, np.int64), 1, "kept"), 1)
     assert not folder.exists()
     assert find_placement(huge, 1) is None

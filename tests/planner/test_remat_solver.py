@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from mxrun.planner.remat.solver import Action, ChainPlans, ChainStage, Move, Way
+from mxrun.planner.remat.solver import Action, ChainPlans, ChainStage, Move, Retention
 
 Points = frozenset[tuple[int, int]]
 
@@ -22,7 +22,7 @@ def drawn(seed: int, count: int) -> list[ChainStage]:
         ways = []
         for extra in (0, draw.randint(1, 4)):
             saved = draw.randint(0, 9 if extra == 0 else 3)
-            ways.append(Way(saved, saved + draw.randint(0, 5), draw.randint(1, 14), extra))
+            ways.append(Retention(saved, saved + draw.randint(0, 5), draw.randint(1, 14), extra))
         stages.append(
             ChainStage(
                 seconds=draw.randint(1, 9),

@@ -15,9 +15,9 @@ from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, fresh_names, variable
 from mxrun.planner.inplace import inplace
 from mxrun.planner.liveness import live_bytes
-from mxrun.planner.schedule.optimal_subschedule import best_order
+from mxrun.planner.schedule.optimal_subschedule import optimal_subschedule
 from mxrun.planner.schedule.ordering import Live, Ordering, bytes_alive
-from mxrun.planner.schedule.peak_lower_bound import least_alive
+from mxrun.planner.schedule.peak_lower_bound import peak_lower_bound
 from mxrun.planner.schedule.schedule import BEST, DECLARED, DEPTH_FIRST, LIST, ORDERS, schedule
 from mxrun.planner.storage import Sharing
 
@@ -58,10 +58,10 @@ def test_the_best_order_of_a_region_is_that_of_all(seed: int) -> None:
     alive = bytes_alive(ordering, given)
     assert alive == live_bytes(graph, inplace(graph))
     least = min(max(bytes_alive(ordering, order)) for order in possible(ordering))
-    found, order = best_order(ordering, given, alive, 0, STEPS)
+    found, order = optimal_subschedule(ordering, given, alive, 0, STEPS)
     assert order in map(list, possible(ordering))
     assert found == max(bytes_alive(ordering, order)) == least
-    assert least_alive(graph, in_place=True) <= least
+    assert peak_lower_bound(graph, in_place=True) <= least
     scheduled = schedule(graph, Sharing())
     assert peak(scheduled.graph) == least
     assert scheduled.least_bytes <= least
@@ -75,7 +75,7 @@ def test_what_must_be_there_in_every_order_is_a_bound_that_chains_reach() -> Non
         for i in range(len(sizes))
     ]
     graph = Graph(tuple(values), tuple(steps))
-    assert least_alive(graph, True) == peak(graph) == 64 * (4 + 9)
+    assert peak_lower_bound(graph, True) == peak(graph) == 64 * (4 + 9)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -110,7 +110,7 @@ def test_a_planned_networks_bytes_are_counted_and_bounded(name: str, fuse: bool)
         for unit in grouped.units:
             end.run(unit)
         assert end.now == sum(grouped.size[root] for root in grouped.lasting)
-        bound = least_alive(graph, in_place=True)
+        bound = peak_lower_bound(graph, in_place=True)
         for order in ORDERS:
             assert bound <= peak(schedule(graph, Sharing(), order).graph)
 

@@ -9,15 +9,15 @@ import pytest
 from puzzles import fits, puzzle
 
 from mxrun.planner.allocator.first_fit import first_fit
-from mxrun.planner.allocator.interval_compaction import Problem, sectioned
-from mxrun.planner.allocator.placement_search import Outcome
+from mxrun.planner.allocator.interval_compaction import PlacementProblem, sectioned
+from mxrun.planner.allocator.placement_search import SearchOutcome
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import Search, search
 
 UNITS = 40
 
 
-def problem(seed: int, count: int) -> Problem:
+def problem(seed: int, count: int) -> PlacementProblem:
     found = sectioned(*puzzle(seed, count, 24, UNITS))
     assert found.lower_bound == UNITS
     return found
@@ -44,8 +44,8 @@ def test_what_cannot_be_searched_in_time_or_memory_is_left_alone() -> None:
     first = np.arange(10_000)
     given = sectioned(size, first, first + 5_000)
     assert given.rows > 1 << 24
-    assert search(given, given.lower_bound, work=1 << 40) == Outcome(None, False, 0)
-    assert search(problem(5, 12), UNITS, work=10) == Outcome(None, False, 0)
+    assert search(given, given.lower_bound, work=1 << 40) == SearchOutcome(None, False, 0)
+    assert search(problem(5, 12), UNITS, work=10) == SearchOutcome(None, False, 0)
 
 
 def test_the_search_is_repeatable_and_keeps_its_budget() -> None:

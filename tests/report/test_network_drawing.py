@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mxrun.report.layout import Box, Edge, Layout, lay_out
+from mxrun.report.layout import Box, Edge, NetworkLayout, lay_out
 from mxrun.report.network import network_parts, shape_text, wiring
 from mxrun.report.network_svg import network_svg
 
@@ -99,7 +99,7 @@ def test_shapes(shape: list[int | None] | None, text: str) -> None:
     assert shape_text(shape) == text
 
 
-def areas(layout: Layout, boxes: list[Box]) -> list[tuple[float, float, float, float]]:
+def areas(layout: NetworkLayout, boxes: list[Box]) -> list[tuple[float, float, float, float]]:
     corners = [(*layout.corners[box.name], box) for box in boxes]
     return [(x, y, x + box.width, y + box.height) for x, y, box in corners]
 
@@ -142,7 +142,7 @@ def test_boxes_do_not_overlap_and_edges_run_down(graph: tuple[list[Box], list[Ed
         assert corner_x <= end_x <= corner_x + width
 
 
-def bottom_of(name: str, layout: Layout, boxes: list[Box]) -> float:
+def bottom_of(name: str, layout: NetworkLayout, boxes: list[Box]) -> float:
     return layout.corners[name][1] + next(box.height for box in boxes if box.name == name)
 
 

@@ -15,7 +15,7 @@ from mxrun.commands.train import TrainRequest, prepare, train
 from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load, plan_for
 from mxrun.train.checkpoint_manager import saved_steps
-from mxrun.train.replay import CheckedLoop, Located, NoSaver, Silent
+from mxrun.train.replay import CheckedLoop, Located, NullCheckpointing, NullObserver
 
 LOW = "precision=bfloat16"
 
@@ -30,11 +30,11 @@ def blamed(overrides: list[str], tensor: str, index: int, value: float) -> str:
     """What a first step in checked mode says where one number of a tensor was changed before it."""
     run = prepare(load("net.yaml", overrides))
     try:
-        loop = run.loop(Silent(), CheckedLoop)
+        loop = run.loop(NullObserver(), CheckedLoop)
         run.restore(None, loop)
         run.executor.array(tensor)[index] = value
         with pytest.raises(Located) as caught:
-            loop.run(NoSaver(), lambda: False)
+            loop.run(NullCheckpointing(), lambda: False)
     finally:
         run.close()
     return str(caught.value.diagnostic)
@@ -70,7 +70,7 @@ def test_F10_a_number_that_only_float32_has_is_lost_where_it_is_rounded() -> Non
 def test_F10_a_diverging_run_says_where_it_began() -> None:
     overrides = [LOW, "train.optimizer={sgd: {lr: 1e38}}"]
     with pytest.raises(UserError) as caught:
-        train("net.yaml", overrides, Silent(), TrainRequest("refuse"))
+        train("net.yaml", overrides, NullObserver(), TrainRequest("refuse"))
     pattern = r"in step [0-9]+, epoch 1: '\S+' \(\w+\) wrote -?(inf|nan) into '\S+'\[[0-9, ]+\]"
     assert re.search(pattern, str(caught.value.diagnostics[0]))
 

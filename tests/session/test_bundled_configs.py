@@ -21,7 +21,7 @@ from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.liveness import alive
 from mxrun.session.planning import load, plan_for
-from mxrun.session.synthetic_data import made_up_sections
+from mxrun.session.synthetic_data import synthetic_sections
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 # As papers and other implementations count them.
@@ -82,7 +82,7 @@ def test_the_commands_in_comments_are_right() -> None:
     for _, command, config, *overrides in commands:
         assert command == "train"
         built = load(find_config(config), overrides)
-        assert not built.missing or made_up_sections(built)
+        assert not built.missing or synthetic_sections(built)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,7 +23,7 @@ from mxrun.report.infer import inference_table
 from mxrun.report.progress import EpochLines
 from mxrun.session.planning import load
 from mxrun.session.resume import state_differences
-from mxrun.session.trained_model import Trained
+from mxrun.session.trained_model import TrainedModel
 
 CONFIG = """\
 name: net
@@ -289,7 +289,7 @@ def test_a_start_from_other_classes_is_told(
 def test_inference_names_labels_as_training_did(folder: Path) -> None:
     """The part lacks the first class, so that its own numbers would be others."""
     run = folder / "runs" / "net"
-    assert Trained.open(run).classes == ("ant", "bee", "cat")
+    assert TrainedModel.open(run).classes == ("ant", "bee", "cat")
     inference = infer(run, InferRequest(split="eval"))
     rows = list(inference.rows())
     assert [row["label_name"] for row in rows] == ["bee"] * 4 + ["cat"] * 4
@@ -318,6 +318,6 @@ def test_inference_refuses_a_class_that_training_did_not_know(folder: Path, tmp_
 
 
 def test_other_classes_are_another_run(folder: Path) -> None:
-    manifest = Trained.open(folder / "runs" / "net").checkpoint.manifest
+    manifest = TrainedModel.open(folder / "runs" / "net").checkpoint.manifest
     now = manifest.model_copy(update={"classes": ("ant", "bee", "dog")})
     assert state_differences(manifest, now) == ["classes: ant, bee, cat then, ant, bee, dog now"]

@@ -21,7 +21,7 @@ from mxrun.session.planning import load, plan_for
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.divergence import Located
-from mxrun.train.replay import CheckedLoop, NoSaver, Silent
+from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
 
 # Weights double with every step, as lr * wd is 3, until something is beyond float32.
 GROWING = ("train.optimizer={sgd: {lr: 1, wd: 3}}", "train.epochs=6")
@@ -38,7 +38,7 @@ def diverged(overrides: Sequence[str], existing: Existing = "refuse") -> str:
     """What is said of a run that diverges."""
     request = TrainRequest(existing)
     with pytest.raises(UserError) as caught:
-        train("net.yaml", overrides, Silent(), request)
+        train("net.yaml", overrides, NullObserver(), request)
     assert caught.value.exit_code == 2
     (diagnostic,) = caught.value.diagnostics
     return str(diagnostic)
@@ -48,10 +48,10 @@ def checked_from_the_start(overrides: Sequence[str]) -> str:
     """What the same run says in checked mode from its first step on."""
     run = prepare(load("net.yaml", overrides))
     try:
-        loop = run.loop(Silent(), CheckedLoop)
+        loop = run.loop(NullObserver(), CheckedLoop)
         run.restore(None, loop)
         with pytest.raises(Located) as caught:
-            loop.run(NoSaver(), lambda: False)
+            loop.run(NullCheckpointing(), lambda: False)
     finally:
         run.close()
     return str(caught.value.diagnostic)
@@ -88,7 +88,7 @@ def test_F10_the_place_is_that_in_the_logical_shape() -> None:
     overrides = ["network.layers[0].Convolution.no_bias=false", "data.train.transforms=[]"]
     run = prepare(load("net.yaml", overrides))
     try:
-        loop = run.loop(Silent(), CheckedLoop)
+        loop = run.loop(NullObserver(), CheckedLoop)
         run.restore(None, loop)
         run.executor.array("conv1_bias")[3] = np.inf
         with pytest.raises(
@@ -96,7 +96,7 @@ def test_F10_the_place_is_that_in_the_logical_shape() -> None:
             match=r"'conv1' \(Convolution\) wrote inf into "
             r"'conv1_output'\[0, 3, 0, 0\]",
         ):
-            loop.run(NoSaver(), lambda: False)
+            loop.run(NullCheckpointing(), lambda: False)
     finally:
         run.close()
 
@@ -122,7 +122,7 @@ def test_F10_the_replay_takes_the_same_steps(settings: tuple[str, ...]) -> None:
 def test_F10_the_replay_of_a_resumed_run() -> None:
     overrides = [*GROWING, "train.checkpoint={every: 1000 steps}"]
 
-    class Stopper(Silent):
+    class Stopper(NullObserver):
         """Interrupts the run as soon as it reports a step."""
 
         def step_done(self, event: object) -> None:
@@ -263,8 +263,8 @@ def test_an_evaluation_that_is_not_finite_ends_the_run_with_what_was_trained() -
     assert diverged(settings, "resume") == first
     evaluated(1.0)
     request = TrainRequest("resume", allow_changes=True)
-    resumed = train("net.yaml", settings, Silent(), request).summary
-    whole = train("net.yaml", [*settings, "name=whole"], Silent(), TrainRequest()).summary
+    resumed = train("net.yaml", settings, NullObserver(), request).summary
+    whole = train("net.yaml", [*settings, "name=whole"], NullObserver(), TrainRequest()).summary
     assert resumed.resumed_from == 5
     assert resumed.eval == whole.eval
     assert resumed.best == whole.best

@@ -12,7 +12,7 @@ from mxrun.backend.onednn import library
 from mxrun.commands.verify import verify
 from mxrun.graph.phases import EVALUATE
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.equivalence import Work
+from mxrun.session.equivalence import ReferenceOutputs
 from mxrun.session.planning import load, plan_for
 
 NET = """\
@@ -59,7 +59,7 @@ def test_peers_of_its_inference_get_every_variable(config: Path, fuse: bool) -> 
     plan = plan_for(built, training=False)
     # Folded into the weights it is read; oneDNN's kernels read none, NumPy's formula does.
     assert ("bn_gamma" in plan.specs) is (fuse or library.load() is None)
-    work = Work.of(built, Steps(built, plan, EVALUATE))
+    work = ReferenceOutputs.of(built, Steps(built, plan, EVALUATE))
     assert work.variables.keys() == built.model.learned.keys()
     assert np.array_equal(work.variables["bn_gamma"], np.ones(4, np.float32))
     assert all(np.isfinite(output).all() for step in work.outputs for output in step)

@@ -14,13 +14,13 @@ from planted import keep_apart
 
 from mxrun.base.errors import UserError
 from mxrun.commands.train import Existing, TrainRequest, prepare, train
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.session.planning import last_batch, load, plan_for
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 Array = npt.NDArray[Any]
 
@@ -55,16 +55,16 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("net.yaml").write_text(CONFIG)
 
 
-def loaded(variables: str, *overrides: str) -> Built:
+def loaded(variables: str, *overrides: str) -> ModelDefinition:
     return load("net.yaml", (f"network.variables={variables}", *overrides))
 
 
 def trained(*overrides: str, existing: Existing = "refuse") -> dict[str, Any]:
     request = TrainRequest(existing)
-    return train("net.yaml", overrides, Silent(), request).summary.to_json()
+    return train("net.yaml", overrides, NullObserver(), request).summary.to_json()
 
 
-def frozen_layers(built: Built) -> set[str]:
+def frozen_layers(built: ModelDefinition) -> set[str]:
     """The layers with statistics that no step of the plan updates."""
     plan = plan_for(built, training=True)
     updates = {step.name for step in plan.phases[TRAIN].steps if step.name.endswith(":update")}

@@ -11,7 +11,7 @@ from bundled_runs import BUNDLED, bundled, executor_of
 
 from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
@@ -25,7 +25,7 @@ DATA = f"data.train={{dataset: synthetic, split: train, records: {COUNT}, shuffl
 Batch = dict[str, npt.NDArray[Any]]
 
 
-def last_batch(built: Built) -> Batch:
+def last_batch(built: ModelDefinition) -> Batch:
     """The last batch of an epoch as the iterator gives it: 40 records and 24 rows of padding."""
     dataset = open_datasets(built.data, built.model.records)["train"]
     iterator = ArrayIterator(dataset, BATCH, shuffle=True, seed=3)

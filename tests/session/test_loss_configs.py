@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mxrun.commands.train import TrainRequest, train
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 CONFIG = """\
 name: net
@@ -38,7 +38,7 @@ def epochs(name: str = "net", **values: str) -> list[dict[str, Any]]:
     for place, value in values.items():
         text = text.replace(place, value)
     Path("net.yaml").write_text(text)
-    run = train("net.yaml", [f"name={name}"], Silent(), TrainRequest())
+    run = train("net.yaml", [f"name={name}"], NullObserver(), TrainRequest())
     lines = (Path(run.summary.run_dir) / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 

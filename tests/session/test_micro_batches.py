@@ -24,7 +24,7 @@ from mxrun.session import micro_batches
 from mxrun.session.planning import load, request_for
 from mxrun.train.checkpoint import Checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 NET = """\
 name: net
@@ -59,7 +59,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("net.yaml").write_text(NET)
 
 
-class Notes(Silent):
+class Notes(NullObserver):
     """Keeps what is noted."""
 
     def __init__(self) -> None:

@@ -17,11 +17,11 @@ from PIL import Image
 
 from mxrun.base.errors import Stopped, UserError
 from mxrun.commands import train as command
-from mxrun.commands.train import Existing, Trained, TrainRequest
+from mxrun.commands.train import Existing, TrainingResult, TrainRequest
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.observer import EpochDone
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 RUN = Path("runs/net")
 # Four batches an epoch; where two make a step, the last record is in a step's second part.
@@ -64,7 +64,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-class After(Silent):
+class After(NullObserver):
     """Does something after an epoch, and something when the user is told of a long wait."""
 
     def __init__(self, epoch: int, change: Callable[[], None]) -> None:
@@ -84,15 +84,15 @@ class After(Silent):
 
 
 def train(
-    config: Path, observer: Silent, *overrides: str, existing: Existing = "refuse"
-) -> Trained:
+    config: Path, observer: NullObserver, *overrides: str, existing: Existing = "refuse"
+) -> TrainingResult:
     request = TrainRequest(existing, allow_changes=existing == "resume")
     return command.train(config, overrides, observer, request)
 
 
 def final_state(config: Path, *overrides: str, existing: Existing) -> dict[str, bytes]:
     """What training to the end learns."""
-    train(config, Silent(), *overrides, existing=existing)
+    train(config, NullObserver(), *overrides, existing=existing)
     checkpoint = load_checkpoint(checkpoint_folder(RUN, saved_steps(RUN)[-1]))
     groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
     found = {name: array.tobytes() for group in groups for name, array in group.items()}
@@ -134,12 +134,12 @@ def test_a_run_that_came_to_nothing_is_in_nobodys_way(config):
     image_file.write_bytes(b"no image")
     for _ in range(2):
         with pytest.raises(UserError, match="record 1 of") as caught:
-            train(config, Silent())
+            train(config, NullObserver())
         assert len(caught.value.diagnostics) == 1
     image_file.write_bytes(content)
-    assert train(config, Silent()).summary.steps == 16
+    assert train(config, NullObserver()).summary.steps == 16
     with pytest.raises(UserError, match="holds another run"):
-        train(config, Silent())
+        train(config, NullObserver())
 
 
 @pytest.mark.parametrize(("file", "step"), [("train/b/7.png", 4 + 3), ("eval/a/0.png", 2 * 4)])
@@ -157,7 +157,7 @@ def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(config, file
     os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
     Path(file).unlink()
     Path(file).write_bytes(content)
-    assert train(config, Silent(), existing="resume").summary.resumed_from == step
+    assert train(config, NullObserver(), existing="resume").summary.resumed_from == step
 
 
 def writer_to(pipe: Path, process: subprocess.Popen[str]) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx_model import OnnxModel
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.session.onnx_export import onnx_model
 from mxrun.session.planning import load
 
@@ -36,7 +36,7 @@ LOSSES = {
 CONFIGS = sorted(path.stem for path in find_config("digits_lenet").parent.glob("*.yaml"))
 
 
-def converted(built: Built) -> OnnxModel:
+def converted(built: ModelDefinition) -> OnnxModel:
     """With zeros for parameters, of which nothing here depends."""
     arrays = {n: np.zeros(s.shape, np.float32) for n, s in built.model.learned.items()}
     return onnx_model(built, arrays, any_batch=True)

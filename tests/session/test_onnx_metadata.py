@@ -16,7 +16,7 @@ from mxrun import __version__
 from mxrun.commands.convert import ConvertRequest, convert
 from mxrun.commands.infer import InferRequest, infer
 from mxrun.commands.train import TrainRequest, train
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 NET = """\
 name: shapes
@@ -70,7 +70,7 @@ def metadata(source: str, *overrides: str) -> dict[str, Any]:
 
 def trained(text: str) -> None:
     Path("net.yaml").write_text(text)
-    train("net.yaml", (), Silent(), TrainRequest())
+    train("net.yaml", (), NullObserver(), TrainRequest())
 
 
 def test_a_runtime_hands_out_classes_and_preprocessing() -> None:

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from mxrun.base.errors import UserError
 from mxrun.commands.infer import InferRequest, infer
 from mxrun.commands.train import TrainRequest, train
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 CONFIG = """\
 name: one
@@ -193,11 +193,11 @@ def test_a_run_that_is_over_goes_on_with_more_epochs(
     shutil.rmtree("runs/one")
     shutil.copytree("whole", "runs/one")
     with pytest.raises(UserError, match="epochs: 6"):
-        train("net.yaml", ["train.epochs=6"], Silent(), TrainRequest("resume"))
+        train("net.yaml", ["train.epochs=6"], NullObserver(), TrainRequest("resume"))
     request = TrainRequest("resume", allow_changes=True)
-    summary = train("net.yaml", ["train.epochs=6"], Silent(), request).summary
+    summary = train("net.yaml", ["train.epochs=6"], NullObserver(), request).summary
     assert (summary.resumed_from, summary.steps, summary.epochs) == (40, 60, 6)
-    train("net.yaml", ["train.epochs=6", "name=six"], Silent(), TrainRequest())
+    train("net.yaml", ["train.epochs=6", "name=six"], NullObserver(), TrainRequest())
     first, second = (
         load_file(f"runs/{name}/checkpoint-60/parameters.safetensors") for name in ("one", "six")
     )
@@ -210,7 +210,7 @@ def test_fewer_epochs_than_were_made_are_the_end(
 ) -> None:
     monkeypatch.chdir(project)
     request = TrainRequest("resume", allow_changes=True)
-    summary = train("net.yaml", ["train.epochs=1"], Silent(), request).summary
+    summary = train("net.yaml", ["train.epochs=1"], NullObserver(), request).summary
     assert (summary.resumed_from, summary.steps, summary.step_ms["min"]) == (
         20,
         20,
@@ -224,7 +224,7 @@ def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
     """It goes wrong after the checkpoints that it would be looked for from were damaged."""
     monkeypatch.chdir(project)
 
-    class Damaging(Silent):
+    class Damaging(NullObserver):
         def epoch_done(self, event: object) -> None:
             for path in Path("runs/bad").glob("checkpoint-*/manifest.json"):
                 path.write_bytes(b"")

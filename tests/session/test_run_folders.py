@@ -17,7 +17,7 @@ import pytest
 from commands import MXRUN, digests, mxrun, refused, result
 
 from mxrun.commands.train import TrainRequest, train
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
 
@@ -203,7 +203,7 @@ def test_D38_a_run_that_is_over_needs_its_data_no_more(tmp_path: Path) -> None:
     """The images go while the last epoch's checkpoint is written."""
     image_network(tmp_path)
 
-    class Removing(Silent):
+    class Removing(NullObserver):
         def epoch_done(self, event: object) -> None:
             shutil.rmtree(tmp_path / "images")
 

@@ -13,7 +13,7 @@ from mxrun.commands.plot import plot
 from mxrun.commands.train import TrainRequest, train
 from mxrun.io.dataset import open_datasets
 from mxrun.session.planning import load
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 CONFIG = """\
 name: soft
@@ -48,7 +48,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def losses(config: Path, *overrides: str) -> list[float]:
     """The mean loss of each epoch."""
     request = TrainRequest("overwrite")
-    train(config, overrides, Silent(), request)
+    train(config, overrides, NullObserver(), request)
     (loss,) = (each for each in plot("runs/soft")["metrics"] if each["name"] == "loss")
     return list(loss["train"])
 

@@ -22,8 +22,8 @@ from mxrun.config.bundled import find_config
 from mxrun.report.progress import EpochLines
 from mxrun.report.tables import train_table
 from mxrun.session.planning import load
-from mxrun.session.synthetic_data import NO_PATH, made_up_sections
-from mxrun.train.replay import Silent
+from mxrun.session.synthetic_data import NO_PATH, synthetic_sections
+from mxrun.train.replay import NullObserver
 
 SMALL = ("data.batch_size=8", "train.epochs=1", "threads=2")
 HEAD = """\
@@ -45,7 +45,7 @@ def net(folder: Path, train: str, evaluation: str | None = None) -> Path:
     return path
 
 
-class Notes(Silent):
+class Notes(NullObserver):
     """Keeps the notes of a run."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ def test_a_path_left_out_is_a_path_to_be_given(tmp_path: Path, path: str) -> Non
     assert missing.problem == "data.train.path must be given"
     assert missing.expected == "the file"
     assert "data.train.path=VALUE" in missing.hint
-    assert [text.partition("=")[0] for text in made_up_sections(built)] == [
+    assert [text.partition("=")[0] for text in synthetic_sections(built)] == [
         "data.train",
         "data.eval",
     ]
@@ -176,8 +176,8 @@ def test_a_path_left_out_is_a_path_to_be_given(tmp_path: Path, path: str) -> Non
 def test_a_path_is_taken_back_by_null(tmp_path: Path) -> None:
     text = "dataset: csv, label: 4, path: nowhere.csv"
     config = net(tmp_path, text, "dataset: csv, label: 4")
-    assert made_up_sections(load(config)) == ()
-    assert len(made_up_sections(load(config, ("data.train.path=null",)))) == 2
+    assert synthetic_sections(load(config)) == ()
+    assert len(synthetic_sections(load(config, ("data.train.path=null",)))) == 2
     config = net(tmp_path, text, text)
     with pytest.raises(UserError) as caught:
         prepare(load(config, ("data.train.path=null",)))
@@ -210,7 +210,7 @@ def test_one_section_without_its_path_is_a_mistake(
     tmp_path: Path, train: str, evaluation: str, missing: str
 ) -> None:
     config = net(tmp_path, train, evaluation)
-    assert made_up_sections(load(config)) == ()
+    assert synthetic_sections(load(config)) == ()
     with pytest.raises(UserError, match=rf"data\.{missing}\.path must be given"):
         trained(config)
 
@@ -231,5 +231,5 @@ def test_records_fill_a_few_batches_and_have_the_classes_of_the_loss(
 ) -> None:
     built = load(find_config(name))
     assert built.model.batch_size == size
-    for section in made_up_sections(built):
+    for section in synthetic_sections(built):
         assert f"records: {records}, classes: {classes}}}" in section

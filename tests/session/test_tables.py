@@ -13,7 +13,7 @@ from mxrun.commands.infer import InferRequest, infer
 from mxrun.commands.train import TrainRequest, train
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.session.planning import load
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 CONFIG = """\
 name: net
@@ -137,7 +137,7 @@ def test_inference_of_a_split_finds_a_numbered_label_by_its_name(
     path = written(tmp_path)
     path.write_text(CONFIG.replace("label: kind", "label: 1"))
     overrides = ("train.epochs=1",)
-    train(path, overrides, Silent(), TrainRequest())
+    train(path, overrides, NullObserver(), TrainRequest())
     request = InferRequest(split="eval")
     expected = list(infer(Path("runs/net"), request).rows())
     Path("other.csv").write_text(rows(("b", "more", "kind", "a"), 12))
@@ -185,7 +185,7 @@ def numbered(count: int, last: str) -> str:
 def trained(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Train the config in its folder."""
     monkeypatch.chdir(path.parent)
-    train(path, (), Silent(), TrainRequest())
+    train(path, (), NullObserver(), TrainRequest())
 
 
 NUMBERED = (

@@ -16,14 +16,14 @@ from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.session.planning import load
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.checkpoint_manager import (
-    CheckpointKeeper,
+    CheckpointManager,
     Interval,
     Policy,
     newest_checkpoint,
     saved_steps,
 )
 from mxrun.train.loop import slots
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 CONFIG = """\
 name: one
@@ -56,7 +56,7 @@ def written(records: int) -> None:
 
 
 def run(*overrides: str) -> dict[str, Any]:
-    trained = train("net.yaml", overrides, Silent(), TrainRequest())
+    trained = train("net.yaml", overrides, NullObserver(), TrainRequest())
     return trained.summary.to_json()
 
 
@@ -124,7 +124,7 @@ def test_averaged_weights_are_those_that_evaluation_uses() -> None:
         average = checkpoint.optimizer["fc1_weight:average"]
         np.testing.assert_allclose(average, expected, rtol=1e-5, atol=1e-7)
         # The weights themselves have no part in evaluations.
-        loop = prepared.loop(Silent())
+        loop = prepared.loop(NullObserver())
         prepared.restore(checkpoint, loop)
         prepared.executor.array("fc1_weight")[...] = 0
         iterator = prepared.iterators["eval"]
@@ -153,7 +153,7 @@ def test_a_run_ends_early_once_nothing_gets_better() -> None:
     again = train(
         "net.yaml",
         ("train.optimizer.sgd.lr=0", "train.epochs=50", "train.early_stopping={patience: 3}"),
-        Silent(),
+        NullObserver(),
         TrainRequest("resume"),
     )
     assert again.summary.stopped_early
@@ -209,7 +209,7 @@ def test_steps_are_counted_before_they_are_taken(last_batch: str, batch_size: in
     built = load("net.yaml", (*overrides, "train.epochs=17", "train.accumulate=2"))
     prepared = prepare(built)
     try:
-        loop = prepared.loop(Silent())
+        loop = prepared.loop(NullObserver())
         assert loop.total_steps() == sum(loop.steps_of(epoch) for epoch in range(1, 18))
     finally:
         prepared.close()
@@ -230,7 +230,7 @@ def test_the_loss_of_nothing_is_no_best() -> None:
     assert summary["eval"]["loss"] is None
 
 
-class Notes(Silent):
+class Notes(NullObserver):
     """Keeps what is noted."""
 
     def __init__(self) -> None:
@@ -291,7 +291,7 @@ def test_every_and_keep(policy: str, steps: list[int]) -> None:
 def test_minutes_count_from_the_last_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("mxrun.train.checkpoint_manager.time.monotonic", lambda: now)
-    keeper = CheckpointKeeper(tmp_path, Policy(Interval(2, "minutes"), keep=1))
+    keeper = CheckpointManager(tmp_path, Policy(Interval(2, "minutes"), keep=1))
     assert not keeper.due_after_step(1)
     now += 119
     assert not keeper.due_after_step(2)

@@ -13,14 +13,14 @@ import pytest
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
 from mxrun.commands.train import TrainRequest, prepare, train
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import averaged
 from mxrun.session.planning import load, plan_for
-from mxrun.session.warm_start import StartingPoint
+from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint
-from mxrun.train.replay import Silent
+from mxrun.train.replay import NullObserver
 
 CONFIG = """\
 name: first
@@ -55,7 +55,7 @@ def _first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(config: str, *overrides: str) -> dict[str, Any]:
-    trained = train(config, overrides, Silent(), TrainRequest())
+    trained = train(config, overrides, NullObserver(), TrainRequest())
     return trained.summary.to_json()
 
 
@@ -82,13 +82,13 @@ def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
     )
     # At a rate of 0 no later evaluation is better than the first.
     first, last = (Path(f"runs/other/checkpoint-{22 * epoch}") for epoch in (1, 3))
-    assert StartingPoint.read(built("{run: runs/other}")).source == first
-    assert StartingPoint.read(built("{run: runs/other, checkpoint: newest}")).source == last
-    assert StartingPoint.read(built("{run: runs/other, checkpoint: 66}")).source == last
+    assert WarmStartSource.read(built("{run: runs/other}")).source == first
+    assert WarmStartSource.read(built("{run: runs/other, checkpoint: newest}")).source == last
+    assert WarmStartSource.read(built("{run: runs/other, checkpoint: 66}")).source == last
     run("net.yaml", "name=moved", "train.average=0.5")
     held = newest("moved")
-    means = StartingPoint.read(built("{run: runs/moved}")).arrays
-    raw = StartingPoint.read(built("{run: runs/moved, averaged: false}")).arrays
+    means = WarmStartSource.read(built("{run: runs/moved}")).arrays
+    raw = WarmStartSource.read(built("{run: runs/moved, averaged: false}")).arrays
     for name, weights in held.parameters.items():
         assert np.array_equal(means[name], held.optimizer[averaged(name)])
         assert np.array_equal(raw[name], weights)
@@ -100,11 +100,11 @@ def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
         "{run: runs/other, checkpoint: last}": "train.start_from.checkpoint cannot be used",
     }.items():
         with pytest.raises(UserError, match=words) as caught:
-            StartingPoint.read(built(section))
+            WarmStartSource.read(built(section))
         assert caught.value.diagnostics[0].place is not None
 
 
-def built(section: str) -> Built:
+def built(section: str) -> ModelDefinition:
     return load("net.yaml", (f"train.start_from={section}",))
 
 
@@ -268,7 +268,7 @@ def test_O9_statistics_are_states_of_their_own() -> None:
     assert counted in report.values()
     run_of = prepare(built)
     try:
-        loop = run_of.loop(Silent())
+        loop = run_of.loop(NullObserver())
         run_of.restore(checkpoint, loop)
         for name, array in checkpoint.auxiliary.items():
             assert np.array_equal(run_of.executor.array(name), array)

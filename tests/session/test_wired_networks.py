@@ -15,7 +15,7 @@ from mxrun.base.tensor import PLAIN, Layout
 from mxrun.commands.check import check
 from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import Step
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import load_json
@@ -56,7 +56,7 @@ def written(
     return path
 
 
-def loaded(path: Path, *overrides: str) -> Built:
+def loaded(path: Path, *overrides: str) -> ModelDefinition:
     return load(path, ["threads=2", *overrides])
 
 
@@ -66,7 +66,7 @@ def problems(path: Path) -> tuple[Diagnostic, ...]:
     return raised.value.diagnostics
 
 
-def filled(executor: Executor, built: Built) -> Executor:
+def filled(executor: Executor, built: ModelDefinition) -> Executor:
     """The executor with made-up records in its slots, every row of them present."""
     random = np.random.default_rng(5)
     for name in built.model.inputs:
@@ -79,19 +79,19 @@ def filled(executor: Executor, built: Built) -> Executor:
     return executor
 
 
-def gradients(built: Built, **options: Any) -> dict[str, Array]:
+def gradients(built: ModelDefinition, **options: Any) -> dict[str, Array]:
     """Every parameter's gradient on made-up records."""
     executor = filled(executor_of(built, gradients=True, **options), built)
     executor.run(TRAIN)
     return {name: executor.result(TRAIN, f"{name}_grad").copy() for name in built.model.parameters}
 
 
-def steps(built: Built, **options: Any) -> dict[str, Step]:
+def steps(built: ModelDefinition, **options: Any) -> dict[str, Step]:
     phase = executor_of(built, gradients=True, **options).plan.phases[TRAIN]
     return {step.name: step for step in phase.steps}
 
 
-def losses(built: Built, count: int) -> list[float]:
+def losses(built: ModelDefinition, count: int) -> list[float]:
     """The mean loss of each of `count` epochs' last batches."""
     run = prepare(built)
     (loss,) = built.model.losses
@@ -113,7 +113,7 @@ def _epoch(run: Run, epoch: int, loss: LossTensors) -> float:
     return total / rows
 
 
-def node_parameters(built: Built, name: str) -> dict[str, str]:
+def node_parameters(built: ModelDefinition, name: str) -> dict[str, str]:
     (node,) = (node for node in built.model.symbol.nodes if node.name == name)
     assert node.prop is not None
     return node.prop.parameters.to_strings()

@@ -14,7 +14,7 @@ from damage import damage
 from mutated_configs import survey
 from PIL import Image
 
-from mxrun.base.errors import Place, UserError
+from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.train.checkpoint import load_checkpoint
@@ -143,7 +143,7 @@ KINDS: Mapping[str, tuple[Callable[[Path], list[Path]], str, str, tuple[int, ...
 def test_damaged_data(kind: str, tmp_path: Path, record_property: Record) -> None:
     write, name, split, shape = KINDS[kind]
     files = {path: path.read_bytes() for path in write(tmp_path)}
-    place = Place("c.yaml", 7, 3)
+    place = SourceLocation("c.yaml", 7, 3)
     path = next(iter(files)) if name in ("csv", "npz") else tmp_path
     options = {"path": str(path), **({"header": True} if name == "csv" else {})}
     inputs = {"data": TensorSpec(shape), "label": TensorSpec((), "int32")}

@@ -17,7 +17,7 @@ from mxrun.config.bundled import find_config
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator, OnWait, Slots
 from mxrun.session.planning import load
-from mxrun.train.replay import NoSaver, Silent
+from mxrun.train.replay import NullCheckpointing, NullObserver
 
 KEPT = 64
 
@@ -117,5 +117,5 @@ if __name__ == "__main__":
     run = prepare(built)
     together = built.training.accumulate
     run.iterators["train"] = Watched(run.iterators["train"], together, begin, end)
-    result = run.loop(Silent()).run(NoSaver(), lambda: False)
+    result = run.loop(NullObserver()).run(NullCheckpointing(), lambda: False)
     json.dump({**report, "steps": result.progress.step}, sys.stdout)

@@ -7,7 +7,7 @@ from typing import Any
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
-from mxrun.frontend import Built
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.session.planning import load
 from mxrun.train.initializer import initial_value
@@ -15,7 +15,7 @@ from mxrun.train.initializer import initial_value
 BUNDLED = ("mlp_mnist", "lenet_mnist", "digits_lenet")
 
 
-def bundled(config: str, *overrides: str, batch: int | None = None) -> Built:
+def bundled(config: str, *overrides: str, batch: int | None = None) -> ModelDefinition:
     """A bundled config on made-up records: five training batches, the last of them padded."""
     synthetic = (
         "data.train={dataset: synthetic, split: train, records: 300, shuffle: true}",
@@ -25,7 +25,7 @@ def bundled(config: str, *overrides: str, batch: int | None = None) -> Built:
     return load(find_config(config), [*synthetic, *overrides], batch)
 
 
-def executor_of(built: Built, **options: Any) -> Executor:
+def executor_of(built: ModelDefinition, **options: Any) -> Executor:
     """The network bound with other planning options than a run's; first values as a run's.
 
     `gradients=True` asks for all gradients as results, and for no updates.

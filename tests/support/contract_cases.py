@@ -7,7 +7,7 @@ from functools import cache, partial
 from operator_row import Row
 from operator_rows import OBJECTIVES, ROWS
 
-from mxrun.contract.case import Bench, Case
+from mxrun.contract.case import Case, CaseRunner
 
 OPERATORS = sorted({row.operator for row in ROWS})
 
@@ -26,6 +26,6 @@ def case_of(row: Row) -> Case:
 
 
 @cache
-def benches(operator: str) -> tuple[Bench, ...]:
+def benches(operator: str) -> tuple[CaseRunner, ...]:
     """The rows of an operator, for all checks to share their runs."""
-    return tuple(Bench(case_of(row)) for row in ROWS if row.operator == operator)
+    return tuple(CaseRunner(case_of(row)) for row in ROWS if row.operator == operator)

@@ -26,7 +26,7 @@ from mxrun.train.checkpoint import (
     save_checkpoint,
 )
 from mxrun.train.checkpoint_manager import (
-    CheckpointKeeper,
+    CheckpointManager,
     Interval,
     Policy,
     newest_checkpoint,
@@ -78,7 +78,7 @@ def begin(root: Path) -> RunDirectory:
 
 def end_of_epoch(run: RunDirectory) -> None:
     """Record an epoch, save, and remove the oldest of the checkpoints."""
-    keeper = CheckpointKeeper(run.path, Policy(Interval(1, "epochs"), keep=2))
+    keeper = CheckpointManager(run.path, Policy(Interval(1, "epochs"), keep=2))
     saver = RunSaver(run, keeper, lambda progress, due: (state(3), arrays(3)), None, print)
     saver.after_epoch(epoch(3), Progress(step=3, epoch=4), improved=False)
 

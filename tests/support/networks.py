@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun import library
-from mxrun.base.errors import Place
+from mxrun.base.errors import SourceLocation
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
@@ -43,7 +43,7 @@ def with_precisions(symbol: Symbol, precisions: Mapping[str, str]) -> Symbol:
         if node.name not in done:
             inputs = tuple(map(copied, node.inputs))
             precision = precisions.get(node.name)
-            place = Place("net.yaml", 7, 3)
+            place = SourceLocation("net.yaml", 7, 3)
             done[node.name] = Node(node.name, node.prop, inputs, place=place, precision=precision)
         return NodeEntry(done[node.name], entry.index)
 

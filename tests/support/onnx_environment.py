@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mxrun.peers.baseline import Contest, Opponent, find
+from mxrun.peers.baseline import BaselineProcess, Comparison, find
 
 VARIABLE = "MXRUN_ONNX_PYTHON"
 _CHECK = """
@@ -36,18 +36,18 @@ def onnx_python() -> str:
     return named or sys.executable
 
 
-def started(name: str) -> Opponent:
+def started(name: str) -> BaselineProcess:
     """A runtime's process."""
     (found,) = find((name,), {name: onnx_python()})
-    return Opponent(found, 1)
+    return BaselineProcess(found, 1)
 
 
-def given(opponent: Opponent, model: bytes, data: Mapping[str, Array]) -> list[Array]:
+def given(opponent: BaselineProcess, model: bytes, data: Mapping[str, Array]) -> list[Array]:
     """What a runtime gives for one batch."""
     kind = find((opponent.name,), {opponent.name: onnx_python()})[0].kind
     (way,) = kind.ways("infer", "float32", images=True)
     opponent.hold({"model": np.frombuffer(model, np.uint8)}, {n: a[None] for n, a in data.items()})
-    opponent.open(Contest("", "infer"), way)
+    opponent.open(Comparison("", "infer"), way)
     return opponent.outputs(way, 1)[0]
 
 

@@ -46,7 +46,7 @@ __all__ = [
 library.load()
 
 
-class Memory(memory.Memory):
+class Memory(memory.GuardedMemory):
     """Memory for one tensor that is given and read in its logical form, whatever its layout."""
 
     def __init__(self, spec: TensorSpec, value: Array | None = None) -> None:
@@ -115,9 +115,9 @@ def backward(
 
 def execute(
     kernel: Kernel,
-    inputs: Sequence[memory.Memory | None],
-    outputs: Sequence[memory.Memory],
-    extra: Sequence[memory.Memory] = (),
+    inputs: Sequence[memory.GuardedMemory | None],
+    outputs: Sequence[memory.GuardedMemory],
+    extra: Sequence[memory.GuardedMemory] = (),
 ) -> None:
     """Bind and run one kernel with a workspace of garbage."""
     workspace = Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))

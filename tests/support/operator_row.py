@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.contract.case import blank, exact
-from mxrun.operator.property import GradientKind, Inferred, PartialShapes
+from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, create
 from mxrun.operator.shape import known
 
@@ -75,7 +75,7 @@ class Row:
         """Whether backward computes anything."""
         return GradientKind.COMPUTES in self.create().list_gradients()
 
-    def infer(self) -> Inferred:
+    def infer(self) -> PartialInference:
         """All shapes from the first argument's and those the row gives."""
         prop = self.create()
         names = prop.list_arguments()

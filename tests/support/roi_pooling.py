@@ -15,8 +15,8 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import GradientKind, Inferred, OperatorProperty, PartialShapes
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
@@ -60,7 +60,7 @@ class RoiPoolingProperty(OperatorProperty[RoiPoolingParameters]):
         """The cells alone."""
         return 1
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """One pooled map for each region."""
         data = unify("data", inputs[0], (None,) * 4, "a batch of maps")
         rois = unify("rois", inputs[1], (None, 5), "regions")
@@ -75,7 +75,7 @@ class RoiPoolingProperty(OperatorProperty[RoiPoolingParameters]):
         assert both is not None
         data = unify("data", data, (None, both[1], None, None), "output")
         rois = unify("rois", rois, (both[0], 5), "output")
-        return Inferred([data, rois], [both, both], [])
+        return PartialInference([data, rois], [both, both], [])
 
     def infer_type(
         self, inputs: list[str | None], outputs: list[str | None]
@@ -162,7 +162,11 @@ class RoiPooling(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """Each gradient goes to where the largest number was."""
-        grad, rois, positions = need(out_grad[0]), need(in_data[1]), need(out_data[1])
+        grad, rois, positions = (
+            require_array(out_grad[0]),
+            require_array(in_data[1]),
+            require_array(out_data[1]),
+        )
         if in_grad[0] is None:
             return
         gradient = np.zeros(in_grad[0].array.shape, grad.dtype)

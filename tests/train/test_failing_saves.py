@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 from commands import MXRUN, digests, result
 
-from mxrun.train.checkpoint_manager import CheckpointKeeper, Interval, Policy
+from mxrun.train.checkpoint_manager import CheckpointManager, Interval, Policy
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
@@ -111,7 +111,7 @@ def test_F5_a_full_file_system(tmp_path: Path) -> None:
 
 def test_C18_an_evaluation_that_is_no_number_is_told_once(tmp_path: Path) -> None:
     run = RunDirectory.create("run", "name: run\n", False, tmp_path)
-    keeper = CheckpointKeeper(run.path, Policy(Interval(9, "epochs"), keep=1))
+    keeper = CheckpointManager(run.path, Policy(Interval(9, "epochs"), keep=1))
     said: list[str] = []
 
     def snapshot(progress: Progress, due: bool) -> NoReturn:

@@ -16,7 +16,7 @@ from mxrun.runtime import random
 from mxrun.train.initializer import (
     INITIALIZERS,
     PIECE,
-    Constant,
+    ConstantInitializer,
     Initializer,
     Msra,
     Normal,
@@ -72,7 +72,7 @@ def test_a_dense_weight_has_one_position() -> None:
 def test_defaults_are_mxnets() -> None:
     assert (Xavier().rnd_type, Xavier().factor_type, Xavier().magnitude) == ("uniform", "avg", 3.0)
     assert (Msra().factor_type, Msra().slope) == ("avg", 0.25)
-    assert (Normal().sigma, Uniform().scale, Constant().value) == (0.01, 0.07, 0.0)
+    assert (Normal().sigma, Uniform().scale, ConstantInitializer().value) == (0.01, 0.07, 0.0)
     assert set(INITIALIZERS) == {"xavier", "msra", "normal", "uniform", "constant"}
 
 
@@ -82,7 +82,7 @@ def test_normal_uniform_and_constant() -> None:
     uniform = initial_value(Uniform(scale=0.2), "a_weight", (20000,), seed=1)
     assert -0.2 <= uniform.min() < -0.199
     assert 0.199 < uniform.max() <= 0.2
-    constant = initial_value(Constant(value=-1.5), "a_weight", (3, 2), seed=1)
+    constant = initial_value(ConstantInitializer(value=-1.5), "a_weight", (3, 2), seed=1)
     assert constant.tolist() == [[-1.5, -1.5]] * 3
 
 
@@ -115,7 +115,7 @@ def test_values_are_the_same_in_another_process() -> None:
     ],
 )
 def test_names_decide_as_in_mxnet(name: str, value: float) -> None:
-    assert initializer_for(name, Xavier()) == Constant(value=value)
+    assert initializer_for(name, Xavier()) == ConstantInitializer(value=value)
 
 
 def test_weights_and_other_names_take_the_default() -> None:
@@ -124,7 +124,9 @@ def test_weights_and_other_names_take_the_default() -> None:
 
 
 def test_a_variables_own_rule_wins_over_its_name() -> None:
-    assert initializer_for("fc1_bias", Xavier(), Constant(value=2.0)) == Constant(value=2.0)
+    assert initializer_for(
+        "fc1_bias", Xavier(), ConstantInitializer(value=2.0)
+    ) == ConstantInitializer(value=2.0)
 
 
 @pytest.mark.parametrize("shape", [(), (5,)])
@@ -167,7 +169,9 @@ def test_a_parameter_of_many_pieces_is_what_one_draw_gives() -> None:
     assert drawn.tobytes() == at_once.astype(np.float32).tobytes()
 
 
-@pytest.mark.parametrize("rule", [Xavier(), Xavier(rnd_type="gaussian"), Constant(value=2.0)])
+@pytest.mark.parametrize(
+    "rule", [Xavier(), Xavier(rnd_type="gaussian"), ConstantInitializer(value=2.0)]
+)
 def test_initialising_takes_little_memory_beside_the_parameter(rule: Initializer) -> None:
     target = np.zeros((32, 2 * PIECE), np.float32)
     tracemalloc.start()

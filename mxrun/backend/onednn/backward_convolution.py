@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
-from mxrun.backend.constraints import ANY_CODE, Wish
+from mxrun.backend.constraints import UNCONSTRAINED, ImplementationConstraints
 from mxrun.backend.jit import Block, float32s, integer, native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.descriptor import ANY
@@ -220,14 +220,16 @@ def backward_data(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-    wish: Wish = ANY_CODE,
+    wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Computation:
     """`operations.convolution_backward_data` of a channels-last gradient, by the fastest way.
 
     Which way that is does not depend on the name that is wished: it is that of code of this way.
     """
 
-    def prepare(gradient: TensorSpec, window: Window, wish: Wish) -> Primitive | SpreadConvolution:
+    def prepare(
+        gradient: TensorSpec, window: Window, wish: ImplementationConstraints
+    ) -> Primitive | SpreadConvolution:
         return _spread(
             lambda kernel, window, wish: operations.convolution_backward_data(
                 gradient, kernel, output_grad, window, threads, wish
@@ -251,7 +253,7 @@ def backward_weights(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-    wish: Wish = ANY_CODE,
+    wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive | SpreadConvolution:
     """`operations.convolution_backward_weights`, by the faster way."""
     return _spread(
@@ -287,11 +289,11 @@ def weight_gradient_is_sound(
 
 
 def _spread(
-    prepare: Callable[[TensorSpec, Window, Wish], Primitive],
+    prepare: Callable[[TensorSpec, Window, ImplementationConstraints], Primitive],
     kernel: TensorSpec,
     window: Window,
     argument: Argument,
-    wish: Wish,
+    wish: ImplementationConstraints,
 ) -> Primitive | SpreadConvolution:
     """The primitive itself unless it is reference code and the one on a dense kernel is not.
 

@@ -13,7 +13,7 @@ from functools import cache
 
 from mxrun.backend import jit
 from mxrun.backend.call import NativeCall
-from mxrun.backend.constraints import ANY_CODE, Wish
+from mxrun.backend.constraints import UNCONSTRAINED, ImplementationConstraints
 from mxrun.backend.jit import Block, int32s, integer, native
 from mxrun.backend.onednn.descriptor import (
     IDENTITY,
@@ -97,7 +97,7 @@ def convolution_forward(
     bias: bool = False,
     is_train: bool = True,
     after: tuple[PostOperation, ...] = (),
-    wish: Wish = ANY_CODE,
+    wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...), then `after`.
 
@@ -124,7 +124,7 @@ def convolution_backward_data(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-    wish: Wish = ANY_CODE,
+    wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
     data_view, weights_view, geometry = window.convolution()
@@ -145,7 +145,7 @@ def convolution_backward_weights(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-    wish: Wish = ANY_CODE,
+    wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD."""
     data_view, weights_view, geometry = window.convolution()
@@ -170,7 +170,7 @@ def matmul(
     transpose_left: bool = False,
     transpose_right: bool = False,
     bias: bool = False,
-    wish: Wish = ANY_CODE,
+    wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
 

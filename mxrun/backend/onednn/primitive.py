@@ -16,7 +16,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from mxrun.backend.call import NativeCall
-from mxrun.backend.constraints import ANY_CODE, Wish
+from mxrun.backend.constraints import UNCONSTRAINED, ImplementationConstraints
 from mxrun.backend.onednn.descriptor import IDENTITY, View, describe, spec_of
 from mxrun.backend.onednn.library import (
     LAST_IMPLEMENTATION,
@@ -167,7 +167,7 @@ def build(
     asked: Mapping[int, Asked],
     threads: int,
     after: Sequence[PostOperation] = (),
-    wish: Wish = ANY_CODE,
+    wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """The primitive made by `dnnl_<name>_primitive_desc_create(*arguments, attributes)`.
 
@@ -215,7 +215,7 @@ class _Source:
 
     create: Callable[[], Handle]
     asked: Mapping[int, Asked]
-    wish: Wish
+    wish: ImplementationConstraints
 
     def choose(self) -> _Found:
         """The first that is as wished and no reference, else the first that is as wished.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -19,7 +19,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def activation(parameters: Parameters, data: Tensor) -> Tensor:
+def activation(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """An elementwise function by name."""
     return ACTIVATIONS[parameters.text("act_type", "")](data)
 

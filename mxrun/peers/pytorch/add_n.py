@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def add_n(parameters: Parameters, *data: Tensor) -> Tensor:
+def add_n(parameters: MXNetParameters, *data: Tensor) -> Tensor:
     """The sum, from the left."""
     del parameters
     total = data[0]

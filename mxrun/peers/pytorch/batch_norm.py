@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def batch_norm(
-    parameters: Parameters,
+    parameters: MXNetParameters,
     data: Tensor,
     gamma: Tensor,
     beta: Tensor,

@@ -8,7 +8,7 @@ import torch
 
 from mxrun.peers.pytorch.broadcast import broadcasting
 from mxrun.peers.pytorch.elementwise import of_one_shape
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 Pair = Callable[[Tensor, Tensor], Tensor]
 
@@ -58,7 +58,7 @@ MAPS: dict[str, Pair] = {
 def _with_scalar(function: Pair, *, is_first: bool = False) -> Callable[..., Tensor]:
     """The function of a tensor and the parameter `scalar`, which may be the first."""
 
-    def apply(parameters: Parameters, data: Tensor) -> Tensor:
+    def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         number = torch.full((), parameters.number("scalar", 1.0), dtype=data.dtype)
         return function(number, data) if is_first else function(data, number)
 

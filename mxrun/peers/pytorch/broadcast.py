@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mxrun.peers.pytorch.elementwise import ARITHMETIC
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def broadcasting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     """The function as an operator."""
 
-    def apply(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
+    def apply(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
         del parameters
         return function(lhs, rhs)
 

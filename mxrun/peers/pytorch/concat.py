@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def concat(parameters: Parameters, *data: Tensor) -> Tensor:
+def concat(parameters: MXNetParameters, *data: Tensor) -> Tensor:
     """All tensors one after the other along one axis."""
     return torch.cat(data, int(parameters.number("dim", 1)))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def convolution(parameters: Parameters, data: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
+def convolution(parameters: MXNetParameters, data: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
     """Cross-correlation over 1, 2 or 3 spatial axes, NCHW and OIHW."""
     if parameters.text("layout", "None") not in ("None", "NCW", "NCHW", "NCDHW"):
         raise ValueError("only channels-first convolutions are known here")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def deconvolution(parameters: Parameters, data: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
+def deconvolution(
+    parameters: MXNetParameters, data: Tensor, weight: Tensor, *bias: Tensor
+) -> Tensor:
     """Transposed convolution over 1, 2 or 3 spatial axes; weight [in, out / groups, ...]."""
     if parameters.text("layout", "None") not in ("None", "NCW", "NCHW", "NCDHW"):
         raise ValueError("only channels-first convolutions are known here")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def dot(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
+def dot(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
     """Summed over lhs's last and rhs's first axis, transposed over the first and the last."""
     first = 0 if parameters.flag("transpose_a", False) else lhs.dim() - 1
     last = rhs.dim() - 1 if parameters.flag("transpose_b", False) else 0
@@ -15,7 +15,7 @@ def dot(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
     return result if result.dim() else result[None]
 
 
-def batch_dot(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
+def batch_dot(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
     """A product per matrix of two stacks."""
     left = lhs.mT if parameters.flag("transpose_a", False) else lhs
     right = rhs.mT if parameters.flag("transpose_b", False) else rhs

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def dropout(parameters: Parameters, data: Tensor) -> tuple[Tensor, Tensor]:
+def dropout(parameters: MXNetParameters, data: Tensor) -> tuple[Tensor, Tensor]:
     """The output and its mask, which PyTorch's own generator draws."""
     p = parameters.number("p", 0.5)
     shape = list(data.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": operator.add,
@@ -18,7 +18,7 @@ ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 def of_one_shape(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     """The function of two tensors that must not broadcast."""
 
-    def apply(parameters: Parameters, lhs: Tensor, rhs: Tensor) -> Tensor:
+    def apply(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
         del parameters
         if lhs.shape != rhs.shape:
             raise ValueError(f"elementwise of {tuple(lhs.shape)} and {tuple(rhs.shape)}")

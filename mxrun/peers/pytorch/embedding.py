@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def embedding(parameters: Parameters, data: Tensor, weight: Tensor) -> Tensor:
+def embedding(parameters: MXNetParameters, data: Tensor, weight: Tensor) -> Tensor:
     """Rows by number; MXNet takes the nearest row for a number outside."""
     del parameters
     return torch.nn.functional.embedding(data.long().clamp(0, weight.shape[0] - 1), weight)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def fully_connected(parameters: Parameters, data: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
+def fully_connected(
+    parameters: MXNetParameters, data: Tensor, weight: Tensor, *bias: Tensor
+) -> Tensor:
     """data · weightᵀ + bias, over all but the first axis, or the last only."""
     flat = data.flatten(1) if parameters.flag("flatten", True) else data
     return functional.linear(flat, weight, bias[0] if bias else None)

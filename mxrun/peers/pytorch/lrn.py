@@ -7,10 +7,10 @@ import math
 import torch
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def lrn(parameters: Parameters, data: Tensor) -> tuple[Tensor, Tensor]:
+def lrn(parameters: MXNetParameters, data: Tensor) -> tuple[Tensor, Tensor]:
     """The output and the norm; the window of an even size is that of the odd size below."""
     size = int(parameters.number("nsize", math.nan))
     reach = (size - 1) // 2

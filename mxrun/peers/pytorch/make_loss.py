@@ -6,16 +6,16 @@ import math
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def block_grad(parameters: Parameters, data: Tensor) -> Tensor:
+def block_grad(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """data with a gradient of zero."""
     del parameters
     return data.detach() + 0 * data
 
 
-def make_loss(parameters: Parameters, data: Tensor) -> Tensor:
+def make_loss(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """data; backward grad_scale / divisor, whatever arrives from above.
 
     MXNet's batch is all axes but the last.

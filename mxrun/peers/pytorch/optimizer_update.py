@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _bounded(value: Tensor, bound: float) -> Tensor:
@@ -16,39 +16,39 @@ def _bounded(value: Tensor, bound: float) -> Tensor:
     return value.clamp(-bound, bound) if bound >= 0 else value
 
 
-def _rescaled(parameters: Parameters, gradient: Tensor) -> Tensor:
+def _rescaled(parameters: MXNetParameters, gradient: Tensor) -> Tensor:
     return gradient * parameters.number("rescale_grad", 1.0)
 
 
-def _clipped(parameters: Parameters, gradient: Tensor) -> Tensor:
+def _clipped(parameters: MXNetParameters, gradient: Tensor) -> Tensor:
     return _bounded(gradient, parameters.number("clip_gradient", -1.0))
 
 
-def _rate(parameters: Parameters) -> float:
+def _rate(parameters: MXNetParameters) -> float:
     return parameters.number("lr", math.nan)
 
 
-def _decay(parameters: Parameters, weight: Tensor) -> Tensor:
+def _decay(parameters: MXNetParameters, weight: Tensor) -> Tensor:
     return parameters.number("wd", 0.0) * weight
 
 
-def _decayed(parameters: Parameters, weight: Tensor, gradient: Tensor) -> Tensor:
+def _decayed(parameters: MXNetParameters, weight: Tensor, gradient: Tensor) -> Tensor:
     """clip(rescale_grad · gradient) + wd · weight: the decay is not clipped."""
     return _clipped(parameters, _rescaled(parameters, gradient)) + _decay(parameters, weight)
 
 
-def _clipped_whole(parameters: Parameters, weight: Tensor, gradient: Tensor) -> Tensor:
+def _clipped_whole(parameters: MXNetParameters, weight: Tensor, gradient: Tensor) -> Tensor:
     """clip(rescale_grad · gradient + wd · weight): the decay is clipped as well."""
     return _clipped(parameters, _rescaled(parameters, gradient) + _decay(parameters, weight))
 
 
-def sgd_update(parameters: Parameters, weight: Tensor, gradient: Tensor) -> Tensor:
+def sgd_update(parameters: MXNetParameters, weight: Tensor, gradient: Tensor) -> Tensor:
     """The new weight."""
     return weight - _rate(parameters) * _decayed(parameters, weight, gradient)
 
 
 def sgd_mom_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, momentum: Tensor
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, momentum: Tensor
 ) -> Tensor:
     """The new weight; the momentum is changed where it lies, as are all states here."""
     step = _rate(parameters) * _decayed(parameters, weight, gradient)
@@ -57,7 +57,7 @@ def sgd_mom_update(
 
 
 def nag_mom_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, momentum: Tensor
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, momentum: Tensor
 ) -> Tensor:
     """Nesterov's momentum."""
     step = _rate(parameters) * _decayed(parameters, weight, gradient)
@@ -66,14 +66,14 @@ def nag_mom_update(
     return weight + factor * momentum - step
 
 
-def signsgd_update(parameters: Parameters, weight: Tensor, gradient: Tensor) -> Tensor:
+def signsgd_update(parameters: MXNetParameters, weight: Tensor, gradient: Tensor) -> Tensor:
     """A step along the sign; the decay is no part of it."""
     sign = torch.sign(_clipped(parameters, _rescaled(parameters, gradient)))
     return weight - _rate(parameters) * (sign + _decay(parameters, weight))
 
 
 def signum_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, momentum: Tensor
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, momentum: Tensor
 ) -> Tensor:
     """A step along the momentum's sign; the momentum points downhill."""
     factor = parameters.number("momentum", 0.0)
@@ -83,7 +83,7 @@ def signum_update(
 
 
 def _adams_move(
-    parameters: Parameters, gradient: Tensor, mean: Tensor, var: Tensor, epsilon: float
+    parameters: MXNetParameters, gradient: Tensor, mean: Tensor, var: Tensor, epsilon: float
 ) -> Tensor:
     """Updates both moments; the first over the root of the second."""
     mean.lerp_(gradient, 1 - parameters.number("beta1", 0.9))
@@ -92,7 +92,7 @@ def _adams_move(
 
 
 def adam_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
     """Adam without bias correction."""
     whole = _clipped_whole(parameters, weight, gradient)
@@ -100,7 +100,7 @@ def adam_update(
 
 
 def adamw_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
     """Adam without bias correction, the decay beside it."""
     clipped = _clipped(parameters, _rescaled(parameters, gradient))
@@ -109,7 +109,7 @@ def adamw_update(
 
 
 def lamb_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
     """Both phases of MXNet's LAMB, without bias correction."""
     clipped = _clipped(parameters, _rescaled(parameters, gradient))
@@ -125,7 +125,7 @@ def lamb_update(
 
 
 def adagrad_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, history: Tensor
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, history: Tensor
 ) -> Tensor:
     """MXNet's AdaGrad on dense gradients: the decay is no part of the history."""
     clipped = _clipped(parameters, _rescaled(parameters, gradient))
@@ -134,7 +134,9 @@ def adagrad_update(
     return weight - _rate(parameters) * (move + _decay(parameters, weight))
 
 
-def rmsprop_update(parameters: Parameters, weight: Tensor, gradient: Tensor, n: Tensor) -> Tensor:
+def rmsprop_update(
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, n: Tensor
+) -> Tensor:
     """Tieleman's and Hinton's."""
     whole = _clipped_whole(parameters, weight, gradient)
     n.lerp_(whole.square(), 1 - parameters.number("gamma1", 0.95))
@@ -144,7 +146,12 @@ def rmsprop_update(parameters: Parameters, weight: Tensor, gradient: Tensor, n: 
 
 
 def rmspropalex_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, n: Tensor, g: Tensor, delta: Tensor
+    parameters: MXNetParameters,
+    weight: Tensor,
+    gradient: Tensor,
+    n: Tensor,
+    g: Tensor,
+    delta: Tensor,
 ) -> Tensor:
     """Graves's."""
     whole = _clipped_whole(parameters, weight, gradient)
@@ -157,7 +164,7 @@ def rmspropalex_update(
 
 
 def ftrl_update(
-    parameters: Parameters, weight: Tensor, gradient: Tensor, z: Tensor, n: Tensor
+    parameters: MXNetParameters, weight: Tensor, gradient: Tensor, z: Tensor, n: Tensor
 ) -> Tensor:
     """McMahan's."""
     clipped = _clipped(parameters, _rescaled(parameters, gradient))

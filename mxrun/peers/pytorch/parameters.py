@@ -11,7 +11,7 @@ Tensor = Any
 Operators = dict[str, Callable[..., Any]]
 
 
-class Parameters:
+class MXNetParameters:
     """An operator's parameters in MXNet's spelling: `(2, 2)`, `True` or `1`, `tanh`.
 
     is_train: whether the network runs in training, for operators that differ then.

@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def pooled_size(convention: str, size: int, kernel: int, stride: int, pad: int) -> int:
@@ -34,7 +34,7 @@ def _windows(data: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...]) -> 
     return data.flatten(2 + len(kernel))
 
 
-def pooling(parameters: Parameters, data: Tensor) -> Tensor:
+def pooling(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """Maximum, mean, sum or p-norm over windows.
 
     MXNet's `lp` takes no absolute value: (sum of x^p)^(1/p), a plain sum at p = 1.

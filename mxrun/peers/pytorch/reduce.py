@@ -8,13 +8,13 @@ from functools import partial
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """PyTorch's function over MXNet's axes; what is reduced to nothing has one element."""
 
-    def apply(parameters: Parameters, data: Tensor) -> Tensor:
+    def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         given = ast.literal_eval(parameters.text("axis", "None"))
         axes = (given,) if isinstance(given, int) else tuple(given or range(data.dim()))
         if given and parameters.flag("exclude", False):
@@ -38,7 +38,7 @@ def _product_without_nan(data: Tensor, dim: Sequence[int], keepdim: bool) -> Ten
     return _product(data.nan_to_num(1.0), dim, keepdim)
 
 
-def _norm(parameters: Parameters, data: Tensor) -> Tensor:
+def _norm(parameters: MXNetParameters, data: Tensor) -> Tensor:
     order = float(parameters.text("ord", "2"))
     return _reducing(partial(torch.linalg.vector_norm, ord=order))(parameters, data)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _index(function: Callable[..., Tensor], default: str = "None") -> Callable[..., Tensor]:
     """PyTorch's search, as numbers of data's type that hang on it with slope 0."""
 
-    def apply(parameters: Parameters, data: Tensor) -> Tensor:
+    def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         axis = ast.literal_eval(parameters.text("axis", default))
         keep = parameters.flag("keepdims", False)
         found = function(data, dim=axis, keepdim=keep and axis is not None)
@@ -25,7 +25,7 @@ def _index(function: Callable[..., Tensor], default: str = "None") -> Callable[.
     return apply
 
 
-def _cumsum(parameters: Parameters, data: Tensor) -> Tensor:
+def _cumsum(parameters: MXNetParameters, data: Tensor) -> Tensor:
     axis = ast.literal_eval(parameters.text("axis", "None"))
     return data.flatten().cumsum(0) if axis is None else data.cumsum(axis)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def difference(output: Tensor, label: Tensor) -> Tensor:
@@ -23,7 +23,7 @@ def sign(output: Tensor, label: Tensor) -> Tensor:
 def regression_output(
     link: Callable[[Tensor], Tensor],
     slope: Callable[[Tensor, Tensor], Tensor],
-    parameters: Parameters,
+    parameters: MXNetParameters,
     data: Tensor,
     label: Tensor,
 ) -> Tensor:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def reshape(parameters: Parameters, data: Tensor) -> Tensor:
+def reshape(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """MXNet's codes, matched with the axes from the left, or reversed from the right."""
     codes, axes = list(parameters.shape("shape", ())), list(data.shape)
     if not codes:
@@ -35,12 +35,12 @@ def reshape(parameters: Parameters, data: Tensor) -> Tensor:
     return data.reshape(shape[::-1] if reverse else shape)
 
 
-def expand_dims(parameters: Parameters, data: Tensor) -> Tensor:
+def expand_dims(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """One more axis of size 1."""
     return data.unsqueeze(int(parameters.number("axis", math.nan)))
 
 
-def squeeze(parameters: Parameters, data: Tensor) -> Tensor:
+def squeeze(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """Axes of size 1 removed, all but one of them at most."""
     text = parameters.text("axis", "None")
     squeezed = data.squeeze() if text == "None" else data.squeeze(parameters.shape("axis", ()))

@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _with_scalar(function: Callable[[Tensor, float], Tensor]) -> Callable[..., Tensor]:
     """The function of a tensor and the parameter `scalar`."""
 
-    def apply(parameters: Parameters, data: Tensor) -> Tensor:
+    def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         return function(data, parameters.number("scalar", 1.0))
 
     return apply
 
 
-def clip(parameters: Parameters, data: Tensor) -> Tensor:
+def clip(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """data within [a_min, a_max]."""
     low, high = (parameters.number(name, math.nan) for name in ("a_min", "a_max"))
     return torch.clamp(data, low, high)

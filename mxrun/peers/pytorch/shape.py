@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def flatten(parameters: Parameters, data: Tensor) -> Tensor:
+def flatten(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """All axes but the first become one."""
     del parameters
     return data.flatten(1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def slice_channel(parameters: Parameters, data: Tensor) -> tuple[Tensor, ...]:
+def slice_channel(parameters: MXNetParameters, data: Tensor) -> tuple[Tensor, ...]:
     """Equal parts along one axis, which goes where it is to be squeezed."""
     axis = int(parameters.number("axis", 1))
     size = data.shape[axis] // int(parameters.number("num_outputs", math.nan))

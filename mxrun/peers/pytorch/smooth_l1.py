@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def smooth_l1(parameters: Parameters, data: Tensor) -> Tensor:
+def smooth_l1(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """PyTorch's loss, whose `beta` is where the line begins."""
     beta = parameters.number("scalar", 1.0) ** -2
     return functional.smooth_l1_loss(data, data.new_zeros(()), reduction="none", beta=beta)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _tempered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function of data / temperature along the axis."""
 
-    def apply(parameters: Parameters, data: Tensor) -> Tensor:
+    def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         given = parameters.text("temperature", "None")
         temperature = 1.0 if given == "None" else float(given)
         return function(data / temperature, dim=int(parameters.number("axis", -1)))

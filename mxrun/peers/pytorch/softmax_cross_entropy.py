@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def softmax_cross_entropy(parameters: Parameters, data: Tensor, label: Tensor) -> Tensor:
+def softmax_cross_entropy(parameters: MXNetParameters, data: Tensor, label: Tensor) -> Tensor:
     """The sum over the rows, as a tensor of one element."""
     del parameters
     return functional.cross_entropy(data, label.long(), reduction="sum")[None]

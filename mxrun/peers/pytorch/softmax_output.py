@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 _FLATTENED_RANK = 2
 
 
-def softmax_output(parameters: Parameters, data: Tensor, label: Tensor) -> Tensor:
+def softmax_output(parameters: MXNetParameters, data: Tensor, label: Tensor) -> Tensor:
     """Softmax forward; backward the cross-entropy gradient, whatever arrives from above.
 
     The class axis is the last one, or axis 1 with multi_output.
@@ -28,7 +28,7 @@ def softmax_output(parameters: Parameters, data: Tensor, label: Tensor) -> Tenso
 
 
 def softmax_gradient(
-    parameters: Parameters, probabilities: Tensor, label: Tensor, head: Tensor
+    parameters: MXNetParameters, probabilities: Tensor, label: Tensor, head: Tensor
 ) -> Tensor:
     """(probabilities - target) · grad_scale / normaliser, 0 where the label is ignored."""
     scale = parameters.number("grad_scale", 1.0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _cbrt(data: Tensor) -> Tensor:
@@ -77,13 +77,13 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def _of_data(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     """The function as an operator without parameters."""
 
-    def apply(parameters: Parameters, data: Tensor) -> Tensor:
+    def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         return function(data)
 
     return apply
 
 
-def hard_sigmoid(parameters: Parameters, data: Tensor) -> Tensor:
+def hard_sigmoid(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """A line cut off at 0 and 1."""
     alpha, beta = parameters.number("alpha", 0.2), parameters.number("beta", 0.5)
     return torch.clamp(alpha * data + beta, 0, 1)

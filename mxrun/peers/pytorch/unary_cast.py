@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def cast(parameters: Parameters, data: Tensor) -> Tensor:
+def cast(parameters: MXNetParameters, data: Tensor) -> Tensor:
     """The same numbers as another type."""
     dtype: torch.dtype = getattr(torch, parameters.text("dtype", "float32"))
     return data.to(dtype)

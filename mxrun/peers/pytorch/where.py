@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from mxrun.peers.pytorch.parameters import Operators, Parameters, Tensor
+from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
-def where(parameters: Parameters, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def where(parameters: MXNetParameters, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """x where the condition is not 0, else y; a condition of one axis chooses rows."""
     del parameters
     wide = condition.reshape(condition.shape + (1,) * (x.dim() - condition.dim()))

@@ -20,7 +20,7 @@ from itertools import chain
 import numpy as np
 
 from mxrun.planner.allocator.first_fit import Placement, first_fit
-from mxrun.planner.allocator.interval_compaction import Integers, Problem, sectioned
+from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem, sectioned
 from mxrun.planner.allocator.placement_cache import find_placement, keep_placement
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import search
@@ -117,7 +117,7 @@ def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[All
         )
 
 
-def _placed(problem: Problem) -> tuple[Placement, int]:
+def _placed(problem: PlacementProblem) -> tuple[Placement, int]:
     """A placement, and the least arena that may be possible as far as is known."""
     bound = problem.lower_bound
     placement = first_fit(problem)
@@ -132,7 +132,7 @@ def _placed(problem: Problem) -> tuple[Placement, int]:
     return found, proved
 
 
-def _searched(problem: Problem, best: Placement) -> tuple[Placement, int, int]:
+def _searched(problem: PlacementProblem, best: Placement) -> tuple[Placement, int, int]:
     """The best placement by searching, the least arena that may be possible, and the work."""
     bound = problem.lower_bound
     outcome = search(problem, bound, int(_SEARCH_WORK * _AT_BOUND))
@@ -146,7 +146,7 @@ def _searched(problem: Problem, best: Placement) -> tuple[Placement, int, int]:
 
 
 def _between(
-    problem: Problem, best: Placement, proved: int, unit: int, work: int
+    problem: PlacementProblem, best: Placement, proved: int, unit: int, work: int
 ) -> tuple[Placement, int, int]:
     """Halve the distance between the lower bound and the best placement while work is allowed."""
     missed, allowed = problem.lower_bound, work

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.backend.jit import Block, HostLoop, int64s, integer, native, piece
-from mxrun.planner.allocator.interval_compaction import Integers, Problem
+from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
 # Placements tried per order; the second round begins once every order has had its first.
 _ROUNDS = 5
 # What all of them may do, in blocks looked at: a second or two. A count and not a time, so that
 # plans are repeatable. At least one placement is made.
-_MOST_WORK = 600_000_000
+_MAX_WORK = 600_000_000
 # Blocks looked at in one go.
 _CHUNK = 64
 
@@ -35,7 +35,7 @@ class Placement:
     order: str
 
 
-def first_fit(problem: Problem) -> Placement:
+def first_fit(problem: PlacementProblem) -> Placement:
     """The best of several placements for each of a few orders; one at the lower bound ends it."""
     best: Placement | None = None
     bound = problem.lower_bound
@@ -52,13 +52,13 @@ def first_fit(problem: Problem) -> Placement:
                 return best
             sticking_out = tops[order] > bound
             orders[name] = np.concatenate((order[sticking_out], order[~sticking_out]))
-            if loop.work >= _MOST_WORK:
+            if loop.work >= _MAX_WORK:
                 return best
     assert best is not None
     return best
 
 
-def _keys(problem: Problem) -> list[tuple[str, npt.NDArray[Any]]]:
+def _keys(problem: PlacementProblem) -> list[tuple[str, npt.NDArray[Any]]]:
     """Keys to place blocks by, the largest first."""
     by_life = np.empty_like(problem.size)
     by_life[np.lexsort((problem.size, problem.life))] = np.arange(len(by_life))
@@ -73,7 +73,7 @@ def _keys(problem: Problem) -> list[tuple[str, npt.NDArray[Any]]]:
 class _Loop:
     """The native loop with its arrays, for one problem."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: PlacementProblem) -> None:
         count = len(problem.size)
         self._order = np.empty(count, np.int64)
         self._offsets = np.empty(count, np.int64)

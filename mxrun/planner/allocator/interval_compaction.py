@@ -11,7 +11,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Problem:
+class PlacementProblem:
     """Blocks of `size` bytes, each alive in the sections [begin, end) of `sections`.
 
     life: the steps that each is alive. A section is a stretch of time whose living blocks are not
@@ -58,7 +58,7 @@ class Problem:
         return int(self.totals.max(initial=0))
 
 
-def sectioned(size: Integers, first: Integers, last: Integers) -> Problem:
+def sectioned(size: Integers, first: Integers, last: Integers) -> PlacementProblem:
     """The problem of blocks alive during [first, last), none of them empty."""
     # Without the counts NumPy would import its masked arrays to look for one, which takes 20 ms.
     moments, _ = np.unique(np.concatenate((first, last)), return_counts=True)
@@ -70,4 +70,4 @@ def sectioned(size: Integers, first: Integers, last: Integers) -> Problem:
     number = np.concatenate(([0], np.cumsum(full)))
     begin = number[np.searchsorted(moments, first)]
     end = number[np.searchsorted(moments, last)]
-    return Problem(size, begin, end, last - first, int(number[-1]))
+    return PlacementProblem(size, begin, end, last - first, int(number[-1]))

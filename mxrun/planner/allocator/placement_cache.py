@@ -18,13 +18,13 @@ import numpy as np
 from mxrun.backend import philox
 from mxrun.base import disk_cache
 from mxrun.planner.allocator.first_fit import Placement
-from mxrun.planner.allocator.interval_compaction import Integers, Problem
+from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
 # The folder of placements among what is kept, and how many it holds.
 KIND = "placements"
-_MOST_ENTRIES = 256
+_MAX_ENTRIES = 256
 # A larger problem's entry would be a megabyte and more.
-_MOST_BLOCKS = 20_000
+_MAX_BLOCKS = 20_000
 # What decides the offsets: files of this folder.
 _SOURCES = (
     "placement_search",
@@ -38,12 +38,12 @@ _SOURCES = (
 _END = 1 << 62
 
 
-def find_placement(problem: Problem, most: int) -> tuple[Placement, int] | None:
+def find_placement(problem: PlacementProblem, most: int) -> tuple[Placement, int] | None:
     """The placement kept for a problem in at most so many bytes, and the bytes proved necessary.
 
     None where there is none that is sound.
     """
-    if len(problem.size) > _MOST_BLOCKS:
+    if len(problem.size) > _MAX_BLOCKS:
         return None
     figures = disk_cache.get(KIND, _key(problem))
     if not isinstance(figures, dict) or figures.pop("digest", None) != _digest(figures):
@@ -61,19 +61,19 @@ def find_placement(problem: Problem, most: int) -> tuple[Placement, int] | None:
     return Placement(offsets, arena, order), proved
 
 
-def keep_placement(problem: Problem, placement: Placement, proved: int) -> None:
+def keep_placement(problem: PlacementProblem, placement: Placement, proved: int) -> None:
     """Keep what a search came to; entries of long ago go."""
-    if len(problem.size) > _MOST_BLOCKS:
+    if len(problem.size) > _MAX_BLOCKS:
         return
     figures = {
         "offsets": placement.offsets.tolist(),
         "proved_bytes": proved,
         "order": placement.order,
     }
-    disk_cache.put(KIND, _key(problem), figures | {"digest": _digest(figures)}, _MOST_ENTRIES)
+    disk_cache.put(KIND, _key(problem), figures | {"digest": _digest(figures)}, _MAX_ENTRIES)
 
 
-def _key(problem: Problem) -> str:
+def _key(problem: PlacementProblem) -> str:
     arrays = problem.size, problem.begin, problem.end, problem.life
     content = b"".join(np.ascontiguousarray(array, "<i8").tobytes() for array in arrays)
     digest = hashlib.sha256(content).hexdigest()
@@ -91,7 +91,7 @@ def _digest(figures: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()
 
 
-def _overlaps(problem: Problem, offsets: Integers) -> bool:
+def _overlaps(problem: PlacementProblem, offsets: Integers) -> bool:
     """Whether blocks lie on each other, gone through from the lowest to the highest."""
     tops = np.zeros(problem.sections, np.int64)
     for block in np.argsort(offsets, kind="stable"):

@@ -8,16 +8,16 @@ import numpy as np
 
 from mxrun.backend.jit import HostLoop
 from mxrun.planner.allocator import search_loop as loop
-from mxrun.planner.allocator.interval_compaction import Integers, Problem
+from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
 # Most changes that may be undone, 16 bytes each.
-_MOST_TRAIL = 1 << 23
+_MAX_TRAIL = 1 << 23
 # What it takes to start an attempt, and that for each block.
 _START_WORK, _BLOCK_WORK = 100_000, 160
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """What a search came to: the offsets that it found, or whether there are none.
 
     work: blocks and sections looked at on the way, or about as many.
@@ -31,7 +31,7 @@ class Outcome:
 class Attempts:
     """Searches in any number of orders, for one problem and capacity."""
 
-    def __init__(self, problem: Problem, capacity: int) -> None:
+    def __init__(self, problem: PlacementProblem, capacity: int) -> None:
         self._problem = problem
         count, sections = len(problem.size), problem.sections
         crossing = np.zeros(sections + 1, np.int64)
@@ -39,7 +39,7 @@ class Attempts:
         np.add.at(crossing, problem.end - 1, -1)
         self._cuts = np.cumsum(crossing)[:-1]
         row_start, rows = _rows(problem)
-        trail = min((count + 1) ** 2, _MOST_TRAIL)
+        trail = min((count + 1) ** 2, _MAX_TRAIL)
         unknown = np.empty(count, np.int64)
         self._arrays: dict[int, Integers] = {
             loop.SIZE: problem.size,
@@ -75,7 +75,7 @@ class Attempts:
         """What it took to get ready for attempts."""
         return len(self._arrays[loop.ROWS])
 
-    def run(self, rank: Integers, nodes: int, work: int) -> Outcome:
+    def run(self, rank: Integers, nodes: int, work: int) -> SearchOutcome:
         """Search in one order from the start, for so many nodes and so much work at most."""
         arrays, count = self._arrays, len(self._problem.size)
         starts: dict[int, Integers | int] = {
@@ -101,10 +101,12 @@ class Attempts:
         self._run()
         status, done = map(int, arrays[loop.RESULT][[loop.STATUS, loop.WORK_DONE]])
         found = arrays[loop.OFFSET].copy() if status == loop.FOUND else None
-        return Outcome(found, status == loop.IMPOSSIBLE, done + _START_WORK + _BLOCK_WORK * count)
+        return SearchOutcome(
+            found, status == loop.IMPOSSIBLE, done + _START_WORK + _BLOCK_WORK * count
+        )
 
 
-def _rows(problem: Problem) -> tuple[Integers, Integers]:
+def _rows(problem: PlacementProblem) -> tuple[Integers, Integers]:
     """The blocks of each section, one section behind the other, and where each begins."""
     change = np.bincount(problem.begin, minlength=problem.sections + 1)
     change -= np.bincount(problem.end, minlength=problem.sections + 1)
@@ -115,7 +117,7 @@ def _rows(problem: Problem) -> tuple[Integers, Integers]:
     return starts, rows
 
 
-def _twins(problem: Problem, rank: Integers) -> Integers:
+def _twins(problem: PlacementProblem, rank: Integers) -> Integers:
     """For each block the last one before it in rank with its size and life; -1 where none is."""
     order = np.lexsort((rank, problem.size, problem.end, problem.begin))
     key = np.stack((problem.begin, problem.end, problem.size))[:, order]

@@ -12,20 +12,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mxrun.planner.allocator.first_fit import Placement
-from mxrun.planner.allocator.interval_compaction import Problem
-from mxrun.planner.allocator.search import MOST_ROWS, Search
+from mxrun.planner.allocator.interval_compaction import PlacementProblem
+from mxrun.planner.allocator.search import MAX_ROWS, Search
 
 # The work of one portion: about half a second.
 _PORTION = 400_000_000
 
 
-def refine(problem: Problem, best: Placement, proved: int) -> Iterator[tuple[Placement, int]]:
+def refine(
+    problem: PlacementProblem, best: Placement, proved: int
+) -> Iterator[tuple[Placement, int]]:
     """After each portion the best placement and the bytes proved necessary.
 
     Ends where both meet, or where the problem is too large to be searched. The n-th portion gives
     the same whenever it is asked for.
     """
-    if problem.rows > MOST_ROWS:
+    if problem.rows > MAX_ROWS:
         return
     # Whatever lies on others lies at a sum of sizes, so that arenas differ by this at least.
     unit = math.gcd(*map(int, problem.size))

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.backend import philox
-from mxrun.planner.allocator.interval_compaction import Integers, Problem
-from mxrun.planner.allocator.placement_search import Attempts, Outcome
+from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
+from mxrun.planner.allocator.placement_search import Attempts, SearchOutcome
 
 # The blocks of every section, listed in 8 bytes each, may be so many.
-MOST_ROWS = 1 << 24
+MAX_ROWS = 1 << 24
 # Nodes per block that an order has: one that is drawn, and one that stays in the first turn.
 _SHARE = 4
 # Orders drawn in the first turn. They double from turn to turn, as the shares of those that stay.
@@ -33,31 +33,31 @@ _DRAWN = 4
 _SPREAD = 0.75
 
 
-def search(problem: Problem, capacity: int, work: int) -> Outcome:
+def search(problem: PlacementProblem, capacity: int, work: int) -> SearchOutcome:
     """Look for offsets at which all blocks fit `capacity`, doing about as much work at most.
 
     The same arguments give the same offsets.
     """
     if capacity < problem.lower_bound:
-        return Outcome(None, True, 0)
-    if problem.rows > min(work, MOST_ROWS):
-        return Outcome(None, False, 0)
+        return SearchOutcome(None, True, 0)
+    if problem.rows > min(work, MAX_ROWS):
+        return SearchOutcome(None, False, 0)
     return Search(problem, capacity).run(work)
 
 
 class Search:
     """A search for one problem and capacity that can be continued.
 
-    The problem has at most `MOST_ROWS` rows, and the capacity is no less than its lower bound.
+    The problem has at most `MAX_ROWS` rows, and the capacity is no less than its lower bound.
     """
 
-    def __init__(self, problem: Problem, capacity: int) -> None:
+    def __init__(self, problem: PlacementProblem, capacity: int) -> None:
         self._attempts = Attempts(problem, capacity)
         self._nodes = _SHARE * len(problem.size)
         self._ranks = _ranks(problem)
         self._setup_work = self._attempts.setup_work
 
-    def run(self, work: int) -> Outcome:
+    def run(self, work: int) -> SearchOutcome:
         """Try the next orders, doing about as much work at most.
 
         An order that this limit ends is not tried again.
@@ -68,10 +68,10 @@ class Search:
             done += outcome.work
             if outcome.offsets is not None or outcome.is_impossible or done >= work:
                 break
-        return Outcome(outcome.offsets, outcome.is_impossible, done)
+        return SearchOutcome(outcome.offsets, outcome.is_impossible, done)
 
 
-def _ranks(problem: Problem) -> Iterator[tuple[Integers, int]]:
+def _ranks(problem: PlacementProblem) -> Iterator[tuple[Integers, int]]:
     """Orders without end: the place of each block in it, and the shares of nodes it has.
 
     Three put what is long-lived, large in area, or alive at the fullest time first, one goes by

@@ -34,7 +34,7 @@ FRAME_SLOTS = 10
 
 # The result: how it ended, the nodes it took, and its work, in blocks and sections looked at;
 # besides, how many changes are on the trail, and the size of the part's smallest block to come.
-STATUS, NODES_TAKEN, WORK_DONE, TRAIL_USED, LEAST_SIZE = 0, 1, 2, 3, 4
+STATUS, NODES_TAKEN, WORK_DONE, TRAIL_USED, MIN_SIZE = 0, 1, 2, 3, 4
 RESULT_SLOTS = 5
 
 # What a node takes besides what it looks at.
@@ -129,7 +129,7 @@ def raise_others(block: Block, frame: int, placed: int) -> int:
             lowest[other] = top
             if top + size[other] > capacity:
                 fits = 0
-    result[LEAST_SIZE] = least_size
+    result[MIN_SIZE] = least_size
     return fits + hat
 
 
@@ -143,7 +143,7 @@ def lifted_offset(block: Block, frame: int, member: int) -> int:
     frames = int64s(block, FRAMES)
     low: int = int64s(block, LOWEST)[member]
     at: int = frames[frame + KEY_OFFSET]
-    least_size: int = int64s(block, RESULT)[LEAST_SIZE]
+    least_size: int = int64s(block, RESULT)[MIN_SIZE]
     if low > at or (low == at and int64s(block, RANK)[member] > frames[frame + KEY_RANK]):
         return low
     return at + least_size

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mxrun.base.errors import Diagnostic, Place, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.machine import Machine
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph
@@ -21,7 +21,7 @@ from mxrun.planner.place import place
 from mxrun.planner.plan import Block, PhasePlan, Recomputed
 from mxrun.planner.remat.recompute import recompute
 from mxrun.planner.remat.segment_costs import StageSizes
-from mxrun.planner.remat.segments import Stage, stages_of
+from mxrun.planner.remat.segments import Segment, stages_of
 from mxrun.planner.remat.solver import ChainPlans
 from mxrun.planner.storage import Sharing, shared, storage_of
 
@@ -30,7 +30,7 @@ _SLACK = 1.5
 _SLOTS = 1500
 # Orders near the one that the measures suggest that are tried: faster ones that may fit all the
 # same, and, where nothing fits, those that need least.
-_NEAR, _LEAST = 4, 12
+_NEAR_ORDERS, _LAST_ORDERS = 4, 12
 # What orders are called in which stages run forward and backward, some of them again.
 _BY_STAGES = "by stages"
 # Of those that need least, how many get offsets.
@@ -56,7 +56,7 @@ class Budget:
     nbytes: int | None = None
     share: float | None = None
     least: bool = False
-    place: Place | None = None
+    place: SourceLocation | None = None
 
     def reusable_bytes(self, phases: Mapping[str, PhasePlan], base: int) -> int:
         """What is left for the reusable region of plain phases beside `base` bytes of others."""
@@ -164,7 +164,7 @@ class PhaseFitting:
         machine: Machine | None,
     ) -> None:
         self._plain, self._pinned, self._sharing = plain.plan, pinned, sharing
-        self._fitting = Fitting(plain.graph, sharing, machine)
+        self._fitting = BudgetPlanner(plain.graph, sharing, machine)
 
     def within(self, limit: int) -> PhasePlan | None:
         """The fastest plan found that needs no more than `limit` reusable bytes."""
@@ -182,7 +182,7 @@ class PhaseFitting:
         return replace(planned, order=_BY_STAGES, recomputed=recomputed)
 
 
-class Fitting:
+class BudgetPlanner:
     """The orders of one training step that need less than the plain one.
 
     Adding in place, which depends on the order and lets no more live at once, comes after.
@@ -209,13 +209,15 @@ class Fitting:
                 high = middle
             else:
                 low = middle + 1
-        near = orders[max(0, low - _NEAR) : low + _NEAR]
-        tried = dict.fromkeys([*near, *orders[-_LEAST:]])
+        near = orders[max(0, low - _NEAR_ORDERS) : low + _NEAR_ORDERS]
+        tried = dict.fromkeys([*near, *orders[-_LAST_ORDERS:]])
         yield from (self._graph(slots) for slots in tried if self._peak(slots) <= limit)
 
     def least(self) -> list[Graph]:
         """The graphs that need least, that which needs least first."""
-        return [self._graph(slots) for slots in sorted(self._orders[-_LEAST:], key=self._peak)]
+        return [
+            self._graph(slots) for slots in sorted(self._orders[-_LAST_ORDERS:], key=self._peak)
+        ]
 
     def recomputed(self, graph: Graph, plain_bytes: int) -> Recomputed:
         """What a candidate makes again."""
@@ -228,7 +230,7 @@ class Fitting:
         )
 
     @cached_property
-    def _stages(self) -> tuple[Stage, ...]:
+    def _stages(self) -> tuple[Segment, ...]:
         return stages_of(self.graph, self._seconds.is_cheap)
 
     @cached_property

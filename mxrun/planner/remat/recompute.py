@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from mxrun.graph.graph import Graph, GraphBuilder, Step, StepKind, ValueId
 from mxrun.passes.updates import eager
-from mxrun.planner.remat.segments import Stage
+from mxrun.planner.remat.segments import Segment
 from mxrun.planner.remat.solver import Action, Move
 
 # The ways in which a stage keeps what its backward needs: all that forward made, or all but what
@@ -27,12 +27,12 @@ _SMALL = 16
 
 def recompute(
     graph: Graph,
-    stages: Sequence[Stage],
+    stages: Sequence[Segment],
     actions: Iterable[Action],
     is_cheap: Callable[[Step], bool],
 ) -> Graph:
     """The graph with its steps in the order of `actions`."""
-    emission = Emission(graph, is_cheap, {*graph.results.values(), *given_values(stages)})
+    emission = ReplayBuilder(graph, is_cheap, {*graph.results.values(), *given_values(stages)})
     for action in actions:
         stage = stages[action.stage]
         if action.move is Move.BACK:
@@ -56,12 +56,12 @@ def _without_idle(graph: Graph) -> Graph:
     return replace(graph, steps=tuple(reversed(kept)))
 
 
-def given_values(stages: Sequence[Stage]) -> set[ValueId]:
+def given_values(stages: Sequence[Segment]) -> set[ValueId]:
     """What goes from stages to the next."""
     return {stage.given for stage in stages if stage.given is not None}
 
 
-class Emission:
+class ReplayBuilder:
     """Collects steps, of which some come more than once; values in `kept` are never dropped."""
 
     def __init__(
@@ -75,14 +75,14 @@ class Emission:
         self._dropped: dict[ValueId, Step] = {}
         self._times: dict[str, int] = {}
 
-    def forward(self, stage: Stage) -> None:
+    def forward(self, stage: Segment) -> None:
         """Run the stage's forward steps: for the first time, or again."""
         for step in stage.forward:
             for value in step.writes:
                 self._dropped.pop(value, None)
             self._run(step)
 
-    def drop_cheap(self, stage: Stage) -> None:
+    def drop_cheap(self, stage: Segment) -> None:
         """Let what the stage's cheap steps made be made again where backward wants it."""
         for step in stage.forward:
             if self._is_cheap(step) and not any(value in self._kept for value in step.writes):
@@ -93,7 +93,7 @@ class Emission:
         sizes = {value: self._builder.values[value].spec.nbytes for value in step.writes}
         return [value for value, size in sizes.items() if _SMALL * size >= max(sizes.values())]
 
-    def backward(self, stage: Stage) -> None:
+    def backward(self, stage: Segment) -> None:
         """Run the stage's backward steps."""
         for step in stage.backward:
             self.add(step)

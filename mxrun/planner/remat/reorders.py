@@ -24,7 +24,7 @@ from mxrun.planner.inplace import inplace
 from mxrun.planner.liveness import peak_bytes
 
 
-def input_copies(graph: Graph, in_place: bool = True) -> Graph:
+def rematerialise_reorders(graph: Graph, in_place: bool = True) -> Graph:
     """The graph with such copies made twice, where fewer bytes are then alive at the peak."""
     repeated = _repeated(graph)
     if len(repeated.steps) == len(graph.steps):

@@ -14,9 +14,9 @@ from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId, writes
 from mxrun.planner.inplace import inplace
 from mxrun.planner.liveness import live_bytes
-from mxrun.planner.remat.recompute import DROP_CHEAP, KEEP_ALL, Emission, given_values
-from mxrun.planner.remat.segments import Stage
-from mxrun.planner.remat.solver import ChainStage, Way
+from mxrun.planner.remat.recompute import DROP_CHEAP, KEEP_ALL, ReplayBuilder, given_values
+from mxrun.planner.remat.segments import Segment
+from mxrun.planner.remat.solver import ChainStage, Retention
 
 # What stands between forward and backward: nothing is done, and the output's gradient arrives.
 _WAIT, _END = "wait", "end"
@@ -25,7 +25,7 @@ _WAIT, _END = "wait", "end"
 class StageSizes:
     """Measures stages of a graph with kernels."""
 
-    def __init__(self, graph: Graph, stages: Sequence[Stage], seconds: StepSeconds) -> None:
+    def __init__(self, graph: Graph, stages: Sequence[Segment], seconds: StepSeconds) -> None:
         self._graph, self._stages, self._seconds = graph, stages, seconds
         self._kept = {*graph.results.values(), *given_values(stages)}
         self._arriving, self._lasting = _gradients(stages)
@@ -51,7 +51,7 @@ class StageSizes:
             ways=tuple(ways),
         )
 
-    def _way(self, index: int, way: int, lasting: int) -> Way:
+    def _way(self, index: int, way: int, lasting: int) -> Retention:
         """Forward, a wait that reads the output, backward."""
         stage, arriving = self._stages[index], self._arriving[index]
         emission = self._emission(index)
@@ -65,16 +65,16 @@ class StageSizes:
         live = _live(graph)
         position = [step.name for step in graph.steps].index(_WAIT)
         others = lasting - self._size(self._lasting[index])
-        return Way(
+        return Retention(
             saved=live[position] - self._size(self._output(index)) - self._size(arriving),
             forward_peak=others + max(live[:position], default=0),
             backward_peak=others + max(live[position:]),
             extra_s=sum(self._seconds(step) for step in graph.steps if step.repeats is not None),
         )
 
-    def _emission(self, index: int) -> Emission:
+    def _emission(self, index: int) -> ReplayBuilder:
         """The forward steps of a stage."""
-        emission = Emission(self._graph, self._seconds.is_cheap, self._kept)
+        emission = ReplayBuilder(self._graph, self._seconds.is_cheap, self._kept)
         emission.forward(self._stages[index])
         return emission
 
@@ -106,7 +106,7 @@ def _live(graph: Graph) -> list[int]:
     return live_bytes(part, inplace(part))
 
 
-def _gradients(stages: Sequence[Stage]) -> tuple[list[list[ValueId]], list[list[ValueId]]]:
+def _gradients(stages: Sequence[Segment]) -> tuple[list[list[ValueId]], list[list[ValueId]]]:
     """By stage: the gradients that its backward finds or lets pass on to stages before it, and
     those of its own that only updates at the end of other stages read.
     """

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from mxrun.graph.graph import Graph, MemoryClass, Step, StepKind, ValueId, forward_count
 
 # The work of finding an order grows with the third power of the stages.
-_MOST_STAGES = 64
+_MAX_SEGMENTS = 64
 # So few leave little to choose between; then parts without a product stand for themselves.
-_FEW_STAGES = 8
+_MIN_SEGMENTS = 8
 
 
 @dataclass(frozen=True)
-class Stage:
+class Segment:
     """Steps in the order they run: forward, backward, and the updates that come with backward.
 
     given: the value that comes from the stage before; None of the first.
@@ -33,7 +33,7 @@ class Stage:
     updates: tuple[Step, ...]
 
 
-def stages_of(graph: Graph, is_cheap: Callable[[Step], bool]) -> tuple[Stage, ...]:
+def stages_of(graph: Graph, is_cheap: Callable[[Step], bool]) -> tuple[Segment, ...]:
     """The stages of a graph with kernels; none where it has no backward steps.
 
     is_cheap: of a forward step, whether it is worth little to keep what it makes.
@@ -42,14 +42,14 @@ def stages_of(graph: Graph, is_cheap: Callable[[Step], bool]) -> tuple[Stage, ..
     if not forward:
         return ()
     parts, given = _cut(graph, forward, is_cheap)
-    if len(parts) < _FEW_STAGES:
+    if len(parts) < _MIN_SEGMENTS:
         parts, given = _cut(graph, forward, lambda step: False)
     stage_of = {step.name: index for index, part in enumerate(parts) for step in part}
     names = {step.name for step in forward}
     others = [step for step in graph.steps if step.name not in names]
     stage_of |= _backward_stages(others, stage_of, len(parts) - 1)
     return tuple(
-        Stage(given[index], tuple(part), *_of_stage(others, stage_of, index))
+        Segment(given[index], tuple(part), *_of_stage(others, stage_of, index))
         for index, part in enumerate(parts)
     )
 
@@ -84,7 +84,7 @@ def _cut(
     if not parts[-1]:
         parts.pop()
         given.pop()
-    while len(parts) > _MOST_STAGES:
+    while len(parts) > _MAX_SEGMENTS:
         sizes = [len(a) + len(b) for a, b in itertools.pairwise(parts)]
         smallest = sizes.index(min(sizes))
         parts[smallest] += parts.pop(smallest + 1)

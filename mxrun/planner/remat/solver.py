@@ -21,7 +21,7 @@ Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Way:
+class Retention:
     """One way of keeping what the backward of a stage needs beside its input and output.
 
     saved: bytes that lie between its forward and its backward. forward_peak, backward_peak: the
@@ -48,7 +48,7 @@ class ChainStage:
     input_bytes: int
     gradient_bytes: int
     passing_peak: int
-    ways: tuple[Way, ...]
+    ways: tuple[Retention, ...]
 
 
 class Move(Enum):

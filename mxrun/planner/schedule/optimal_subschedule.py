@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from mxrun.planner.schedule.ordering import Live, Order, Ordering, bytes_alive
 
 # Sets of units that are looked at; where there are more, the order stays.
-_MOST_SETS = 1000
+_MAX_SETS = 1000
 
 
-def best_order(
+def optimal_subschedule(
     ordering: Ordering, order: Order, alive: Sequence[int], start: int, count: int
 ) -> tuple[int, list[int]]:
     """The order with `count` units from place `start` on in the best order; the bytes alive at the
@@ -65,7 +65,7 @@ class _Region:
             following: dict[int, tuple[int, int, tuple[int, ...]]] = {}
             for done, (peak, now, way) in reached.items():
                 looked += 1
-                if looked > _MOST_SETS:
+                if looked > _MAX_SETS:
                     return None
                 for index in range(len(self._units)):
                     bit = 1 << index

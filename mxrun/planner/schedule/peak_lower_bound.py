@@ -15,7 +15,7 @@ from mxrun.planner.schedule.ordering import Ordering, Unit
 Numbers = npt.NDArray[np.intp]
 
 
-def least_alive(graph: Graph, in_place: bool) -> int:
+def peak_lower_bound(graph: Graph, in_place: bool) -> int:
     """Bytes alive at the peak of any order, where memory is shared in place and not otherwise."""
     # Each step by itself: what a reorder reads may go before its reader runs.
     ordering = Ordering(graph, in_place, grouped=False)

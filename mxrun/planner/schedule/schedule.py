@@ -17,9 +17,9 @@ from mxrun.graph.graph import Graph
 from mxrun.passes.updates import eager
 from mxrun.planner.inplace import inplace
 from mxrun.planner.liveness import peak_bytes
-from mxrun.planner.schedule.optimal_subschedule import best_order
+from mxrun.planner.schedule.optimal_subschedule import optimal_subschedule
 from mxrun.planner.schedule.ordering import Live, Order, Ordering, bytes_alive
-from mxrun.planner.schedule.peak_lower_bound import least_alive
+from mxrun.planner.schedule.peak_lower_bound import peak_lower_bound
 from mxrun.planner.storage import Sharing, shared
 
 # Of units around the peak that are put into the best order: how many, and where the peak is.
@@ -47,7 +47,7 @@ class Scheduled:
 
 def schedule(graph: Graph, sharing: Sharing, wanted: str = BEST) -> Scheduled:
     """The steps in the best order found, of equals the given one; or in one of ORDERS."""
-    bound = least_alive(graph, sharing.in_place)
+    bound = peak_lower_bound(graph, sharing.in_place)
     declared = Scheduled(graph, DECLARED, bound)
     if wanted == DECLARED:
         return declared
@@ -147,7 +147,10 @@ def _with_best_regions(ordering: Ordering, order: Order) -> Order:
         alive = bytes_alive(ordering, current)
         peak = alive.index(max(alive))
         starts = {max(0, min(peak - place, len(current) - _REGION)) for place in _PLACES}
-        found = [best_order(ordering, current, alive, start, _REGION) for start in sorted(starts)]
+        found = [
+            optimal_subschedule(ordering, current, alive, start, _REGION)
+            for start in sorted(starts)
+        ]
         least, better = min(found, key=lambda pair: pair[0])
         if least >= alive[peak]:
             break
