@@ -39,8 +39,8 @@ def load() -> None:
             f"{error.name} is not installed; in a checkout run `pip install -e .` first",
             name=error.name,
         ) from None
-    for module in pkgutil.iter_modules(operators.__path__):
-        importlib.import_module(f"mxrun.ops.{module.name}")
+    for module in pkgutil.walk_packages(operators.__path__, "mxrun.ops."):
+        importlib.import_module(module.name)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The operator library: one file per family, each operator whole in one place."""
+"""The operator library: a family of operators is one file, or a folder where it needs several."""

@@ -20,7 +20,7 @@ from mxrun.operator.simple_entry import Array, Formula
 from mxrun.operator.simple_property import SimpleOperator
 from mxrun.ops.binary import BINARY
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce_loops import ReductionKind, reduce_part
+from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.strided import broadcast_axes, joint_layout, same_order
 from mxrun.ops.strided_map import served, strided_part
 

@@ -44,7 +44,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.convolution import MEBIBYTE, ConvolutionParameters
+from mxrun.ops.convolution.operator import MEBIBYTE, ConvolutionParameters
 from mxrun.ops.window import NonNegative, Window, WindowProducts, columns_space
 
 T = TypeVar("T")

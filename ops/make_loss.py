@@ -31,7 +31,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce_loops import ReductionKind, reduce_part
+from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.view import ViewProperty
 

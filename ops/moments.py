@@ -22,14 +22,14 @@ from mxrun.operator.scalar import written
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce import (
+from mxrun.ops.reduce.loops import ReductionKind, reduce_part
+from mxrun.ops.reduce.operator import (
     AxesOption,
     chosen_axes,
     count_of,
     in_kept_order,
     kept_shape,
 )
-from mxrun.ops.reduce_loops import ReductionKind, reduce_part
 from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce_loops import ReductionKind, reduce_part
+from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.strided_map import served, strided_part
 

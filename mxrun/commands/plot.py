@@ -96,7 +96,7 @@ def _kind(node: Node, inputs: Collection[str]) -> str:
 def _family(prop: AnyProperty | None) -> str:
     if prop is None:
         return "variable"
-    return type(prop).__module__.rpartition(".")[2].replace("_", " ")
+    return type(prop).__module__.removeprefix("mxrun.ops.").partition(".")[0].replace("_", " ")
 
 
 def _visible_outputs(node: Node) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ import pytest
 
 from mxrun import library
 from mxrun.backend.jit import NativeFunction
-from mxrun.ops import batch_norm_loops, batch_norm_walk
+from mxrun.ops.batch_norm import loops as batch_norm_loops
+from mxrun.ops.batch_norm import walk as batch_norm_walk
 
 WALK = Path(batch_norm_walk.__file__).read_text()
 LOOPS = Path(batch_norm_loops.__file__).read_text()
@@ -32,7 +33,7 @@ def batch_norm_keys(folder: Path, walk: str = WALK, loops: str = LOOPS) -> dict[
     """The keys of batch normalization's loops, with other texts of their two files."""
     imported("copied_walk", walk, folder)
     module = imported(
-        "copied_loops", loops.replace("mxrun.ops.batch_norm_walk", "copied_walk"), folder
+        "copied_loops", loops.replace("mxrun.ops.batch_norm.walk", "copied_walk"), folder
     )
     return {
         name: value.key for name, value in vars(module).items() if isinstance(value, NativeFunction)

@@ -14,7 +14,7 @@ import pytest
 from commands import HANG_S
 
 from mxrun.backend import object_cache
-from mxrun.ops.batch_norm_loops import shift_bfloat16_loop, shift_loop
+from mxrun.ops.batch_norm.loops import shift_bfloat16_loop, shift_loop
 
 pytestmark = pytest.mark.commands
 

@@ -22,7 +22,8 @@ from operator_row import Row
 
 from mxrun.backend.onednn import library
 from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.ops import pooling_maximum, pooling_maximum_gradient
+from mxrun.ops.pooling import maximum as pooling_maximum
+from mxrun.ops.pooling import maximum_gradient as pooling_maximum_gradient
 
 WINDOW = {"kernel": (3, 3), "stride": (2, 2)}
 CONVENTION = {"pooling_convention": "full"}

@@ -16,7 +16,7 @@ from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.register import create
-from mxrun.ops.packing import Lines, moving_part
+from mxrun.ops.reorder.packing import Lines, moving_part
 
 Array = npt.NDArray[Any]
 REORDER = create("_reorder", {})

@@ -123,9 +123,10 @@ def test_package_list_is_complete() -> None:
     block = re.search(r"^packages = (\[.*?^\])", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
     assert block is not None
     listed = set(ast.literal_eval(block[1]))
-    found = {"mxrun.ops", "mxrun.datasets", "mxrun.configs"}
-    for path in (ROOT / "mxrun").rglob("__init__.py"):
-        found.add(".".join(("mxrun", *path.parent.relative_to(ROOT / "mxrun").parts)))
+    found = {"mxrun.configs"}
+    for package, folder in FOLDERS.items():
+        for path in (ROOT / folder).rglob("__init__.py"):
+            found.add(".".join((package, *path.parent.relative_to(ROOT / folder).parts)))
     assert listed == found
 
 

@@ -17,7 +17,7 @@ from mxrun.operator.property import GradientKind, PartialInference, PartialShape
 from mxrun.operator.register import AnyProperty, create, implement, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.convolution import (
+from mxrun.ops.convolution.operator import (
     Convolution,
     ConvolutionParameters,
     ConvolutionProperty,

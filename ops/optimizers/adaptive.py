@@ -12,7 +12,7 @@ from pydantic import Field
 from mxrun.backend.jit import Block, clipped, float32s, integer, native, real, share
 from mxrun.base.params import Float32
 from mxrun.operator.register import implement, register
-from mxrun.ops.optimizer_update import (
+from mxrun.ops.optimizers.update import (
     CompiledUpdate,
     Update,
     UpdateLoop,
@@ -21,7 +21,7 @@ from mxrun.ops.optimizer_update import (
     UpdateStep,
     limit_of,
 )
-from mxrun.ops.optimizer_update import clipped as clipped_array
+from mxrun.ops.optimizers.update import clipped as clipped_array
 
 Array = npt.NDArray[Any]
 

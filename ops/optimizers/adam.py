@@ -22,7 +22,7 @@ from mxrun.ops.gradient_norm import (
     sums,
     sums_bytes,
 )
-from mxrun.ops.optimizer_update import (
+from mxrun.ops.optimizers.update import (
     CompiledUpdate,
     Update,
     UpdateLoop,

@@ -36,10 +36,10 @@ from mxrun.operator.property import OperatorProperty, PartialInference, PartialS
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.pooling_maximum import maximum_code, winner_bytes
-from mxrun.ops.pooling_maximum_gradient import maximum_gradient_code
+from mxrun.ops.pooling.maximum import maximum_code, winner_bytes
+from mxrun.ops.pooling.maximum_gradient import maximum_gradient_code
+from mxrun.ops.pooling.sum import window_arguments, window_sum_gradient_loop, window_sum_loop
 from mxrun.ops.window import NonNegative, Positive, Window
-from mxrun.ops.window_sum import window_arguments, window_sum_gradient_loop, window_sum_loop
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]

@@ -12,7 +12,7 @@ from pydantic import Field
 from mxrun.backend.jit import Block, clipped, float32s, integer, native, real, share
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator.register import implement, register
-from mxrun.ops.optimizer_update import (
+from mxrun.ops.optimizers.update import (
     CompiledUpdate,
     Update,
     UpdateLoop,

@@ -36,7 +36,7 @@ from mxrun.backend.vectors import (
 )
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import TensorSpec
-from mxrun.ops.pooling_maximum import MaximumLoops
+from mxrun.ops.pooling.maximum import MaximumLoops
 from mxrun.ops.window import Window
 
 

@@ -24,7 +24,7 @@ from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, 
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.operator.simple import MapImplementation
 from mxrun.ops.dropout import PRODUCT
-from mxrun.ops.leaky_relu import LeakyReLUParameters, leaky
+from mxrun.ops.leaky_relu.operator import LeakyReLUParameters, leaky
 
 LEAKY = scalar.compile(leaky, parameters=("slope",))
 

@@ -13,7 +13,7 @@ from mxrun.operator.native_kernel import PrimitivePart, native_kernel, source, t
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.ops.packing import packing_part
+from mxrun.ops.reorder.packing import packing_part
 
 
 class ReorderParameters(Parameters):

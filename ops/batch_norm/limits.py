@@ -16,8 +16,8 @@ import numpy as np
 
 from mxrun.base.dtype import numpy_dtype
 from mxrun.operator.register import AnyProperty
-from mxrun.ops.batch_norm_limited import BatchNormLimitedProperty
-from mxrun.ops.batch_norm_loops import CLIPPED, NOT, RECTIFIED
+from mxrun.ops.batch_norm.limited import BatchNormLimitedProperty
+from mxrun.ops.batch_norm.loops import CLIPPED, NOT, RECTIFIED
 
 _INFINITY = 0x7F800000
 # All of float32 but NaN in its order: the bits of a magnitude, negative for negative numbers.

@@ -22,8 +22,8 @@ from mxrun.operator.property import GradientKind, OperatorProperty, PartialInfer
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.reduce import chosen_axes
-from mxrun.ops.reduce_loops import ReductionKind
+from mxrun.ops.reduce.loops import ReductionKind
+from mxrun.ops.reduce.operator import chosen_axes
 from mxrun.ops.rows import zero_part
 
 T = TypeVar("T")

@@ -44,7 +44,7 @@ from mxrun.backend.vectors import (
     stored_lanes,
     subtract_lanes,
 )
-from mxrun.ops.batch_norm_walk import (
+from mxrun.ops.batch_norm.walk import (
     accumulate,
     clear,
     keep_sums,

@@ -25,7 +25,7 @@ from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.binary import quotient
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce_loops import ReductionKind, reduce_part
+from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.strided import same_order
 from mxrun.ops.strided_map import strided_part
 

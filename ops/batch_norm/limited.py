@@ -23,7 +23,7 @@ from mxrun.operator.register import AnyProperty, create, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.activation import relu, relu_gradient
-from mxrun.ops.batch_norm import (
+from mxrun.ops.batch_norm.operator import (
     BETA,
     DATA,
     MEAN,

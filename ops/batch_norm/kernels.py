@@ -23,13 +23,13 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import written
-from mxrun.ops import batch_norm_loops as compiled
-from mxrun.ops.batch_norm import BETA, DATA, GAMMA, MEAN, OUTPUT, VAR
-from mxrun.ops.batch_norm_channels import gradient_scale_loop, scale_loop
-from mxrun.ops.batch_norm_limited import RESIDUAL, BatchNormLimitedProperty
-from mxrun.ops.batch_norm_limits import Limits
-from mxrun.ops.batch_norm_loops import NOT, READ, SAMPLES
-from mxrun.ops.batch_norm_tasks import ARRAYS, Tasks
+from mxrun.ops.batch_norm import loops as compiled
+from mxrun.ops.batch_norm.channels import gradient_scale_loop, scale_loop
+from mxrun.ops.batch_norm.limited import RESIDUAL, BatchNormLimitedProperty
+from mxrun.ops.batch_norm.limits import Limits
+from mxrun.ops.batch_norm.loops import NOT, READ, SAMPLES
+from mxrun.ops.batch_norm.operator import BETA, DATA, GAMMA, MEAN, OUTPUT, VAR
+from mxrun.ops.batch_norm.tasks import ARRAYS, Tasks
 from mxrun.ops.gradient_norm import Scratch, ScratchLoopPart
 
 

@@ -21,7 +21,7 @@ from mxrun.backend.vectors import LANES
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.native_kernel import LoopPart, Slot
-from mxrun.ops.packing_loops import pack_loop, unpack_loop
+from mxrun.ops.reorder.loops import pack_loop, unpack_loop
 
 _FLOAT = 4
 

@@ -1,0 +1,1 @@
+"""Convolution: its operator, and what is fused with it in inference."""

@@ -1,0 +1,1 @@
+"""LeakyReLU: its operator and its kernels."""

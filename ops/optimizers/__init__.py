@@ -1,0 +1,1 @@
+"""Updates of the optimizers: one operator for each rule."""

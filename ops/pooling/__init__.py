@@ -1,0 +1,1 @@
+"""Pooling: its operator, and compiled loops for maxima and sums."""

@@ -1,0 +1,1 @@
+"""Reductions: values, indices, and the compiled loops of both."""

@@ -1,0 +1,1 @@
+"""Reorders between layouts and types, and the loops for packed layouts."""

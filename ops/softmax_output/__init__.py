@@ -1,0 +1,1 @@
+"""SoftmaxOutput: its operator and its kernels."""
