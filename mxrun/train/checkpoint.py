@@ -44,7 +44,7 @@ MEASURED_FILE = "measured.safetensors"
 MANIFEST_FILE = "manifest.json"
 ARRAY_FILES = (PARAMETERS_FILE, OPTIMIZER_FILE, AUXILIARY_FILE, MEASURED_FILE)
 FILES = (*ARRAY_FILES, MANIFEST_FILE)
-FORMAT_VERSION: Literal[2] = 2
+FORMAT: Literal[3] = 3
 
 CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 """The name of a checkpoint's folder."""
@@ -62,6 +62,10 @@ _TYPES = {
 }
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
+
+
+class OtherFormat(UserError):
+    """A checkpoint that another version of mxrun wrote."""
 
 
 class FileRecord(Parameters):
@@ -122,7 +126,7 @@ class RunState(Parameters):
 class Manifest(RunState):
     """The content of `manifest.json`."""
 
-    format_version: Literal[2] = Field(description="The version of this format.")
+    format: Literal[3] = Field(description="The number of this format.")
     files: dict[str, FileRecord] = Field(description="The files beside the manifest.")
 
 
@@ -256,7 +260,7 @@ def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> N
     files = {
         name: _write_arrays(folder / name, arrays) for name, arrays in groups.items() if arrays
     }
-    manifest = Manifest(format_version=FORMAT_VERSION, files=files, **dict(state))
+    manifest = Manifest(format=FORMAT, files=files, **dict(state))
     with (folder / MANIFEST_FILE).open("wb") as file:
         file.write(_sealed(manifest.model_dump()))
         file.flush()
@@ -335,10 +339,11 @@ def read_manifest(folder: Path) -> Manifest:
         raise _unusable(path, "it is not JSON") from error
     if not isinstance(content, dict):
         raise _unusable(path, "it is not a manifest")
-    if (version := content.get("format_version")) != FORMAT_VERSION:
-        raise _unusable(
-            path, f"this mxrun reads format_version {FORMAT_VERSION}", got=repr(version)[:40]
-        )
+    if (number := content.get("format")) != FORMAT:
+        got = "another or none" if number is None else repr(number)[:40]
+        problem = f"cannot use the checkpoint's {path}: another version of mxrun wrote it"
+        hint = "use the mxrun that wrote it, or train again"
+        raise OtherFormat(Diagnostic(problem, None, f"format {FORMAT}", got, hint))
     if not whole:
         raise _unusable(path, "damaged", "the SHA-256 that it says it has")
     manifest, problems = check(Manifest, _without(content, "sha256"))

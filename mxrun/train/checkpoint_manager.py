@@ -13,6 +13,7 @@ from mxrun.train.checkpoint import (
     CHECKPOINT,
     Arrays,
     Checkpoint,
+    OtherFormat,
     RunState,
     discard_checkpoint,
     load_checkpoint,
@@ -127,6 +128,9 @@ def newest_checkpoint(folder: Path) -> RestoredCheckpoint:
             return RestoredCheckpoint(
                 load_checkpoint(folder / f"checkpoint-{step}"), tuple(damaged)
             )
+        except OtherFormat:
+            # Nor are older ones of this format.
+            raise
         except UserError as error:
             damaged += error.diagnostics
     if damaged:

@@ -265,3 +265,19 @@ def test_inference_is_of_the_network_that_was_trained(
         request = replace(request, allow_changes=True)
     notes = infer("runs/one", request).trained.notes
     assert any("this is not what was trained" in note for note in notes) == is_refused
+
+
+def test_a_run_of_another_version_is_refused_once(project: Path) -> None:
+    """Whatever else its manifests hold: all that is known of them is that they are others'."""
+    for step in (10, 20):
+        manifest = project / f"runs/one/checkpoint-{step}/manifest.json"
+        content = json.loads(manifest.read_text())
+        del content["format"]
+        manifest.write_text(json.dumps(content | {"format_version": 2}))
+    before = digests(project / "runs")
+    for command in (("train", "net.yaml", "--resume"), ("infer", "runs/one", "--split", "train")):
+        message = refused(*command, cwd=project)
+        assert message.count("another version of mxrun wrote it") == 1
+        assert "checkpoint-20/manifest.json" in message
+        assert "checkpoint-10" not in message
+    assert digests(project / "runs") == before
