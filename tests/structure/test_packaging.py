@@ -70,6 +70,7 @@ def test_every_file_of_a_package_ships() -> None:
 
 def test_installed_packages_hold_their_files() -> None:
     assert files("mxrun").joinpath("py.typed").is_file()
+    assert files("mxrun").joinpath("docs/architecture.md").is_file()
     assert files("mxrun.datasets").joinpath("digits.csv.gz").is_file()
     for module, folder in FOLDERS.items():
         sources = {path.name for path in (ROOT / folder).glob("*.py")}
