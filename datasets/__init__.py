@@ -1,7 +1,7 @@
-"""The bundled data sets, one module each, named like the data set it registers.
+"""Bundled data sets, one module each, with the name of the data set that it registers.
 
-Importing this package imports none of them: it declares their names, and looking a name up in
-`mxrun.io.dataset.DATASETS` imports its module.
+Importing this package imports none of the modules: it declares their names, and looking up a name
+in `mxrun.io.dataset.DATASETS` imports its module.
 
 `digits.csv.gz` is not part of mxrun's own work: see `digits.py` for its source and licence.
 """

@@ -1,4 +1,4 @@
-"""CIFAR-10: 60,000 colour images of 32x32 in 10 classes; the binary files in the user's folder.
+"""CIFAR-10: 60,000 colour images of 32x32 in 10 classes, read from the binary files.
 
 Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 """
@@ -32,7 +32,7 @@ _CLASSES = (
 
 
 class Cifar10Options(Parameters):
-    """Where the files are."""
+    """Folder of the files."""
 
     path: str = Option(
         min_length=1,

@@ -1,4 +1,4 @@
-"""CIFAR-100: 60,000 colour images of 32x32 in 100 classes; the binary files in the user's folder.
+"""CIFAR-100: 60,000 colour images of 32x32 in 100 classes, read from the binary files.
 
 Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 """
@@ -15,18 +15,18 @@ from mxrun.io.cifar import read_cifar, read_names
 from mxrun.io.dataset import Dataset, Field, Inputs, register
 from mxrun.io.files import find_file, user_path
 
-# A record begins with both of its labels, in this order.
+# Number of classes of the two labels with which a record begins, in this order.
 _CLASSES = {"coarse": 20, "fine": 100}
 
 
 class Cifar100Options(Parameters):
-    """Where the files are and which of the two labels is wanted."""
+    """Folder of the files and choice between the two labels."""
 
     path: str = Option(
         min_length=1, description="folder with train.bin, test.bin and the names of the classes"
     )
     labels: Literal["fine", "coarse"] = Option(
-        default="fine", description="100 fine or 20 coarse classes"
+        default="fine", description="which labels: 100 fine or 20 coarse classes"
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables as text files, one record a row: numbers, and a label of numbers or words."""
+"""Tables in text files: one record a row, of numbers and a label that is a number or a word."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ Named = int | Annotated[str, StringConstraints(min_length=1)]
 
 
 class CsvOptions(Parameters):
-    """Where the file is and which columns are what."""
+    """Path and format of the file, and choice of its columns."""
 
     path: str = Option(min_length=1, description="the file")
     data: tuple[Named, ...] | None = Option(
         default=None,
         min_length=1,
-        description="the columns that are data: names of the header or numbers, counted from 0; "
-        "default: all but the label",
+        description="the data columns: names in the header or numbers, counted from 0; default: "
+        "all but the label",
     )
     label: Named | None = Option(
-        default=-1, description="the column that is the label; default: the last; null: none"
+        default=-1, description="the label column; default: the last; null: none"
     )
     header: bool = Option(default=False, description="whether the first row names the columns")
     delimiter: str | None = Option(
         default=None,
         min_length=1,
         max_length=1,
-        description="what divides the columns; default: what the first row holds of a tab, a "
-        "semicolon or a comma",
+        description="separator of the columns; default: a tab, a semicolon or a comma, as found in "
+        "the first row",
     )
 
     @property
     def form(self) -> TableForm:
-        """How the file is written, and which of its columns are read."""
+        """Format of the file and the columns to read."""
         header: Literal["yes", "no"] = "yes" if self.header else "no"
         return TableForm(self.delimiter or "", header, self.data, self.label)
 
@@ -56,8 +56,10 @@ class CsvOptions(Parameters):
 def follow(
     options: CsvOptions, own: frozenset[str], columns: Sequence[str], label: str
 ) -> CsvOptions:
-    """The options that take columns by the names that they have in training's table, which stand in
-    another order here, or among others. What the section says itself holds.
+    """Return the options that select columns by their names in training's table.
+
+    Here these columns may be in another order or among others. Keys that the section sets itself,
+    `own`, take precedence.
     """
     if not options.header or "data" in own:
         return options
@@ -69,9 +71,10 @@ def follow(
 
 @register("csv", CsvOptions, ("all",), follow=follow)
 def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
-    """Rows of numbers; data float32 in the network's shape, label int32 or float32 as it wants.
+    """Rows of numbers; data float32 in the network's input shape, label int32 or float32 as its
+    input.
 
-    Labels that are words are classes, numbered by their sorted names.
+    Labels that are words are classes, numbered in the order of their sorted names.
     """
     path = user_path(options.path)
     wants_classes = "label" in inputs and inputs["label"] == TensorSpec((), "int32")
@@ -93,11 +96,11 @@ def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
 def _converted(
     values: NDArray[np.float64], table: Table, columns: Sequence[int], dtype: str, path: Path
 ) -> NDArray[Any]:
-    """The columns as `dtype` [rows, columns]; raises UserError for a number it cannot hold."""
+    """Convert to `dtype` [rows, columns]; raises UserError for a number it cannot represent."""
     at = unfit(values, dtype)
     if at is not None:
         row, column = divmod(at, len(columns))
         where = f"{path}:{table.lines[row]}:{columns[column] + 1}"
-        problem = f"{where}: the number cannot be taken as {dtype}"
+        problem = f"{where}: the number cannot be converted to {dtype}"
         raise UserError(Diagnostic(problem, None, wanted(dtype), f"{values[row, column]:g}"))
     return values.astype(dtype)

@@ -24,7 +24,7 @@ _SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
 
 
 class DigitsOptions(Parameters):
-    """The bundled digits have no options."""
+    """Options of the bundled digits: none."""
 
 
 @register("digits", DigitsOptions, ("train", "test", "all"))

@@ -1,4 +1,4 @@
-"""Images in folders: a subfolder is a class, and its name the class's name."""
+"""Images in folders: each subfolder is a class with the folder's name."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from mxrun.io.split import ALL, UnknownSplit, usual_split
 
 
 class ImageFolderOptions(Parameters):
-    """Where the images are."""
+    """Folder of the images."""
 
     path: str = Option(
         min_length=1,
-        description="folder of the classes' folders; or of folders with these, such as train and "
-        "test, each of which is a split of its name",
+        description="folder that contains a folder for each class; or one for each split, such as "
+        "train and test, that contains these",
     )
 
 
 def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
-    """The split `named`: `all`, or any folder that holds folders, as a split holds its classes'.
+    """Return the split `named`: `all`, or a folder that contains the folders of the classes.
 
-    By no name the section `role` means the folder that is called like it (train; val, test, ...)
-    where there is a train folder, else all.
+    If `named` is empty and there is a train folder, return the folder with the usual name for the
+    section `role` (train; val, test, ...). If there is none, return `all`. Raises UnknownSplit if
+    the required folder does not exist.
     """
     if named == ALL:
         return ALL
@@ -46,7 +47,7 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
         if named in below:
             return named
         splits = [ALL, *(name for name in below if _holds_folders(folder / name))]
-        problem = f"{folder}: there is no folder for the split {named!r}"
+        problem = f"{folder}: no folder for the split {named!r}"
         hint = nearest(named, splits)
         raise UnknownSplit(Diagnostic(problem, None, f"one of {', '.join(splits)}", named, hint))
     splits = [name for name in below if _holds_folders(folder / name)]
@@ -54,7 +55,7 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
         return ALL
     found = usual_split(role, splits)
     if found is None:
-        problem = f"{folder}: no folder is called like the section {role!r}"
+        problem = f"{folder}: no folder has a usual name for the section {role!r}"
         expected = f"split: one of {', '.join(splits)}"
         raise UnknownSplit(Diagnostic(problem, None, expected))
     return found
@@ -62,17 +63,17 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
 
 @register("image_folder", ImageFolderOptions, (), lazy=True, find_split=find_split)
 def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
-    """Images by class; data [channels, any, any] in 0..1, grey or colour as the network wants.
+    """Images by class; data [channels, any, any] in 0..1, grey or colour as the network's input.
 
-    Classes are numbered by their sorted names, and records are sorted by class and path. Every
-    image below a class's folder counts whose suffix is one of png, jpg, jpeg, bmp, ppm, pgm and
-    webp; hidden files do not, and images beside the classes' folders are of no class, which a note
-    tells. Images are decoded when their batch is made.
+    Classes are numbered in the order of their sorted names; records are sorted by class and path.
+    All images below a class's folder are read whose suffix is one of png, jpg, jpeg, bmp, ppm, pgm
+    and webp. Hidden files are ignored. Images beside the classes' folders have no class: they are
+    left out, and a note reports them. Images are decoded when their batch is made.
     """
     channels = _channels(inputs)
     folder = user_path(options.path)
     folder = folder if split == ALL else folder / split
-    # Two folders whose names only differ in how accents are encoded are one class.
+    # Folders whose names differ only in the Unicode encoding of accents are one class.
     classes: dict[str, str] = {}
     images: list[Path] = []
     labels: list[int] = []
@@ -109,12 +110,12 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
 
 
 def _channels(inputs: Inputs) -> int:
-    """1 or 3, as the network's input says."""
+    """Return 1 or 3, as the network's input requires."""
     wanted = inputs.get("data")
     if wanted is None:
         return 3
     if len(wanted.shape) != 3 or wanted.shape[0] not in (1, 3):
-        problem = "the network's input 'data' is no image"
+        problem = "the network's input 'data' is not an image"
         expected = "[1, height, width] for grey or [3, height, width] for colour"
         raise UserError(Diagnostic(problem, None, expected, str(list(wanted.shape))))
     return wanted.shape[0]
@@ -129,10 +130,11 @@ def _file(images: list[Path], index: int) -> str:
 
 
 def _digest(folder: Path, images: list[Path]) -> str:
-    """SHA-256 of the files' names below `folder`, their sizes and their bytes.
+    """Return the SHA-256 of the files' names below `folder`, their sizes and their bytes.
 
-    A file that cannot be read, or is none (reading a pipe may never end), counts with its name: a
-    run is saved before it is refused for such a record, and is another run once that is repaired.
+    A file that cannot be read, or is not a regular file (reading a pipe may never end), counts by
+    its name only. A run is saved before such a record stops it; once the file is repaired, the
+    digest differs and it is another run.
     """
     digest = hashlib.sha256()
     for image in images:
@@ -147,7 +149,7 @@ def _digest(folder: Path, images: list[Path]) -> str:
 
 
 def _names(folder: Path) -> list[str]:
-    """The classes' folders, sorted by code points."""
+    """Return the names of the subfolders that are not hidden, sorted by code points."""
     try:
         with os.scandir(folder) as entries:
             return sorted(
@@ -158,7 +160,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _notes(folder: Path) -> tuple[str, ...]:
-    """What to say of images that lie beside the classes' folders."""
+    """Return a note on images that are beside the classes' folders."""
     try:
         with os.scandir(folder) as entries:
             files = [entry.name for entry in entries if entry.is_file()]
@@ -168,7 +170,7 @@ def _notes(folder: Path) -> tuple[str, ...]:
     if not beside:
         return ()
     return (
-        f"{folder}: images beside the classes' folders are of no class, and are left out: "
+        f"{folder}: images outside the classes' folders have no class and are left out: "
         f"{listed(beside)}",
     )
 
@@ -186,7 +188,7 @@ def _holds_folders(folder: Path) -> bool:
 
 
 def _images(folder: Path) -> list[Path]:
-    """The images below a folder, sorted by path."""
+    """Return the images below a folder, sorted by path."""
 
     def stop(error: OSError) -> None:
         raise unreadable(error.filename or folder, error) from error

@@ -1,4 +1,4 @@
-"""MNIST and its drop-in replacements: the four IDX files in a folder that the user names.
+"""MNIST and its drop-in replacements: four IDX files in a folder that the user names.
 
 Source of the format and the file names: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of
 handwritten digits".
@@ -19,7 +19,7 @@ _PREFIXES = {"train": "train", "test": "t10k"}
 
 
 class MnistOptions(Parameters):
-    """Where the files are."""
+    """Folder of the files."""
 
     path: str = Option(
         min_length=1,
@@ -39,11 +39,11 @@ def read(options: MnistOptions, split: str, inputs: Inputs) -> Dataset:
     images = read_idx(image_file, (None, 28, 28))
     labels = read_idx(label_file, (None,))
     if len(images) != len(labels):
-        problem = f"{label_file}: byte 4: as many labels are needed as images in {image_file}"
+        problem = f"{label_file}: byte 4: not as many labels as images in {image_file}"
         raise UserError(Diagnostic(problem, None, str(len(images)), str(len(labels))))
     if labels.max() > 9:
         first = int(np.argmax(labels > 9))
-        problem = f"{label_file}: byte {8 + first}: the label of record {first} is no digit"
+        problem = f"{label_file}: byte {8 + first}: the label of record {first} is not a digit"
         raise UserError(Diagnostic(problem, None, "0 to 9", str(labels[first])))
     fields = {
         "data": Field(images[:, np.newaxis], scale=1 / 255),

@@ -1,4 +1,4 @@
-"""NumPy's archives: arrays of equal length, one per input of the network."""
+"""NumPy archives: arrays of equal length, one per input of the network."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ Name = Annotated[str, StringConstraints(min_length=1)]
 
 
 class NpzOptions(Parameters):
-    """Where the archive is and what its arrays are called."""
+    """Path of the archive, names of its arrays and scale of bytes."""
 
     path: str = Option(min_length=1, description="the archive, as numpy.savez writes it")
     arrays: dict[Name, Name] = Option(
         default={},
-        description="the array of each input of the network; default: the one of the same name",
+        description="name of the array for each input of the network; default: the input's name",
     )
-    scale: Positive = Option(default=1 / 255, description="factor that makes values of bytes")
+    scale: Positive = Option(default=1 / 255, description="factor that converts bytes to values")
 
 
 @register("npz", NpzOptions, ("all",))
 def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
-    """Arrays [records, ...]; bytes are scaled, other numbers become the type the network wants."""
+    """Arrays [records, ...]; bytes are scaled, other numbers are converted to the input's dtype."""
     path = user_path(options.path)
     names = {name: options.arrays.get(name, name) for name in inputs}
     arrays = read_npz(path, tuple(dict.fromkeys(names.values())))
     lengths = {name: array.shape[0] if array.ndim else 0 for name, array in arrays.items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
-        problem = f"{path}: the arrays do not hold the same records"
+        problem = f"{path}: the arrays have different numbers of records, or none"
         got = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        raise UserError(Diagnostic(problem, None, "as many in each, and at least one", got))
+        raise UserError(Diagnostic(problem, None, "the same number in each, and at least one", got))
     if empty := [f"{name} {list(array.shape)}" for name, array in arrays.items() if not array.size]:
-        problem = f"{path}: the records of an array hold no numbers"
+        problem = f"{path}: the records of an array are empty"
         raise UserError(Diagnostic(problem, None, "no axis of length 0", ", ".join(empty)))
     fields = {
         name: _field(arrays[held], spec, f"{path}: {held}.npy", options.scale)
@@ -54,7 +54,7 @@ def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
 
 
 def _field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float) -> Field:
-    """The column of an input; images without an axis of channels get one."""
+    """Return the column of an input; images without a channel axis get one."""
     if spec.shape == (1, *array.shape[1:]):
         array = array[:, np.newaxis]
     if array.dtype == np.uint8 and spec.dtype == "float32":
@@ -62,6 +62,6 @@ def _field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float) -> F
     at = unfit(array, spec.dtype)
     if at is not None:
         record = np.unravel_index(at, array.shape)
-        problem = f"{where}: record {record[0]} holds a number that is no {spec.dtype}"
+        problem = f"{where}: record {record[0]} cannot be converted to {spec.dtype}"
         raise UserError(Diagnostic(problem, None, wanted(spec.dtype), str(array[record])))
     return Field(array.astype(spec.dtype, copy=False))

@@ -1,4 +1,4 @@
-"""Made-up records whose labels are a smooth function of the data, for regression without files."""
+"""Synthetic records with labels that are a smooth function of the data, to try regression."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mxrun.io.files import MAXIMUM_BYTES
 
 
 class RegressionOptions(Parameters):
-    """How many records, and how exact."""
+    """Number of records, noise and seed."""
 
     records: int = Option(default=1024, ge=1, description="number of records of each split")
     noise: NotNegative = Option(
-        default=0.05, description="standard deviation of what is added to each label"
+        default=0.05, description="standard deviation of the noise added to each label"
     )
-    seed: int = Option(default=0, ge=0, description="other seeds give another function")
+    seed: int = Option(default=0, ge=0, description="seed of function, data and noise")
 
 
 @register("regression", RegressionOptions, ("train", "test"), synthetic=True)
 def read(options: RegressionOptions, split: str, inputs: Inputs) -> Dataset:
-    """Made-up regression in the network's shapes: label = a·x + (b·x)² + noise, per output.
+    """Synthetic regression in the network's shapes: label = a·x + (b·x)² + noise, per output.
 
     data x: float32, uniform in -1..1; label: float32. a and b are normal, divided by the square
     root of the number of features; both splits share them.
@@ -37,7 +37,7 @@ def read(options: RegressionOptions, split: str, inputs: Inputs) -> Dataset:
     x = draw_uniform(seed, f"regression/{split}/data", (count, features))
     a, b = draw_normal(seed, "regression/function", (2, outputs, features)) / features**0.5
     noise = draw_normal(seed, f"regression/{split}/noise", (count, outputs))
-    # Sums over features, not matrix products: those differ with the number of threads.
+    # Sums over features instead of matrix products, whose bits depend on the number of threads.
     y = np.stack(
         [
             (x * linear).sum(1) + (x * square).sum(1) ** 2
@@ -54,14 +54,14 @@ def read(options: RegressionOptions, split: str, inputs: Inputs) -> Dataset:
 
 
 def _check(options: RegressionOptions, data: TensorSpec, label: TensorSpec) -> None:
-    """Raise UserError for inputs that cannot be made up or would not fit into memory."""
+    """Raise UserError for inputs that cannot be generated or would not fit into memory."""
     for name, spec in (("data", data), ("label", label)):
         if spec.dtype != "float32":
-            problem = f"data set 'regression' cannot make up the network's input {name!r}"
-            hint = "LinearRegressionOutput reads such a label"
+            problem = f"data set 'regression' cannot generate the network's input {name!r}"
+            hint = "use a loss with a float32 label, such as LinearRegressionOutput"
             raise UserError(Diagnostic(problem, None, "float32", spec.dtype, hint))
     total = 8 * (options.records + 2 * label.elements) * (data.elements + label.elements)
     if total > MAXIMUM_BYTES:
-        problem = f"{options.records} records of these inputs are too much to hold in memory"
+        problem = f"{options.records} records of these inputs are too large for memory"
         most, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
-        raise UserError(Diagnostic(problem, None, most, got, "ask for fewer `records`"))
+        raise UserError(Diagnostic(problem, None, most, got, "request fewer `records`"))

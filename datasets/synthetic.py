@@ -1,4 +1,4 @@
-"""Made-up records of any network's input shapes, for benchmarks and first trials without files."""
+"""Synthetic records of any network's input shapes, for benchmarks and trials without files."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from mxrun.io.files import MAXIMUM_BYTES
 
 
 class SyntheticOptions(Parameters):
-    """How many records, of how many classes."""
+    """Number of records and classes, and seed."""
 
     records: int = Option(default=1024, ge=1, description="number of records of each split")
     classes: int = Option(default=10, ge=1, le=1 << 24, description="labels are 0 to classes - 1")
-    seed: int = Option(default=0, ge=0, description="other seeds give other records")
+    seed: int = Option(default=0, ge=0, description="seed of the records")
 
 
 @register("synthetic", SyntheticOptions, ("train", "test"), synthetic=True)
 def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
-    """Made-up records of the network's own input shapes, a function of seed and split.
+    """Synthetic records of the network's own input shapes, a function of seed and split.
 
-    Each record has a class. A float32 input is its class's random pattern and noise, half each, in
-    0..1; that of a float32 label [n] with n > 1 is divided by its sum, as probabilities are. An
-    int32 label of shape [] is the class, any other int32 input is drawn from 0 .. classes - 1. Both
-    splits share the patterns, so there is something to learn.
+    Each record has a class. A float32 input is the average of its class's random pattern and noise,
+    in 0..1. A float32 label [n] with n > 1 is made alike and divided by its sum, as probabilities
+    are. An int32 label of shape [] is the class; any other int32 input is drawn from the class
+    numbers. Both splits share the patterns, so that there is something to learn.
     """
     _check(options, inputs)
     seed, count, classes = options.seed, options.records, options.classes
@@ -50,26 +50,26 @@ def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
 
 
 def _check(options: SyntheticOptions, inputs: Inputs) -> None:
-    """Raise UserError for inputs that cannot be made up or would not fit into memory."""
+    """Raise UserError for inputs that cannot be generated or would not fit into memory."""
     total = 4 * options.records
     for name, spec in inputs.items():
         if spec.dtype not in ("float32", "int32"):
-            problem = f"data set 'synthetic' cannot make up the network's input {name!r}"
+            problem = f"data set 'synthetic' cannot generate the network's input {name!r}"
             raise UserError(Diagnostic(problem, None, "float32 or int32", spec.dtype))
         if spec.dtype == "float32":
-            # Labels become float32.
+            # Labels are bytes at first and then float32: 5 bytes an element.
             size = 5 if is_label(name) else 1
             total += (options.records + 1) * size * spec.elements
         else:
             total += options.records * spec.nbytes
     if total > MAXIMUM_BYTES:
-        problem = f"{options.records} records of these inputs are too much to hold in memory"
+        problem = f"{options.records} records of these inputs are too large for memory"
         expected, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
-        raise UserError(Diagnostic(problem, None, expected, got, "ask for fewer `records`"))
+        raise UserError(Diagnostic(problem, None, expected, got, "request fewer `records`"))
 
 
 def _shares(patterns: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Float32 [records, n], each row of sum 1; no share is 0."""
+    """Return float32 [records, n]; each row has sum 1 and no zeros."""
     counts = patterns.astype(np.float32) + 1
     shares: NDArray[np.float32] = counts / counts.sum(axis=1, keepdims=True)
     return shares
@@ -78,10 +78,10 @@ def _shares(patterns: NDArray[np.uint8]) -> NDArray[np.float32]:
 def _patterns(
     options: SyntheticOptions, stream: str, name: str, shape: Shape, chosen: NDArray[np.int32]
 ) -> NDArray[np.uint8]:
-    """uint8 [records, *shape]: pattern[class] / 2 + noise / 2, each rounded down."""
+    """Return uint8 [records, *shape]: pattern[class] / 2 + noise / 2, each rounded down."""
     records = draw_bytes(options.seed, stream, (options.records, *shape))
     records >>= 1
-    # One after the other: there may be more classes than records, and of large images.
+    # One pattern at a time: there may be more classes than records, and images may be large.
     order = np.argsort(chosen, kind="stable")
     kinds, starts = np.unique(chosen[order], return_index=True)
     for kind, members in zip(kinds.tolist(), np.split(order, starts[1:]), strict=True):

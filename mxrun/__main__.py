@@ -1,23 +1,23 @@
-"""`python -m mxrun`, and the `mxrun` script: a process from its streams to its exit code.
+"""Entry point of `python -m mxrun` and of the `mxrun` script: standard streams and exit code.
 
-Nothing but what the interpreter has loaded already is imported at the top, so that an interrupt
-during any import ends as it should.
+The top of the file imports only modules that the interpreter has loaded already, so that an
+interrupt during any other import is handled as well.
 """
 
 import os
 import sys
 
 _INTERRUPTED = 130
-# Objects made between two looks for garbage. Imports make many that all stay: at Python's own 700 a
-# short command spends a twelfth of its time on looking through them.
+# Allocations between two runs of the garbage collector. Imports allocate many objects that all
+# stay: at Python's own 700 a short command spends a twelfth of its time in the collector.
 _GARBAGE_INTERVAL = 100_000
 
 
 def main() -> int:
-    """The program: runs a command and returns its exit code.
+    """Run a command and return its exit code.
 
     0: good; 2: the user's input; 1: mxrun itself; 75: a run stopped and saved; 130: interrupted;
-    141: the reader went away.
+    141: the reader of the output closed it.
     """
     try:
         import gc
@@ -27,8 +27,8 @@ def main() -> int:
         from mxrun.cli.main import run
 
         return run()
-    # After an interrupt inside `exec` of a text, as dataclasses use it, the interpreter would end
-    # with the signal however it was caught; typer makes an exit of it.
+    # After an interrupt inside `exec` of a text, which dataclasses use, the interpreter would end
+    # with the signal even if the interrupt is caught; typer turns an interrupt into an exit.
     except KeyboardInterrupt:
         os._exit(_INTERRUPTED)
     except SystemExit as end:
@@ -38,10 +38,11 @@ def main() -> int:
 
 
 def _open_closed_streams() -> None:
-    """Give standard streams that are closed (`>&-`) to the null device.
+    """Connect closed standard streams (`>&-`) to the null device.
 
-    Python makes them None, and the next file opened would take their descriptor: what is written to
-    standard output by a library would land in a run's files. Lowest descriptors come first.
+    Python sets them to None, and the next file opened would get their descriptor: a library's
+    output to standard output would then end up in a run's files. The lowest descriptors are opened
+    first.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

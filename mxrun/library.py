@@ -1,7 +1,7 @@
-"""Loads the operator library, declares the data sets and runs users' plugin files.
+"""Loading of the operator library, the data sets and users' plugin files.
 
-The only module that names the first two. A plugin is one Python file that registers operators as
-the library's own files do; it is a module of its own and must not import its neighbours.
+Only this module names the first two packages. A plugin is one Python file that registers operators
+like the library's own files. It is a module of its own and must not import neighbouring files.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from mxrun.base.registry import Registry
 
 @cache
 def load() -> None:
-    """Import every module of `mxrun.ops`, which registers the operators, and declare data sets.
+    """Import every module of `mxrun.ops`, which registers the operators, and `mxrun.datasets`.
 
-    Raises ModuleNotFoundError with what to do where mxrun is run from a checkout without being
-    installed, because `mxrun.ops` lies beside the package there.
+    Raises ModuleNotFoundError with a remedy if mxrun runs from a checkout without being installed,
+    where `mxrun.ops` is a folder beside the package.
     """
     try:
         operators = importlib.import_module("mxrun.ops")
@@ -45,7 +45,7 @@ def load() -> None:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin file: its path, the SHA-256 of its content, and the name of its module."""
+    """Plugin file: its path, the SHA-256 of its content, and the name of its module."""
 
     path: str
     sha256: str
@@ -60,11 +60,11 @@ def load_plugin(
     named_at: SourceLocation | None = None,
     permit: Callable[[Plugin], None] = lambda plugin: None,
 ) -> Plugin:
-    """Run a plugin file, whose decorators register what it defines; once for each content.
+    """Run a plugin file, whose decorators register its operators; once for each content.
 
-    named_at: where a config names the file. permit: asked before exactly these bytes are run; it
-    raises where they must not be. Raises UserError, with the line where there is one, for a file
-    that cannot be read, is not Python, raises, or registers what is registered already.
+    named_at: position of the file's name in a config. permit: called before exactly these bytes
+    run; raises if they must not. Raises UserError, with the line if known, for a file that cannot
+    be read, is not Python, raises, or registers a name that is taken.
     """
     load()
     path = os.path.abspath(path)
@@ -101,7 +101,7 @@ def _content(path: str, named_at: SourceLocation | None) -> bytes:
 def _run(content: bytes, module: ModuleType, path: str) -> None:
     """Execute exactly the bytes that were read.
 
-    A module that fails leaves no trace: it is no module, and what it has registered is taken back.
+    If they raise, the module is removed and its registrations are undone.
     """
     try:
         code = compile(content, path, "exec", dont_inherit=True)
@@ -114,19 +114,19 @@ def _run(content: bytes, module: ModuleType, path: str) -> None:
     try:
         with Registry.all_or_nothing():
             exec(code, module.__dict__)
-    # The file is the user's: there is no telling what it raises.
+    # User code may raise anything.
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         raise _raised(error, path) from error
 
 
 def plugin_failure(error: Exception) -> UserError | None:
-    """What to tell of an exception that a plugin's operator raised at work; None if none did."""
+    """Return the error for an exception raised by a plugin's operator; None for any other."""
     paths = {plugin.path for plugin in _PLUGINS.values()}
     whose = ""
     raised: BaseException = error
     if isinstance(error, OperatorRaised) and error.__cause__ is not None:
-        whose, raised = f", at work for {error}", error.__cause__
+        whose, raised = f", while running {error}", error.__cause__
     frames = traceback.extract_tb(raised.__traceback__)
     found = next((frame for frame in reversed(frames) if frame.filename in paths), None)
     if found is None:
@@ -139,7 +139,10 @@ def plugin_failure(error: Exception) -> UserError | None:
 
 
 def _raised(error: BaseException, path: str) -> UserError:
-    """What a plugin raised, at its own line that led there; what mxrun refused in its own words."""
+    """Return the error for a plugin that cannot be loaded, at the plugin's line that raised.
+
+    UserErrors keep their text and get the plugin's line if they have no position.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
     place = SourceLocation(path, line or 1, 1)
@@ -150,7 +153,7 @@ def _raised(error: BaseException, path: str) -> UserError:
 
 
 def _described(error: BaseException) -> str:
-    """An exception on one line: its kind, unless it is one of ours, and what it says."""
+    """Return an exception on one line: its type, unless it is mxrun's own, and its message."""
     kind = "" if isinstance(error, MxrunError) else f"{type(error).__name__}: "
     return f"{kind}{' '.join(str(error).split())}".rstrip(": ")
 

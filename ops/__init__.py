@@ -1,1 +1,1 @@
-"""The operator library: a family of operators is one file, or a folder where it needs several."""
+"""Operator library: one file per family of operators, or a folder for a larger family."""

@@ -1,4 +1,4 @@
-"""Activation: the elementwise nonlinearities whose gradient follows from their output."""
+"""Activation: elementwise nonlinearities whose gradient is a function of their output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mxrun.operator.simple import (
     simple_entry,
 )
 
-# Scalar functions run on numbers, arrays and values that stand for compiled ones.
+# Scalar functions run on numbers, arrays and symbolic values.
 Scalar = Any
 
 
@@ -25,17 +25,17 @@ class ActivationParameters(Parameters):
     """Parameters of Activation (MXNet's)."""
 
     act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"] = Field(
-        description="The function applied to every element.", examples=["relu"]
+        description="Function applied to every element.", examples=["relu"]
     )
 
 
 def relu(x: Scalar) -> Scalar:
-    """x, or 0 where x is not above it; unlike max(x, 0) in vector code, NaN for NaN."""
+    """Return 0 where x <= 0, else x; NaN for NaN, unlike max(x, 0) in vector code."""
     return where(x <= 0, 0.0, x)
 
 
 def relu_gradient(g: Scalar, y: Scalar) -> Scalar:
-    """g where y is above 0; times y elsewhere, which is 0 or NaN."""
+    """Return g where y > 0, else g * y, which is 0 or NaN."""
     return g * where(y > 0, 1.0, y)
 
 
@@ -57,10 +57,15 @@ _ENTRIES: dict[str, SimpleEntry] = {
 
 @register("Activation")
 class ActivationProperty(SimpleProperty[ActivationParameters]):
-    """output = f(data), elementwise: relu max(x, 0), sigmoid 1 / (1 + exp(-x)),
-    softrelu log(1 + exp(x)), softsign x / (1 + |x|), tanh.
+    """output = f(data), elementwise, with f = relu, sigmoid, softrelu, softsign or tanh.
 
-    NaN stays NaN; MXNet 1.9.1's relu makes 0 of it, which hides that a network has diverged.
+    - relu: max(x, 0)
+    - sigmoid: 1 / (1 + exp(-x))
+    - softrelu: log(1 + exp(x))
+    - softsign: x / (1 + |x|)
+    - tanh: tanh(x)
+
+    NaN gives NaN. MXNet 1.9.1's relu returns 0 for NaN, which hides that a network has diverged.
     Backward reads the output and its gradient: every derivative here is a function of the output.
     """
 
@@ -69,15 +74,16 @@ class ActivationProperty(SimpleProperty[ActivationParameters]):
 
     @property
     def entry(self) -> SimpleEntry:
-        """The function of act_type."""
+        """Functions of act_type."""
         return _ENTRIES[self.parameters.act_type]
 
     @property
     def is_monotone(self) -> bool:
-        """Of relu. What the others make of different numbers may be equal but for its gradient."""
+        """True for relu; the others round different inputs to one output with non-zero gradient."""
         return self.parameters.act_type == "relu"
 
 
-# oneDNN's eltwise takes longer: over 64 x 500 and two threads 8.8 us for tanh and 5.2 for its
-# gradient, where the maps take 4.8 and 3.1; over 3 M floats all wait for the memory.
+# oneDNN's eltwise is slower: with 64 x 500 elements and two threads it takes 8.8 us for tanh and
+# 5.2 for its gradient; the maps take 4.8 and 3.1. With 3 M floats all are limited by memory
+# bandwidth.
 implement("Activation", backend="jit")(MapImplementation)

@@ -1,4 +1,4 @@
-"""add_n: the sum of any number of tensors of one shape."""
+"""add_n: sum of any number of tensors of one shape."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class AddNParameters(Parameters):
     """Parameters of add_n (MXNet's)."""
 
     num_args: Annotated[Int32, Field(ge=1)] = Field(
-        description="How many tensors are summed; follows from the inputs that are wired.",
+        description="Number of inputs; follows from the connected inputs.",
         examples=[2],
     )
 
 
 @register("add_n", "ElementWiseSum")
 class AddNProperty(OperatorProperty[AddNParameters]):
-    """output = arg0 + arg1 + ..., from the left, all of one shape.
+    """output = arg0 + arg1 + ..., added from left to right. All shapes are equal.
 
-    Backward reads the output's gradient only.
+    Backward reads only the output's gradient, which is the gradient of every input.
     """
 
     type_string = "add_n"
@@ -58,7 +58,7 @@ class AddNProperty(OperatorProperty[AddNParameters]):
         return tuple(f"arg{index}" for index in range(self.parameters.num_args))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """All inputs and the output have one shape."""
+        """Unify the shapes of all inputs and the output."""
         names = (*self.list_arguments(), "output")
         *shapes, output = same_shape(names, [*inputs, *outputs], "elementwise addition")
         return PartialInference(shapes, [output], [])
@@ -66,13 +66,13 @@ class AddNProperty(OperatorProperty[AddNParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad."""
+        """Return out_grad."""
         return [out_grad[0]]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over any input."""
+        """Pair any input with the output."""
         return [(data, out_data[0]) for data in in_data]
 
     def backward_inplace_option(
@@ -82,20 +82,20 @@ class AddNProperty(OperatorProperty[AddNParameters]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """Any input's gradient over the output's."""
+        """Pair out_grad with any input's gradient."""
         return [(out_grad[0], gradient) for gradient in in_grad]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """One addition for each input but the first."""
+        """One addition per element of each input but the first."""
         return (self.parameters.num_args - 1) * super().flops(in_shapes, out_shapes)
 
     def create_operator(self) -> Operator:
-        """A fold over the inputs."""
+        """Create the NumPy body."""
         return AddN()
 
 
 class AddN(Operator):
-    """The sum; its gradient goes to every input."""
+    """NumPy body: the sum; its gradient is passed to every input."""
 
     def forward(
         self,
@@ -118,20 +118,20 @@ class AddN(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Every input: grad."""
+        """Gradient of every input: grad."""
         gradient = require_array(out_grad[0])
         for tensor, request in zip(in_grad, req, strict=True):
             assign(tensor, request, gradient)
 
 
-# The types that tensors may have in memory; sums are float32.
+# Supported dtypes in memory; sums are computed in float32.
 _FLOATS = (FLOAT32, BFLOAT16)
 _COPY = scalar.compile(lambda x: x)
 
 
 @cache
 def _sum_of(count: int) -> MapKernel:
-    """The map of so many tensors to their sum, from the left."""
+    """Return the map that adds `count` tensors from left to right."""
     graph = ScalarGraph()
     tensors = [graph.add("operand", FLOAT32, (), index) for index in range(count)]
     names = tuple(f"arg{index}" for index in range(count))
@@ -140,15 +140,15 @@ def _sum_of(count: int) -> MapKernel:
 
 @implement("add_n", backend="jit")
 class CompiledAddN(Implementation):
-    """One pass in the first input's layout; each tensor is float32 or bfloat16."""
+    """Sum in one pass, in the first input's layout; each tensor is float32 or bfloat16."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The sum."""
+        """Prepare the sum."""
         specs = (request.outputs[0], *request.inputs)
         if any(spec.dtype not in _FLOATS for spec in specs):
             return None
         first = request.inputs[0]
-        # Two types differ in their packed layouts.
+        # Packed layouts depend on the dtype, so mixed dtypes need an unpacked layout.
         layout = first.layout if _alike(specs) else unpacked(first).layout
         output, *inputs = (spec.laid_out(layout) for spec in specs)
         part = _sum_of(len(inputs)).part(
@@ -170,7 +170,7 @@ class CompiledAddN(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Copies of the gradient, in its layout."""
+        """Prepare copies of the gradient, in its layout."""
         (gradient,) = request.out_grad
         assert gradient is not None
         if not _alike([gradient, *request.in_grad]):
@@ -192,19 +192,19 @@ class CompiledAddN(Implementation):
 
 
 def _alike(specs: Sequence[TensorSpec]) -> bool:
-    """Whether all have one type."""
+    """Return whether all dtypes are equal."""
     return len({spec.dtype for spec in specs}) == 1
 
 
 def _elements(spec: TensorSpec) -> int:
-    """How many there are in memory: a packed layout may have more than the shape."""
+    """Return the number of elements in memory: a packed layout may have more than the shape."""
     return spec.nbytes // item_size(spec.dtype)
 
 
 def _copied(
     gradient: TensorSpec, dtype: str, output: Slot, request: OpReqType, threads: int
 ) -> LoopPart:
-    """output = the gradient, in a type of its own; nothing where both are the same memory."""
+    """Return output = gradient, converted to `dtype`; skipped if both are the same memory."""
     if gradient.dtype == dtype == FLOAT32 and request is not OpReqType.ADD:
         return copy_part(gradient, source(0), output, threads)
     return _COPY.part(

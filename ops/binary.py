@@ -1,7 +1,7 @@
-"""Maps of two sides: one definition for the elementwise, the broadcast and the scalar operators.
+"""Binary maps: common definitions of the elementwise, broadcast and scalar operators.
 
-Each is a scalar function and its gradients by either side. The results are MXNet 1.9.1's, also
-where a number has no place in a function.
+Each definition is a scalar function and its gradients with respect to both operands. The results
+equal MXNet 1.9.1's, also for undefined operands.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from mxrun.operator import scalar
 from mxrun.operator.property import GradientKind
 from mxrun.operator.simple import SimpleEntry, reads_inputs, simple_entry
 
-# Scalar functions run on numbers, arrays and values that stand for compiled ones.
+# Scalar functions run on numbers, arrays and symbolic values.
 Scalar = Any
 Function = Callable[..., Any]
 
 
 class ScalarParameters(Parameters):
-    """The number beside the tensor."""
+    """Scalar operand of an operator of a tensor and a number."""
 
     scalar: Float32 = Field(
         default=1.0,
-        description="The number; beside integers its fraction is cut off.",
+        description="Scalar operand; truncated if data are integers.",
         examples=[0.5],
     )
     is_int: bool = Field(
@@ -42,10 +42,10 @@ class ScalarParameters(Parameters):
 
 @dataclass(frozen=True)
 class Definition:
-    """output = function(x, y) of every pair of elements.
+    """output = function(x, y) for every pair of elements.
 
-    text: the formula with {x} and {y} in it. gradients: functions of (the output's gradient, x, y)
-    for x and for y; none where both are zero everywhere.
+    text: the formula, with the placeholders {x} and {y}. gradients: functions of (the output's
+    gradient, x, y) for x and for y; empty if both are zero everywhere.
     """
 
     text: str
@@ -54,12 +54,12 @@ class Definition:
 
     @cached_property
     def entry(self) -> SimpleEntry:
-        """The map of two tensors."""
+        """Map of two tensors."""
         kind = reads_inputs(*self.gradients) if self.gradients else GradientKind.ZERO
         return simple_entry(self.function, gradient=kind)
 
     def with_number(self, number: str) -> SimpleEntry:
-        """The map of a tensor and, as `number` (x or y), the parameter `scalar`."""
+        """Return the map of a tensor and a scalar; `number` is the scalar's operand, x or y."""
         function, tensor_first = self.function, number == "y"
 
         def of_data(data: Scalar, scalar: Scalar) -> Scalar:
@@ -76,7 +76,7 @@ class Definition:
         return simple_entry(of_data, ScalarParameters, gradient=reads_inputs(gradient))
 
     def describe(self, entry: SimpleEntry, x: str, y: str, where: str = "") -> str:
-        """The documentation of an operator with that entry, of what the sides are called."""
+        """Return the documentation of an operator with this entry and operands `x` and `y`."""
         output = f"output = {self.text.format(x=x, y=y)}{where}"
         if not self.gradients:
             return f"{output}. The gradients are zero everywhere."
@@ -88,19 +88,19 @@ class Definition:
 
 
 def _wide(value: Scalar) -> Scalar:
-    """The number in float64."""
+    """Convert a value to float64."""
     if isinstance(value, ScalarValue):
         return value.convert("float64")
     return np.asarray(value, np.float64)
 
 
 def _narrow(value: Scalar, like: Scalar) -> Scalar:
-    """A number of `_wide` in the type of another."""
+    """Convert a float64 value to the dtype of `like`."""
     return value.convert(like.dtype) if isinstance(value, ScalarValue) else value.astype(like.dtype)
 
 
 def saturated(number: Scalar, like: Scalar) -> Scalar:
-    """A number, or the nearest that the type of `like` has where that is an integer type."""
+    """Clamp a number to the range of `like`'s dtype if that is an integer type."""
     kind = np.dtype(like.dtype) if isinstance(like, ScalarValue) else np.result_type(like)
     if kind.kind == "f":
         return number
@@ -109,7 +109,7 @@ def saturated(number: Scalar, like: Scalar) -> Scalar:
 
 
 def quotient(x: Scalar, y: Scalar) -> Scalar:
-    """x / y; of integers without its fraction, and 0 where y is 0."""
+    """Return x / y; for integers truncated towards zero, and 0 where y is 0."""
     if isinstance(x, ScalarValue) or isinstance(y, ScalarValue) or np.result_type(x, y).kind == "f":
         return x / y
     below, rest = np.divmod(x, y)
@@ -117,18 +117,19 @@ def quotient(x: Scalar, y: Scalar) -> Scalar:
 
 
 def base_gradient(gradient: Scalar, x: Scalar, y: Scalar) -> Scalar:
-    """d x^y / dx; NaN at 0^0, as 0 * infinity is."""
+    """Return gradient * d x^y / dx = gradient * y * x^(y - 1); NaN (0 * infinity) at 0^0."""
     return gradient * (scalar.pow(x, y - 1.0) * y)
 
 
 def exponent_gradient(gradient: Scalar, x: Scalar, y: Scalar) -> Scalar:
-    """d x^y / dy; NaN of a negative x."""
+    """Return gradient * d x^y / dy = gradient * x^y * log(x); NaN for negative x."""
     return gradient * (scalar.pow(x, y) * scalar.log(x))
 
 
 def hypot(x: Scalar, y: Scalar) -> Scalar:
-    """sqrt(x^2 + y^2), whose squares never leave the range of float64; beside NaN too infinite
-    where a side is.
+    """Return sqrt(x^2 + y^2), with squares in float64, which cannot overflow for float32 operands.
+
+    The result is infinite if either side is infinite, even if the other is NaN.
     """
     a, b = _wide(x), _wide(y)
     infinite = scalar.logical_or(scalar.isinf(a), scalar.isinf(b))
@@ -136,7 +137,7 @@ def hypot(x: Scalar, y: Scalar) -> Scalar:
 
 
 def hypot_gradient(gradient: Scalar, x: Scalar, y: Scalar) -> Scalar:
-    """d hypot / dx = x / hypot; NaN where both are 0."""
+    """Return gradient * d hypot / dx = gradient * x / hypot; NaN where both sides are 0."""
     return gradient * _narrow(_wide(x) / hypot(x, y), gradient)
 
 
@@ -162,9 +163,9 @@ BINARY = {
         hypot,
         (hypot_gradient, lambda g, x, y: hypot_gradient(g, y, x)),
     ),
-    # Where both are equal, x has the whole gradient.
+    # x receives the entire gradient where both are equal.
     "maximum": Definition(
-        "the larger of {x} and {y}",
+        "max({x}, {y})",
         lambda x, y: scalar.maximum(x, saturated(y, x)),
         (
             lambda g, x, y: scalar.where(x >= y, g, 0.0),
@@ -172,7 +173,7 @@ BINARY = {
         ),
     ),
     "minimum": Definition(
-        "the smaller of {x} and {y}",
+        "min({x}, {y})",
         lambda x, y: scalar.minimum(x, saturated(y, x)),
         (
             lambda g, x, y: scalar.where(x <= y, g, 0.0),
@@ -180,7 +181,7 @@ BINARY = {
         ),
     ),
     "equal": Definition("1 where {x} = {y}, else 0", lambda x, y: x == y),
-    "not_equal": Definition("1 where {x} is not {y}, else 0", lambda x, y: x != y),
+    "not_equal": Definition("1 where {x} != {y}, else 0", lambda x, y: x != y),
     "greater": Definition("1 where {x} > {y}, else 0", lambda x, y: x > y),
     "greater_equal": Definition("1 where {x} >= {y}, else 0", lambda x, y: x >= y),
     "lesser": Definition("1 where {x} < {y}, else 0", lambda x, y: x < y),
@@ -192,6 +193,6 @@ BINARY = {
         "1 where {x} or {y} is not 0, else 0", lambda x, y: scalar.logical_or(x, y)
     ),
     "logical_xor": Definition(
-        "1 where one of {x} and {y} is 0, else 0", lambda x, y: scalar.logical_xor(x, y)
+        "1 where exactly one of {x} and {y} is 0, else 0", lambda x, y: scalar.logical_xor(x, y)
     ),
 }

@@ -1,4 +1,4 @@
-"""The maps of two sides as operators of two tensors whose axes repeat to fit the other's."""
+"""Binary operators with broadcasting."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mxrun.ops.strided_map import served, strided_part
 
 
 class BroadcastProperty(SimpleProperty[NoParameters]):
-    """output = map(lhs, rhs): shapes are aligned at their last axes, and an axis that one side
-    lacks, or has one element of, repeats along the other's.
+    """output = map(lhs, rhs) with broadcasting: shapes are aligned at their last axes, and an axis
+    that one side lacks, or along which it has size 1, is broadcast to the other side's size.
     """
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The output from both sides; of a side, what the output leaves no choice for."""
+        """Infer the output from both sides, and a side's axes where the output determines them."""
         (lhs, rhs), output = inputs, outputs[0]
         if lhs is None or rhs is None:
             return PartialInference([lhs, rhs], [output], [])
@@ -49,23 +49,23 @@ class BroadcastProperty(SimpleProperty[NoParameters]):
         return PartialInference([left[rank - len(lhs) :], right[rank - len(rhs) :]], [output], [])
 
     def create_operator(self) -> Operator:
-        """NumPy's broadcasting."""
+        """Create the NumPy body."""
         return Broadcast(self.entry, self.parameters)
 
 
 def _unify_axis(
     left: int | None, right: int | None, out: int | None
 ) -> tuple[int | None, int | None, int | None] | None:
-    """One axis of lhs, rhs and output, completed; None where the sizes cannot go together."""
+    """Complete one axis of lhs, rhs and output; None if the sizes cannot be broadcast."""
     known = {size for size in (left, right) if size not in (None, 1)}
     if len(known) > 1:
         return None
-    # An output given otherwise is a contradiction, which the caller finds.
+    # A different given output size is a contradiction, which the caller reports.
     if known:
         (out,) = known
     if left == right == 1:
         out = 1
-    # Where one side is 1, or the output is, the other has the output's size.
+    # Where one side or the output has size 1, the other side has the output's size.
     if out is not None:
         left = out if left is None and (right == 1 or out == 1) else left
         right = out if right is None and (left == 1 or out == 1) else right
@@ -73,10 +73,10 @@ def _unify_axis(
 
 
 class Broadcast(SimpleOperator):
-    """Functions of NumPy's arrays, whose gradients are summed where a side was repeated."""
+    """NumPy body; a gradient is summed over the axes along which its side was broadcast."""
 
     def shaped(self, gradient: Array | np.generic, shape: Shape) -> Array:
-        """Summed over the axes along which a tensor of `shape` was repeated."""
+        """Sum the gradient over the axes along which a tensor of `shape` was broadcast."""
         full = np.asarray(gradient)
         missing = full.ndim - len(shape)
         repeated = (axis for axis, size in enumerate(shape, missing) if size == 1)
@@ -85,10 +85,10 @@ class Broadcast(SimpleOperator):
 
 
 class CompiledBroadcast(Implementation):
-    """Maps of strided tensors in float32, in the layout of a side that has the output's shape."""
+    """Strided float32 maps, in the layout of a side that has the output's shape."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The map in one pass."""
+        """Prepare the map, in one pass."""
         assert isinstance(prop, BroadcastProperty)
         if OpReqType.NULL in request.requests or not served(*request.inputs):
             return None
@@ -108,7 +108,7 @@ class CompiledBroadcast(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Each side's gradient as a map, summed where the side repeats."""
+        """Prepare each side's gradient as a map, summed over its broadcast axes."""
         assert isinstance(prop, BroadcastProperty)
         (gradient,), threads = request.out_grad, request.threads
         assert gradient is not None
@@ -146,9 +146,9 @@ def _map(
     threads: int,
     request: OpReqType = OpReqType.WRITE,
 ) -> KernelPart:
-    """A gradient before any sum; specs: of out_grad, lhs and rhs."""
+    """Return an unreduced gradient; specs: those of out_grad, lhs and rhs."""
     place = (output, specs[0])
-    # A tensor that the map does not read may be absent: the output stands in for it.
+    # A tensor that the map does not read may be absent: the output replaces it.
     operands = [
         (source(index), spec) if reads else place
         for index, (spec, reads) in enumerate(zip(specs, formula.reads, strict=True))
@@ -163,13 +163,13 @@ def _summed(
     repeated: Sequence[int],
     threads: int,
 ) -> KernelPart:
-    """The gradient of a side that repeats along those axes."""
+    """Return the gradient of a side that is broadcast along the axes `repeated`."""
     full = specs[0]
     if any(formula.reads[1:]):
         product = (between(0), full)
         total = reduce_part(ReductionKind.SUM, output, product, repeated, threads)
         return ChainPart((_map(formula, between(0), specs, threads), total), (full.nbytes,))
-    # What depends on out_grad alone is a multiple of it: the sum may be taken first.
+    # A gradient that depends on out_grad only is a multiple of it, so the sum can be taken first.
     total = reduce_part(ReductionKind.SUM, output, (source(0), full), repeated, threads)
     if formula.passes_first:
         return total
@@ -178,7 +178,7 @@ def _summed(
     return ChainPart((total, own), ())
 
 
-# Some have another name in MXNet's older models.
+# Further names in older MXNet models.
 _ALIASES = {"add": "broadcast_plus", "sub": "broadcast_minus"}
 
 for _name, _definition in BINARY.items():

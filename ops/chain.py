@@ -1,4 +1,4 @@
-"""Pieces of a kernel that hand tensors to one another in scratch."""
+"""Sequences of kernel parts that pass tensors to each other in scratch space."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from mxrun.operator.native_kernel import KernelPart, Slot, extra
 
 
 def between(index: int) -> Slot:
-    """The chain's scratch tensor `index`, for the slots of its parts."""
+    """Return the slot of the chain's scratch tensor `index`."""
     return extra(index)
 
 
 @dataclass(frozen=True)
 class ChainPart:
-    """Parts one after the other, with scratch tensors of so many bytes that `between` names.
+    """Sequence of parts with scratch tensors of `between_bytes`, whose slots `between` returns.
 
-    The parts must all want one team, but for loops, which bring their own. They see no extra
-    outputs of the kernel.
+    The parts must all require the same team size, except loops, which start their own team. The
+    parts cannot use the kernel's extra outputs.
     """
 
     parts: tuple[KernelPart, ...]
@@ -28,17 +28,17 @@ class ChainPart:
 
     @property
     def team(self) -> int | None:
-        """The team of the parts that need one set."""
+        """Team size of the parts that require one."""
         return next((part.team for part in self.parts if part.team is not None), None)
 
     @property
     def scratch_bytes(self) -> int:
-        """The tensors between the parts, then the most that one of the parts needs."""
+        """Size of the tensors between the parts plus the maximum scratch space of one part."""
         own = max(part.scratch_bytes for part in self.parts)
         return sum(map(align, self.between_bytes)) + own
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """The parts' calls in order."""
+        """Return the parts' calls in order."""
         addresses = []
         for nbytes in self.between_bytes:
             addresses.append(scratch)

@@ -1,4 +1,4 @@
-"""Concat: tensors joined along one axis."""
+"""Concat: concatenation of tensors along one axis."""
 
 from __future__ import annotations
 
@@ -38,19 +38,18 @@ class ConcatParameters(Parameters):
     """Parameters of Concat (MXNet's)."""
 
     num_args: Annotated[Int32, Field(ge=1)] = Field(
-        description="How many tensors are joined; follows from the inputs that are wired.",
+        description="Number of inputs; follows from the connected inputs.",
         examples=[2],
     )
-    dim: Int32 = Field(
-        default=1, description="The axis along which they are joined; negative from behind."
-    )
+    dim: Int32 = Field(default=1, description="Axis of the concatenation; negative from the end.")
 
 
 @register("Concat", "concat")
 class ConcatProperty(OperatorProperty[ConcatParameters]):
-    """output = arg0, arg1, ... one after the other along the axis `dim`, all other axes equal.
+    """output = concatenation of arg0, arg1, ... along the axis `dim`; all other axes are equal.
 
-    Backward reads the output's gradient and the inputs' shapes.
+    Backward reads the output's gradient and the inputs' shapes. An input's gradient is its slice of
+    the output's gradient.
     """
 
     type_string = "Concat"
@@ -61,7 +60,7 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
         return tuple(f"arg{index}" for index in range(self.parameters.num_args))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """All axes but `dim` both ways; `dim` forward, or of one input from all the others."""
+        """Infer all axes but `dim` in both directions; `dim` forward, or for one unknown input."""
         ranks = [len(shape) for shape in (*inputs, *outputs) if shape is not None]
         if not ranks:
             return PartialInference(inputs, outputs, [])
@@ -78,7 +77,7 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
         return PartialInference([*joined], [_with_axis(output, axis, total)], [])
 
     def axis(self, rank: int) -> int:
-        """`dim` counted from the front; raises ShapeContradiction where it is outside the rank."""
+        """Return `dim` counted from the front; raises ShapeContradiction if it exceeds the rank."""
         dim = self.parameters.dim
         if not -rank <= dim < rank:
             raise ShapeContradiction("arg0", f"rank {rank}", f"axis {dim} inside", "dim")
@@ -87,7 +86,7 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
     def _sizes(
         self, sizes: Sequence[int | None], total: int | None, output: Dimensions
     ) -> list[int | None]:
-        """The inputs' sizes along the axis and, last, the output's."""
+        """Return the inputs' sizes along the axis, followed by the output's."""
         known = sum(size for size in sizes if size is not None)
         unknown = [index for index, size in enumerate(sizes) if size is None]
         if not unknown:
@@ -104,18 +103,19 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad, and in_data for their shapes: an unasked gradient does not tell its own.
+        """Return out_grad and in_data; in_data for the shapes, which null requests do not provide.
 
-        The compiled implementation knows the shapes beforehand and keeps no input alive.
+        The compiled implementation knows the shapes in advance and does not extend any input's
+        lifetime.
         """
         return [out_grad[0], *in_data]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """None: nothing is computed."""
+        """Return 0: nothing is computed."""
         return 0
 
     def create_operator(self) -> Operator:
-        """NumPy's concatenate."""
+        """Create the NumPy body."""
         return Concat(self)
 
 
@@ -124,7 +124,7 @@ def _with_axis(shape: Dimensions, axis: int, size: int | None) -> Dimensions:
 
 
 class Concat(Operator):
-    """Joins; the gradient is cut where the inputs met."""
+    """NumPy body: concatenates; backward splits the gradient."""
 
     def __init__(self, prop: ConcatProperty) -> None:
         self.axis = prop.axis
@@ -151,7 +151,7 @@ class Concat(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Each input's part of the output's gradient."""
+        """Split the output's gradient into the inputs' slices."""
         gradient = require_array(out_grad[0])
         axis = self.axis(gradient.ndim)
         ends = list(accumulate(require_array(tensor).shape[axis] for tensor in in_data))
@@ -163,7 +163,7 @@ class Concat(Operator):
 
 @dataclass(frozen=True)
 class _PiecePart:
-    """The copy of one input to `begin` bytes from the output's first; none where it lies there."""
+    """Copy of one input to byte offset `begin` of the output; skipped if already stored there."""
 
     copy: LoopPart
     piece: Slot
@@ -171,16 +171,16 @@ class _PiecePart:
 
     @property
     def team(self) -> None:
-        """None: the loop starts its own."""
+        """None: the loop starts its own team."""
         return
 
     @property
     def scratch_bytes(self) -> int:
-        """None."""
+        """0: the copy needs no scratch space."""
         return 0
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """The copy's."""
+        """Return the copy's call, or none."""
         if self.piece.address(buffers) == target(0).address(buffers) + self.begin:
             return ()
         return self.copy.calls(buffers, scratch)
@@ -188,10 +188,10 @@ class _PiecePart:
 
 @implement("Concat", backend="jit")
 class CompiledConcat(Implementation):
-    """Copies of rows in float32; channels-last where an input or the gradient comes so."""
+    """Row copies in float32; channels-last if an input or the gradient is channels-last."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One copy for each input."""
+        """Prepare one copy per input."""
         if any(spec.dtype != "float32" for spec in request.inputs):
             return None
         channels_last = any(spec.layout == CHANNELS_LAST for spec in request.inputs)
@@ -218,7 +218,7 @@ class CompiledConcat(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One copy for each gradient that is asked for."""
+        """Prepare one copy per requested gradient."""
         (gradient,) = request.out_grad
         assert gradient is not None
         gradient = unpacked(gradient)
@@ -238,7 +238,7 @@ class CompiledConcat(Implementation):
 def _places(
     prop: AnyProperty, pieces: Sequence[TensorSpec], whole: TensorSpec
 ) -> list[tuple[int, int, int, int]]:
-    """(rows, columns, offset, stride) of each piece within the whole's memory, in elements."""
+    """Return (rows, columns, offset, stride) of each piece in `whole`'s memory, in elements."""
     assert isinstance(prop, ConcatProperty)
     axis = prop.axis(len(whole.shape))
     _, stride = rows_along(whole, axis)

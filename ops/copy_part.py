@@ -1,4 +1,4 @@
-"""Bringing a tensor to where another part of a kernel overwrites it."""
+"""Copy of a tensor to memory that a later part of the kernel overwrites."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def copy_loop(block: Block) -> None:
 
 @dataclass(frozen=True)
 class CopyPart:
-    """Bring `count` floats, or as many bytes, to where a loop overwrites them.
+    """Copy of `count` floats, or of as many bytes, to memory that a loop overwrites.
 
-    Nothing where they lie there.
+    Skipped if source and target are the same memory.
     """
 
     count: int
@@ -35,11 +35,11 @@ class CopyPart:
 
     @property
     def team(self) -> None:
-        """None: the loop starts its own."""
+        """None: the loop starts its own team."""
         return
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """One copy, or none."""
+        """Return one copy, or none."""
         old, new = self.source.address(buffers), self.target.address(buffers)
         if old == new:
             return ()

@@ -1,4 +1,4 @@
-"""Running sums along an axis: cumsum."""
+"""cumsum: cumulative sums along an axis."""
 
 from __future__ import annotations
 
@@ -37,42 +37,45 @@ Array = npt.NDArray[Any]
 
 
 class CumsumParameters(Parameters):
-    """Parameters of cumsum (MXNet's, but dtype: the sums have the type of what is summed)."""
+    """Parameters of cumsum (MXNet's, without dtype: the sums have the input's dtype)."""
 
     axis: int | None = Field(
         default=None,
         ge=0,
-        description="The axis to sum along; all elements as one row where left out.",
+        description="Axis to sum along; by default the sums run over all elements.",
     )
 
     def views(self, shape: Shape) -> tuple[int, int, int]:
-        """Sizes before the axis, of it, and behind it; raises ShapeContradiction."""
+        """Return the sizes before, along and after the axis; raises ShapeContradiction."""
         if self.axis is None:
             return 1, math.prod(shape), 1
         self.check(len(shape))
         return math.prod(shape[: self.axis]), shape[self.axis], math.prod(shape[self.axis + 1 :])
 
     def check(self, rank: int) -> None:
-        """Raise ShapeContradiction where data of this rank has no such axis."""
+        """Raise ShapeContradiction if data of this rank has no such axis."""
         if self.axis is not None and self.axis >= rank:
             raise ShapeContradiction("a", f"axis {self.axis}", f"an axis of {rank}", "axis")
 
 
 @register("cumsum")
 class CumsumProperty(InPlaceProperty[CumsumParameters]):
-    """output[.., i, ..] = sum of a[.., j, ..] over j <= i along the axis; without an axis, output
-    is one row. Backward, the sum over i >= j, reads the output's gradient only.
+    """output[.., i, ..] = sum of a[.., j, ..] over j <= i along the axis; without an axis, the
+    output is the cumulative sum over all elements, a vector.
+
+    Backward reads only the output's gradient: the gradient of a[.., j, ..] is the sum of the
+    output's gradient over i >= j.
     """
 
     type_string = "cumsum"
     parameter_type = CumsumParameters
 
     def list_arguments(self) -> tuple[str, ...]:
-        """MXNet's name."""
+        """MXNet's name of the input."""
         return ("a",)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Both of one shape along an axis; else the output is as long as all of a."""
+        """Unify both shapes; without an axis the output is a vector of all of a's elements."""
         data, output = inputs[0], outputs[0]
         if self.parameters.axis is not None:
             shape = unify("output", output, data, "a")
@@ -87,23 +90,23 @@ class CumsumProperty(InPlaceProperty[CumsumParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad."""
+        """Return out_grad."""
         return [out_grad[0]]
 
     def create_operator(self) -> Operator:
-        """NumPy's sum."""
+        """Create the NumPy body."""
         return Cumsum(self.parameters)
 
 
 def _sums(data: Array) -> Array:
-    """The sums so far along axis 1, in float64 or int64."""
+    """Return the cumulative sums along axis 1, in float64 or int64."""
     kind = np.float64 if data.dtype.kind == "f" else np.int64
     sums: Array = np.cumsum(data, axis=1, dtype=kind)
     return sums
 
 
 class Cumsum(Operator):
-    """NumPy's sum, in float64 or int64."""
+    """NumPy body; sums in float64 or int64."""
 
     def __init__(self, parameters: CumsumParameters) -> None:
         self.parameters = parameters
@@ -116,7 +119,7 @@ class Cumsum(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = the sums so far."""
+        """output = cumulative sums of data."""
         data = in_data[0].array
         sums = _sums(data.reshape(self.parameters.views(data.shape)))
         assign(out_data[0], req[0], sums.reshape(out_data[0].shape).astype(data.dtype))
@@ -131,7 +134,7 @@ class Cumsum(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The sums of out_grad from here on."""
+        """Gradient of data: cumulative sums of out_grad from the end."""
         if in_grad[0] is None:
             return
         gradient, shape = require_array(out_grad[0]), in_grad[0].shape
@@ -140,7 +143,7 @@ class Cumsum(Operator):
         assign(in_grad[0], req[0], sums.reshape(shape).astype(gradient.dtype))
 
 
-# Long lines become pieces, as many as teams can take, whose sums are taken first.
+# Long lines are divided into at most this many pieces, whose sums are computed first, in parallel.
 _PIECES = 32
 _PIECE_ELEMENTS = 16_384
 _SHORT = 16
@@ -148,10 +151,10 @@ _SHORT = 16
 
 @native
 def columns_loop(block: Block) -> None:
-    """output[o, r, k] = sum of data[o, s, k] over s up to r, in float64; for several k.
+    """output[o, r, k] = sum of data[o, s, k] over s <= r, in float64; for several k.
 
-    Slots: columns o * k, sizes of the axis and behind it, output, data, where the axis begins and
-    its step.
+    Slots: number of columns o * k, sizes along and after the axis, output, data, offset of the
+    first element and step along the axis.
     """
     size, behind = integer(block, 1), integer(block, 2)
     output, data = float32s(block, 3), float32s(block, 4)
@@ -167,15 +170,16 @@ def columns_loop(block: Block) -> None:
 
 @native
 def lines_loop(block: Block) -> None:
-    """output[o, r] = sum of data[o, s] over s up to r, by pieces of lines.
+    """output[o, r] = sum of data[o, s] over s <= r, computed by pieces of lines.
 
-    Slots: lines o, elements of each, output, data, where a line begins and its step (1 or -1),
-    pieces of a line, elements of a piece, the sums before each piece or address 0 for none.
+    Slots: number of lines o, elements of each, output, data, offset of a line's first element and
+    step (1 or -1), pieces per line, elements per piece, the sums before each piece or address 0 for
+    none.
     """
     size, output, data = integer(block, 1), float32s(block, 2), float32s(block, 3)
     step, pieces, length = integer(block, 5), integer(block, 6), integer(block, 7)
     totals = float64s(block, 8)
-    # share() cuts at multiples of 16; so can a piece be the least that a thread takes.
+    # share() splits at multiples of 16, so each piece counts as 16 elements.
     begin, end = share(block, integer(block, 0) * pieces * 16)
     for item in range(begin // 16, end // 16):
         line = item // pieces
@@ -189,7 +193,7 @@ def lines_loop(block: Block) -> None:
 
 @native
 def short_lines_loop(block: Block) -> None:
-    """As `lines_loop` in float32, for lines too short for vectors; the slots are those."""
+    """Like `lines_loop`, with the same slots, for lines too short for vectors; sums in float32."""
     size, output, data = integer(block, 1), float32s(block, 2), float32s(block, 3)
     step = integer(block, 5)
     begin, end = share(block, integer(block, 0))
@@ -203,7 +207,7 @@ def short_lines_loop(block: Block) -> None:
 
 @native
 def sums_loop(block: Block) -> None:
-    """totals[o, p] = the sum of piece p of data[o]; the slots are those of `lines_loop`."""
+    """totals[o, p] = sum of piece p of data[o]; same slots as `lines_loop`."""
     size, data, step = integer(block, 1), float32s(block, 3), integer(block, 5)
     pieces, length, totals = integer(block, 6), integer(block, 7), float64s(block, 8)
     begin, end = share(block, integer(block, 0) * pieces * 16)
@@ -219,7 +223,7 @@ def sums_loop(block: Block) -> None:
 
 @native
 def carry_loop(block: Block) -> None:
-    """totals[line, piece] = the sum of those before it. Slots: lines, pieces, totals."""
+    """totals[line, piece] = sum of the totals before it. Slots: lines, pieces, totals."""
     pieces, totals = integer(block, 1), float64s(block, 2)
     for line in range(integer(block, 0)):
         total = 0.0
@@ -231,10 +235,10 @@ def carry_loop(block: Block) -> None:
 
 @implement("cumsum", backend="jit")
 class CompiledCumsum(Implementation):
-    """One pass in float32; two over long lines, of which there are few."""
+    """Cumulative sums in float32: one pass, or two for a few long lines."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The sums so far."""
+        """Prepare the cumulative sums."""
         assert isinstance(prop, CumsumProperty)
         (data,), (output,) = request.inputs, request.outputs
         if data.dtype != "float32" or not data.elements:
@@ -250,7 +254,7 @@ class CompiledCumsum(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The sums of out_grad from here on."""
+        """Prepare the cumulative sums of out_grad from the end."""
         assert isinstance(prop, CumsumProperty)
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert isinstance(gradient, TensorSpec)
@@ -268,7 +272,7 @@ class CompiledCumsum(Implementation):
 def _parts(
     parameters: CumsumParameters, shape: Shape, onward: bool, threads: int
 ) -> list[LoopPart]:
-    """The sums along the axis, or from each element on."""
+    """Return the loops of the cumulative sums, with `onward` from the end of the axis."""
     before, size, behind = parameters.views(shape)
     first, step = ((size - 1) * behind, -behind) if onward else (0, behind)
     team = team_for_elements(before * size * behind, threads)

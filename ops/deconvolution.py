@@ -1,4 +1,4 @@
-"""Deconvolution: the transposed convolution over one, two or three spatial axes."""
+"""Deconvolution: transposed convolution over one, two or three spatial axes."""
 
 from __future__ import annotations
 
@@ -53,26 +53,27 @@ T = TypeVar("T")
 class DeconvolutionParameters(ConvolutionParameters):
     """Parameters of Deconvolution (MXNet's names and defaults).
 
-    kernel, stride, dilate and pad are those of the convolution that is transposed.
+    kernel, stride, dilate and pad are those of the corresponding convolution.
     """
 
     adj: tuple[NonNegative, ...] = Field(
         default=(),
         description="Positions added at the end of each axis of the output, fewer than stride; "
-        "none when left out.",
+        "default 0.",
     )
     target_shape: tuple[NonNegative, ...] = Field(
         default=(),
-        description="Sizes of the output, which pad and adj are then computed from; all zero is "
-        "the same as left out.",
+        description="Sizes of the output, from which pad and adj are then computed; all zeros "
+        "mean not given.",
     )
     workspace: Int32 = Field(
         default=512,
         ge=0,
-        description="Most temporary space in MiB of a product: code that needs more is not taken "
-        "where there is other; sets how many images the readable body unfolds at once.",
+        description="Limit in MiB of the temporary space of a product: an implementation that "
+        "needs more is used only if there is no other. Also limits how many images the NumPy "
+        "body unfolds at once.",
     )
-    no_bias: bool = Field(default=True, description="Leave the bias out.")
+    no_bias: bool = Field(default=True, description="Omit the bias.")
 
     @model_validator(mode="after")
     def _sizes_consistent(self) -> DeconvolutionParameters:
@@ -91,18 +92,18 @@ class DeconvolutionParameters(ConvolutionParameters):
         return self
 
     def output_size(self, axis: int, size: int) -> int:
-        """stride * (size - 1) + extent - 2 * pad + adj, or what target_shape says."""
+        """Return stride * (size - 1) + extent - 2 * pad + adj, or the size in target_shape."""
         if any(self.target_shape):
             return self.target_shape[axis]
         adj = self.adj[axis] if self.adj else 0
         return self._full_size(axis, size) - 2 * self.window().pad[axis] + adj
 
     def excess(self, axis: int, size: int) -> int:
-        """Positions that windows write beyond the output: both pads less adj."""
+        """Return the number of positions that windows write beyond the output: 2 * pad - adj."""
         return self._full_size(axis, size) - self.output_size(axis, size)
 
     def window_over(self, spatial: Shape) -> Window:
-        """The geometry over data's spatial axes; pad is half the excess, rounded up."""
+        """Return the geometry for data's spatial axes; pad = ceil(excess / 2) with target_shape."""
         if not any(self.target_shape):
             return self.window()
         pads = tuple((self.excess(axis, size) + 1) // 2 for axis, size in enumerate(spatial))
@@ -115,13 +116,13 @@ class DeconvolutionParameters(ConvolutionParameters):
 
 @register("Deconvolution")
 class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
-    """The data gradient of a Convolution: output[n, o, y*stride + k*dilate - pad] sums
-    weight[c, o, k] * data[n, c, y] over y, k and the channels c of o's group, plus bias[o].
+    """output[n, o, y*stride + k*dilate - pad] = sum of weight[c, o, k] * data[n, c, y] over y, k
+    and the channels c of o's group, plus bias[o]. This is the data gradient of a Convolution.
 
     data [N, C, spatial...], weight [C, num_filter / num_group, kernel...], bias [num_filter],
     output [N, num_filter, stride * (spatial - 1) + dilate * (kernel - 1) + 1 - 2 * pad + adj...].
-    With target_shape, 2 * pad - adj is what makes that size, adj its parity (0 or 1).
-    Backward reads the output's gradient, data and weight.
+    With target_shape, 2 * pad - adj has the value that gives this size, and adj (0 or 1) is its
+    parity. Backward reads the output's gradient, data and weight.
     """
 
     type_string = "Deconvolution"
@@ -132,7 +133,7 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
         return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Channels from data or weight; sizes forward always, backward without target_shape."""
+        """Infer channels from data or weight; sizes forward, and backward without target_shape."""
         p = self.parameters
         rank = len(p.kernel)
         axes = f"[batch, channel] and the {rank} axes of kernel {list(p.kernel)}"
@@ -184,7 +185,7 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
         return size, fitting
 
     def _size_for(self, axis: int, output: Dimensions) -> int | None:
-        """Of data, for output to have its size."""
+        """Return data's size for the given output; raises ShapeContradiction if none fits."""
         size = output[axis + 2]
         if size is None:
             return None
@@ -196,17 +197,17 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
         return (size - one) // stride + 1
 
     def independent_gradients(self) -> list[list[int]]:
-        """Weight and bias, which alone read data; data."""
+        """Groups: weight and bias, which need data; data."""
         return [[*range(1, len(self.list_arguments()))], [0]]
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad, data and weight: neither bias nor output."""
+        """Return out_grad, data and weight."""
         return [out_grad[0], in_data[0], in_data[1]]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Columns of as many images as `workspace` allows, at least one."""
+        """Request columns for as many images as `workspace` allows, at least one."""
         p, data = self.parameters, inputs[0]
         output = (data.shape[0], p.num_filter)
         limit = p.workspace * MEBIBYTE
@@ -214,20 +215,20 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
         return [ResourceRequest(ResourceKind.TEMP_SPACE, space)]
 
     def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """The same columns, of the output's gradient."""
+        """Request the same columns, for the output's gradient."""
         return self.forward_resource(inputs)
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Two per multiplication with a weight."""
+        """Two per multiply-add."""
         return 2 * math.prod(in_shapes[0]) * math.prod(in_shapes[1][1:])
 
     def create_operator(self) -> Operator:
-        """Multiplies by the weight and folds columns into windows."""
+        """Create the NumPy body."""
         return Deconvolution(self.parameters)
 
 
 class Deconvolution(Operator):
-    """Convolution's products in exchanged roles: data are the windows, output the images."""
+    """NumPy body: Convolution's products with data as the windows and the output as the images."""
 
     def __init__(self, parameters: DeconvolutionParameters) -> None:
         self.parameters = parameters
@@ -258,7 +259,9 @@ class Deconvolution(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """data: weight x columns(grad); weight: data x columns(grad)^T; bias: sum of grad."""
+        """Gradients: data: weight x columns(grad); weight: data x columns(grad)^T; bias: sum of
+        grad.
+        """
         gradient, data, weight = (
             require_array(out_grad[0]),
             require_array(in_data[0]),
@@ -291,12 +294,12 @@ def add_bias_loop(block: Block) -> None:
 class OnednnDeconvolution(Implementation):
     """oneDNN's convolutions with the roles of data and output exchanged, channels last.
 
-    The weight is that of the transposed convolution as it stands. oneDNN's own deconvolutions
-    wrap the same code; only a bias is added more cheaply by them.
+    The weight needs no transposition. oneDNN's own deconvolutions wrap the same code; their only
+    advantage is a cheaper bias.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """output = the data gradient of the convolution, then the bias."""
+        """Prepare the data gradient of the convolution, then the addition of the bias."""
         data, weight, *bias = request.inputs
         if not onednn_serves(*request.inputs):
             return None
@@ -344,7 +347,11 @@ class OnednnDeconvolution(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """data: the convolution of grad; weight: its weight gradient; bias: a column sum."""
+        """Prepare the requested gradients.
+
+        data: convolution of grad; weight: the convolution's weight gradient; bias: column sum of
+        grad.
+        """
         (gradient,), (data, weight, *_) = request.out_grad, request.in_data
         assert gradient is not None
         assert data is not None

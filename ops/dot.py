@@ -1,4 +1,4 @@
-"""Products of matrices: dot and batch_dot."""
+"""Matrix products: dot and batch_dot."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Array = npt.NDArray[Any]
 
 
 class DotParameters(Parameters):
-    """Which sides are transposed."""
+    """Transposition of the operands."""
 
     transpose_a: bool = Field(default=False, description="Use lhs transposed.")
     transpose_b: bool = Field(default=False, description="Use rhs transposed.")
 
 
 class MatrixProductProperty(OperatorProperty[DotParameters]):
-    """output = lhs x rhs over stored matrices. Backward reads out_grad and both sides."""
+    """output = lhs x rhs, as products of stored matrices. Backward reads out_grad, lhs and rhs."""
 
     parameter_type = DotParameters
 
@@ -54,43 +54,43 @@ class MatrixProductProperty(OperatorProperty[DotParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad and both sides."""
+        """Return out_grad, lhs and rhs."""
         return [out_grad[0], *in_data]
 
     def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
-        """The shapes of lhs and rhs as the matrices, or stacks of matrices, that lie in memory."""
+        """Return the shapes of lhs and rhs as stored matrices, or batches of matrices."""
         raise NotImplementedError
 
     def output_of(self, left: Shape, right: Shape) -> Shape:
-        """The shape of the product of stored matrices."""
+        """Return the shape of the product of stored matrices."""
         rows = left[-1] if self.parameters.transpose_a else left[-2]
         columns = right[-2] if self.parameters.transpose_b else right[-1]
         return (*left[:-2], rows, columns)
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Two per multiplication."""
+        """Two per multiply-add."""
         left, _ = self.stored(*in_shapes)
         inner = left[-2] if self.parameters.transpose_a else left[-1]
         return 2 * math.prod(out_shapes[0]) * inner
 
     def create_operator(self) -> Operator:
-        """NumPy's matmul."""
+        """Create the NumPy body."""
         return Product(self)
 
 
 @register("dot")
 class DotProperty(MatrixProductProperty):
-    """output[i, j] = sum over k of lhs[i, k] * rhs[k, j], i and j standing for any number of axes.
+    """output[i, j] = sum over k of lhs[i, k] * rhs[k, j]; i and j stand for any number of axes.
 
-    The summed axis is lhs's last (with transpose_a its first) and rhs's first (with transpose_b
-    its last). Two vectors give one number of shape [1]. Backward reads the output's gradient, lhs
-    and rhs: lhs's gradient is grad x rhs^T, rhs's lhs^T x grad.
+    The summed axis is lhs's last (with transpose_a its first) and rhs's first (with transpose_b its
+    last). The product of two vectors has shape [1]. Backward reads the output's gradient, lhs and
+    rhs: lhs's gradient is grad x rhs^T, rhs's gradient is lhs^T x grad.
     """
 
     type_string = "dot"
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The summed axis between the sides, the others to and from the output."""
+        """Infer the summed axis between the sides, and the other axes between sides and output."""
         (lhs, rhs), output = inputs, outputs[0]
         if lhs is None or rhs is None:
             return PartialInference([lhs, rhs], [output], [])
@@ -112,18 +112,18 @@ class DotProperty(MatrixProductProperty):
         return PartialInference([lhs, rhs], [output], [])
 
     def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
-        """lhs split after its first axis where transposed, else before its last; rhs likewise."""
+        """Split lhs after its first axis if transposed, else before its last; rhs likewise."""
         p = self.parameters
         return _split(lhs, first=p.transpose_a), _split(rhs, first=not p.transpose_b)
 
 
 def _only(axis: int, size: int | None, rank: int) -> Dimensions:
-    """A shape of which one axis is known."""
+    """Return a shape with one known axis."""
     return tuple(size if position == axis else None for position in range(rank))
 
 
 def _split(shape: Shape, first: bool) -> Shape:
-    """The matrix of the first axis and all others, or of all others and the last."""
+    """Return the matrix shape [first axis, all others], or [all others, last axis]."""
     if first:
         return shape[0], math.prod(shape[1:])
     return math.prod(shape[:-1]), shape[-1]
@@ -131,16 +131,17 @@ def _split(shape: Shape, first: bool) -> Shape:
 
 @register("batch_dot")
 class BatchDotProperty(MatrixProductProperty):
-    """output[b] = lhs[b] x rhs[b] for matrices of stacks with the same leading axes, at least one.
+    """output[b] = lhs[b] x rhs[b] for every index b of the leading axes.
 
     lhs [..., M, K] (transpose_a: [..., K, M]), rhs [..., K, N] (transpose_b: [..., N, K]), output
-    [..., M, N]. Backward reads the output's gradient, lhs and rhs.
+    [..., M, N]; the leading axes are equal, at least one. Backward reads the output's gradient, lhs
+    and rhs: lhs's gradient is grad x rhs^T, rhs's gradient is lhs^T x grad, for every b.
     """
 
     type_string = "batch_dot"
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """All leading axes among all three, the matrices' sizes where two of them share one."""
+        """Unify the leading axes of all, and each matrix size of the two tensors that share it."""
         rank = next((len(shape) for shape in (*inputs, *outputs) if shape is not None), None)
         if rank is None:
             return PartialInference(inputs, outputs, [])
@@ -163,7 +164,7 @@ class BatchDotProperty(MatrixProductProperty):
         )
 
     def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
-        """All leading axes as one."""
+        """Merge all leading axes into one."""
         left, right = ((math.prod(shape[:-2]), *shape[-2:]) for shape in (lhs, rhs))
         return left, right
 
@@ -174,14 +175,14 @@ def _turned(shape: Dimensions, transposed: bool) -> Dimensions:
 
 @dataclass(frozen=True)
 class Factor:
-    """One operand of a product: out_grad (0), lhs (1) or rhs (2), and whether it is transposed."""
+    """Operand of a product: out_grad (0), lhs (1) or rhs (2), possibly transposed."""
 
     position: int
     transposed: bool
 
 
 def gradients(p: DotParameters) -> tuple[tuple[Factor, Factor], tuple[Factor, Factor]]:
-    """The products that give the gradients of lhs and rhs as stored."""
+    """Return the factors of the gradients of lhs and rhs, in their stored form."""
     plain, turned = Factor(0, False), Factor(0, True)
     left = (plain, Factor(2, not p.transpose_b))
     if p.transpose_a:
@@ -193,7 +194,7 @@ def gradients(p: DotParameters) -> tuple[tuple[Factor, Factor], tuple[Factor, Fa
 
 
 class Product(Operator):
-    """Works on the stored matrices."""
+    """NumPy body on the stored matrices."""
 
     def __init__(self, prop: MatrixProductProperty) -> None:
         self.prop = prop
@@ -222,7 +223,7 @@ class Product(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """lhs: grad x rhs^T; rhs: lhs^T x grad; both transposed as they are stored."""
+        """Gradients, transposed as stored: lhs: grad x rhs^T; rhs: lhs^T x grad."""
         lhs, rhs = require_array(in_data[0]), require_array(in_data[1])
         left, right = self._matrices(lhs, rhs)
         gradient = require_array(out_grad[0]).reshape(self.prop.output_of(left.shape, right.shape))
@@ -245,10 +246,10 @@ def _transposed(matrix: Array, transposed: bool) -> Array:
 
 @implement("dot", "batch_dot", backend="onednn")
 class OnednnProduct(Implementation):
-    """oneDNN's matrix products of plain tensors, transposed ones read by their strides."""
+    """oneDNN's matrix products of plain tensors; transposed operands are read with strides."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One product."""
+        """Prepare one product."""
         assert isinstance(prop, MatrixProductProperty)
         if not onednn_serves(*request.inputs) or OpReqType.NULL in request.requests:
             return None
@@ -273,7 +274,7 @@ class OnednnProduct(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One product for each side that is asked for."""
+        """Prepare one product per requested gradient."""
         assert isinstance(prop, MatrixProductProperty)
         (gradient,) = request.out_grad
         assert gradient is not None

@@ -1,4 +1,4 @@
-"""Dropout: random elements set to zero, the others scaled up to keep the expectation."""
+"""Dropout: zeroes random elements and scales the others to preserve the expectation."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class DropoutParameters(Parameters):
     """Parameters of Dropout (MXNet's names and defaults; MXNet's p = 1 gives only NaN)."""
 
     p: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.5, description="Probability of an element to become zero."
+        default=0.5, description="Probability that an element is set to zero."
     )
     mode: Literal["training", "always"] = Field(
-        default="training", description="Whether evaluation drops elements too."
+        default="training", description="Apply dropout in training only, or always."
     )
     axes: tuple[int, ...] = Field(
-        default=(), description="Axes along which all elements share one fate."
+        default=(), description="Axes along which all elements share one mask value."
     )
     cudnn_off: bool | None = Field(
         default=False, description="Accepted for MXNet's models; has no effect."
@@ -65,19 +65,19 @@ class DropoutParameters(Parameters):
 
     @property
     def limit(self) -> int:
-        """The largest 32-bit word that keeps its element: ceil((1 - p) 2^32) - 1.
+        """Largest 32-bit word for which an element is retained: ceil((1 - p) 2^32) - 1.
 
-        1 - p in double precision; its product with a power of two is exact.
+        1 - p is computed in double precision; its product with a power of two is exact.
         """
         return math.ceil((1 - self.p) * 2.0**32) - 1
 
     @property
     def scale(self) -> float:
-        """What a kept element is multiplied by: 1 / (1 - p)."""
+        """Factor of a retained element: 1 / (1 - p)."""
         return 1 / (1 - self.p)
 
     def drops(self, is_train: bool) -> bool:
-        """Whether forward is anything but a copy."""
+        """Return whether forward applies a mask; otherwise it copies data."""
         return self.p > 0 and (is_train or self.mode == "always")
 
 
@@ -85,27 +85,27 @@ class DropoutParameters(Parameters):
 class DropoutProperty(InPlaceProperty[DropoutParameters]):
     """output = data * mask; mask is 1 / (1 - p) with probability 1 - p, else 0.
 
-    data and output of any shape; mask, hidden, has data's shape with 1 along `axes`. Element i of
-    the mask in row-major order is kept if and only if the i-th 32-bit word of the operator's random
-    stream is below ceil((1 - p) 2^32). In evaluation, unless mode is always, and with p = 0 the
-    mask is 1 and the output is data. Backward reads the output's gradient and the mask: data's
-    gradient is their product.
+    data and output have any shape; mask, a hidden output, has data's shape with size 1 along
+    `axes`. Element i of the mask, in row-major order, is not zero if and only if the i-th 32-bit
+    word of the operator's random stream is below ceil((1 - p) 2^32). In evaluation (unless mode is
+    always) and with p = 0, the mask is 1 and the output equals data. Backward reads the output's
+    gradient and the mask: data's gradient is their product.
     """
 
     type_string = "Dropout"
     parameter_type = DropoutParameters
 
     def list_outputs(self) -> tuple[str, ...]:
-        """The output, and the hidden mask."""
+        """output and the hidden mask."""
         return ("output", "mask")
 
     @property
     def num_visible_outputs(self) -> int:
-        """The output alone."""
+        """1: the mask is hidden."""
         return 1
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data and output have one shape, mask's other axes are data's."""
+        """Unify data and output; mask has data's sizes except along `axes`."""
         data = unify("data", inputs[0], outputs[0], "output")
         mask = outputs[1]
         if data is None and mask is not None:
@@ -130,24 +130,24 @@ class DropoutProperty(InPlaceProperty[DropoutParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """The output's gradient and the mask, unless that is 1 everywhere."""
+        """Return out_grad, and the mask unless p = 0."""
         return [out_grad[0], out_data[1]] if self.parameters.p > 0 else [out_grad[0]]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Random numbers, unless nothing is ever dropped."""
+        """Request random numbers unless p = 0."""
         return [ResourceRequest(ResourceKind.RANDOM)] if self.parameters.p > 0 else []
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """One product an element."""
+        """One product per element."""
         return math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """A comparison and a product."""
+        """Create the NumPy body."""
         return Dropout(self.parameters)
 
 
 class Dropout(Operator):
-    """Draws the mask from the stream of the first request."""
+    """NumPy body; draws the mask from the random stream of request 0."""
 
     def __init__(self, parameters: DropoutParameters) -> None:
         self.parameters = parameters
@@ -183,7 +183,7 @@ class Dropout(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """grad * mask."""
+        """Gradient of data: grad * mask."""
         gradient = require_array(out_grad[0])
         if self.parameters.p > 0:
             gradient = gradient * require_array(out_data[1])
@@ -192,18 +192,18 @@ class Dropout(Operator):
 
 @native
 def dropout_loop(block: Block) -> None:
-    """mask[i] = scale where word i is at most limit, else 0; output[i] = data[i] * mask[i].
+    """mask[i] = scale where word i <= limit, else 0; output[i] = data[i] * mask[i].
 
-    The output may be absent (address 0) or lie over data.
+    The output may be absent (address 0) or have the same address as data.
     """
     count, state = integer(block, 0), int64s(block, 1)
     key, step = state[0] ^ integer(block, 2), state[1]
-    # Among the words of the whole batch, the first of this part.
+    # Index, among the words of the entire batch, of this part's first word.
     origin = state[2] * count
     limit, scale, nothing = np.uint64(integer(block, 3)), real(block, 4), np.float32(0)
     data, output, mask = float32s(block, 5), float32s(block, 6), float32s(block, 7)
     begin, end = share(block, count)
-    # Pieces that stay in the nearest cache between the two loops.
+    # Blocks that stay in the L1 cache between the two loops.
     for start in range(begin, end, 4096):
         stop = min(start + 4096, end)
         fours = stop // 4 if origin % 4 == 0 else start // 4
@@ -228,13 +228,13 @@ def dropout_loop(block: Block) -> None:
 
 @implement("Dropout", backend="jit")
 class CompiledDropout(Implementation):
-    """Compiled loops in float32 in whatever layout the data come, with the readable body's bits.
+    """Compiled float32 loops in the data's layout; bit-identical to the NumPy body.
 
-    A mask of ones, for which nobody asks but to look at it, is left to that body.
+    A request for a mask that is 1 everywhere is left to that body; only inspection needs it.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Draw the mask and multiply, in one loop where the mask has data's shape and order."""
+        """Prepare the mask and the product; one loop if the mask has data's shape and order."""
         p, data, threads = prop.parameters, unpacked(request.inputs[0]), request.threads
         output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
         drops = p.drops(request.is_train)
@@ -243,7 +243,7 @@ class CompiledDropout(Implementation):
         mask = TensorSpec(known(prop.infer_shape([data.shape], [None, None]).outputs[1]))
         parts: list[KernelPart] = []
         if drops:
-            # Without a mask to write it lies in scratch.
+            # A mask with a null request is computed in scratch space.
             place = target(1) if mask_wanted else between(0)
             at_once = output_wanted and mask.shape == data.shape and data.layout == PLAIN
             drawn: tuple[Slot | int | float, ...] = (
@@ -267,7 +267,7 @@ class CompiledDropout(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """grad * mask, in the gradient's layout."""
+        """Prepare grad * mask, in the gradient's layout."""
         assert request.out_grad[0] is not None
         gradient, mask, threads = (
             unpacked(request.out_grad[0]),
@@ -291,11 +291,11 @@ class CompiledDropout(Implementation):
 
 
 def _copy(data: TensorSpec, threads: int) -> KernelPart:
-    """The first output = the first input; nothing at all in place."""
+    """Return output 0 = input 0; skipped in place."""
     team = team_for_elements(data.elements, threads)
     return CopyPart(data.elements, source(0), target(0), team)
 
 
 def _product(data: TensorSpec, mask: tuple[Slot, TensorSpec], threads: int) -> KernelPart:
-    """The first output = the first input * mask."""
+    """Return output 0 = input 0 * mask."""
     return strided_part(PRODUCT, (target(0), data), [(source(0), data), mask], threads)

@@ -1,11 +1,11 @@
-"""The maps of two sides as operators of two tensors of one shape."""
+"""Binary operators of two tensors of one shape."""
 
 from __future__ import annotations
 
 from mxrun.operator.simple import register_entry
 from mxrun.ops.binary import BINARY
 
-# Arithmetic has more names than its own and that with a capital letter.
+# MXNet's arithmetic operators have further names besides `_name` and `_Name`.
 _NAMES = {
     "add": ("elemwise_add", "_plus", "_Plus", "_add"),
     "sub": ("elemwise_sub", "_minus", "_Minus", "_sub"),

@@ -1,4 +1,4 @@
-"""Embedding: rows of a table, looked up by their numbers."""
+"""Embedding: lookup of table rows by index."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class EmbeddingParameters(Parameters):
     """Parameters of Embedding (MXNet's)."""
 
     input_dim: Count = Field(
-        description="Rows of the table: how many different ids there are.", examples=[1000]
+        description="Number of rows of the table: number of different ids.", examples=[1000]
     )
     output_dim: Count = Field(
-        description="Columns of the table: the length of each vector.", examples=[16]
+        description="Number of columns of the table: length of each vector.", examples=[16]
     )
     dtype: Literal["float16", "float32", "float64", "uint8", "int32", "int8", "int64"] = Field(
         default="float32", description="Element type of the weight and the output."
     )
     sparse_grad: bool = Field(
         default=False,
-        description="Accepted for MXNet's models; the gradient is the same, and dense.",
+        description="Accepted for MXNet's models; the gradient is always dense.",
     )
 
 
@@ -56,10 +56,10 @@ class EmbeddingParameters(Parameters):
 class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
     """output[..., :] = weight[id, :] for every id in data.
 
-    data [...], weight [input_dim, output_dim], output [..., output_dim]. An id outside the table
-    means its nearest row, as in MXNet; a fractional one is cut. The weight's gradient sums the
-    output's rows of equal ids in data's order; data has none. Backward reads the output's gradient
-    and data.
+    data [...], weight [input_dim, output_dim], output [..., output_dim]. An id outside the table is
+    clamped to the nearest row, as in MXNet; a fractional id is truncated. The weight's gradient is,
+    for each row, the sum of the output's gradient over equal ids, in data's order. data has a zero
+    gradient. Backward reads the output's gradient and data.
     """
 
     type_string = "Embedding"
@@ -70,7 +70,7 @@ class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
         return ("data", "weight")
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data both ways; the weight from the parameters."""
+        """Infer data and output from each other; the weight from the parameters."""
         data, output = inputs[0], outputs[0]
         rows, columns = self.parameters.input_dim, self.parameters.output_dim
         weight = unify("weight", inputs[1], (rows, columns), "[input_dim, output_dim]")
@@ -85,31 +85,31 @@ class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Ids are int32 unless given; the weight and the output share a type."""
+        """Default ids to int32; weight and output have the same dtype."""
         common = inputs[1] or outputs[0] or self.parameters.dtype
         return [inputs[0] or "int32", common], [common]
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """The weight's alone."""
+        """Only the weight has a computed gradient."""
         return (GradientKind.ZERO, GradientKind.COMPUTES)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad and data."""
+        """Return out_grad and data."""
         return [out_grad[0], in_data[0]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """None: nothing is computed."""
+        """Return 0: nothing is computed."""
         return 0
 
     def create_operator(self) -> Operator:
-        """NumPy's take."""
+        """Create the NumPy body."""
         return Embedding(self.parameters)
 
 
 class Embedding(Operator):
-    """Looks up; the gradient adds every row where it came from."""
+    """NumPy body: gathers rows; backward scatters and adds them."""
 
     def __init__(self, parameters: EmbeddingParameters) -> None:
         self.rows = parameters.input_dim
@@ -135,7 +135,7 @@ class Embedding(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """weight[id] += grad[..., :] for every id, in data's order."""
+        """Gradient of weight: weight_grad[id] += grad[..., :] for every id, in data's order."""
         if in_grad[1] is None:
             return
         gradient = np.zeros(in_grad[1].shape, in_grad[1].array.dtype)
@@ -143,14 +143,14 @@ class Embedding(Operator):
         assign(in_grad[1], req[1], gradient)
 
     def _ids(self, data: Array) -> Array:
-        """Row numbers inside the table."""
+        """Return row indices, clamped to the table."""
         ids: Array = np.clip(data, 0, self.rows - 1).astype(np.int64)
         return ids
 
 
 @native
 def lookup_loop(block: Block) -> None:
-    """output[n, :] = weight[data[n] within the table, :]."""
+    """output[n, :] = weight[data[n] clamped to the table, :]."""
     count, rows, columns = integer(block, 0), integer(block, 1), integer(block, 2)
     data, weight, output = int32s(block, 3), float32s(block, 4), float32s(block, 5)
     begin, end = share(block, count)
@@ -163,9 +163,9 @@ def lookup_loop(block: Block) -> None:
 
 @native
 def scatter_loop(block: Block) -> None:
-    """gradient[data[n] within the table, :] += out_grad[n, :] for n in order.
+    """gradient[data[n] clamped to the table, :] += out_grad[n, :] for n in order.
 
-    Each thread sums columns of its own, so that no sum depends on the team.
+    Each thread sums columns of its own, so that no sum depends on the team size.
     """
     count, rows, columns = integer(block, 0), integer(block, 1), integer(block, 2)
     data, out_grad, gradient = int32s(block, 3), float32s(block, 4), float32s(block, 5)
@@ -179,10 +179,10 @@ def scatter_loop(block: Block) -> None:
 
 @implement("Embedding", backend="jit")
 class CompiledEmbedding(Implementation):
-    """Loops for int32 ids and a float32 table."""
+    """Compiled loops for int32 ids and a float32 table."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """A copy for each id."""
+        """Prepare one row copy per id."""
         data, weight = request.inputs
         if (data.dtype, weight.dtype) != ("int32", "float32"):
             return None
@@ -197,12 +197,12 @@ class CompiledEmbedding(Implementation):
             (output,),
             request.requests,
             request.threads,
-            # Of the table only the rows that are copied.
+            # Only the copied rows of the table are read.
             bytes_moved=data.nbytes + 2 * output.nbytes,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Zeros in the order of memory, and an addition for each id."""
+        """Prepare zeroing of the gradient, then one row addition per id."""
         gradient, data = request.out_grad[0], request.in_data[0]
         assert gradient is not None
         assert data is not None

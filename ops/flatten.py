@@ -1,4 +1,4 @@
-"""Flatten: all axes after the first joined into one."""
+"""Flatten: merges all axes after the first."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from mxrun.ops.view import ViewProperty
 
 
 class FlattenParameters(Parameters):
-    """Flatten has no parameters."""
+    """Parameters of Flatten: none."""
 
 
 @register("Flatten", "flatten")
 class FlattenProperty(ViewProperty[FlattenParameters]):
-    """output[n, :] = data[n] in row-major order: data [N, ...], output [N, product of the rest].
+    """output[n, :] = data[n] in row-major order; data [N, ...], output [N, product of the other
+    axes].
 
-    Backward reads the output's gradient only.
+    Backward reads only the output's gradient.
     """
 
     type_string = "Flatten"
     parameter_type = FlattenParameters
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The product forward; backward, one unknown axis of data from the product."""
+        """Infer the output's columns as a product; backward, one unknown axis of data."""
         data = inputs[0]
         output = unify("output", outputs[0], (None, None), "flattening to rows")
         if data is not None:

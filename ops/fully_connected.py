@@ -1,4 +1,4 @@
-"""FullyConnected: a matrix product with a weight that is an input like any other."""
+"""FullyConnected: matrix product with a weight, which is an ordinary input."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ class FullyConnectedParameters(Parameters):
     """Parameters of FullyConnected (MXNet's names and defaults)."""
 
     num_hidden: Int32 = Field(ge=1, description="Number of output features.", examples=[10])
-    no_bias: bool = Field(default=False, description="Leave the bias out.")
+    no_bias: bool = Field(default=False, description="Omit the bias.")
     flatten: bool = Field(
         default=True,
-        description="Join all axes after the first; otherwise only the last is multiplied.",
+        description="Merge all axes after the first; otherwise the product is over the last "
+        "axis only.",
     )
 
 
@@ -55,9 +56,9 @@ class FullyConnectedParameters(Parameters):
 class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
     """output = data x weight^T + bias.
 
-    flatten: data [N, ...] with K elements per row, output [N, num_hidden]; otherwise data
-    [..., K], output [..., num_hidden]. weight [num_hidden, K], bias [num_hidden].
-    Backward reads the output's gradient, data and weight.
+    With flatten: data [N, ...] with K elements per row, output [N, num_hidden]. Otherwise: data
+    [..., K], output [..., num_hidden]. weight [num_hidden, K], bias [num_hidden]. Backward reads
+    the output's gradient, data and weight.
     """
 
     type_string = "FullyConnected"
@@ -69,7 +70,7 @@ class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
         return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """K from data or weight; the other axes from data or output."""
+        """Infer K from data or weight, and the other axes from data or output."""
         hidden = self.parameters.num_hidden
         weight = unify("weight", inputs[1], (hidden, None), "num_hidden")
         bias = [unify("bias", shape, (hidden,), "num_hidden") for shape in inputs[2:]]
@@ -108,26 +109,26 @@ class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
         return (*data[:-1], features), output, features
 
     def independent_gradients(self) -> list[list[int]]:
-        """Weight and bias, which alone read data; data."""
+        """Groups: weight and bias, which need data; data."""
         return [[*range(1, len(self.list_arguments()))], [0]]
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad, data and weight; reading the weight orders its update after backward."""
+        """Return out_grad, data and weight; reading weight schedules its update after backward."""
         return [out_grad[0], in_data[0], in_data[1]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Two per multiplication with a weight."""
+        """Two per multiply-add."""
         return 2 * math.prod(out_shapes[0]) * in_shapes[1][1]
 
     def create_operator(self) -> Operator:
-        """One matrix product."""
+        """Create the NumPy body."""
         return FullyConnected()
 
 
 class FullyConnected(Operator):
-    """Works on rows: all axes but the multiplied ones joined, which flatten has no part in."""
+    """NumPy body on matrices: data and output are reshaped to rows, with or without flatten."""
 
     def forward(
         self,
@@ -154,7 +155,7 @@ class FullyConnected(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """data: grad x weight; weight: grad^T x data; bias: sum of grad over rows."""
+        """Gradients: data: grad x weight; weight: grad^T x data; bias: sum of grad over rows."""
         data, weight = require_array(in_data[0]), require_array(in_data[1])
         gradient = _rows(require_array(out_grad[0]), weight.shape[0])
         if req[0] is not OpReqType.NULL:
@@ -171,14 +172,15 @@ def _rows(array: Array, columns: int) -> Array:
 
 @implement("FullyConnected", backend="onednn")
 class OnednnFullyConnected(Implementation):
-    """oneDNN's matrix products on the plain weight; on a packed one where nothing changes it.
+    """oneDNN's matrix products with the plain weight, or a packed one if the weight is fixed.
 
-    Packing makes a product faster, up to three times where the rows are few, but the reorder costs
-    more than that. So in bfloat16 too: one plain copy serves forward and backward.
+    A packed weight makes a product up to three times faster if there are few rows, but the reorder
+    costs more than it saves. The same holds in bfloat16: one plain copy serves forward and
+    backward.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """output = data x weight^T + bias as one primitive, in the type the output is to have."""
+        """Prepare output = data x weight^T + bias as one primitive, in the output's dtype."""
         if not onednn_serves(*request.inputs, low=True):
             return None
         given, weight, *bias = (spec.laid_out(PLAIN) for spec in request.inputs)
@@ -203,7 +205,7 @@ class OnednnFullyConnected(Implementation):
         except Unsupported:
             return None
         if output.dtype == BFLOAT16 and product.is_reference:
-            # float32 is faster.
+            # float32 is faster than the bfloat16 reference.
             return None
         slots = {
             Argument.SOURCE: source(0),
@@ -223,9 +225,10 @@ class OnednnFullyConnected(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """data: grad x weight; weight: grad^T x data; bias: the column sum of grad.
+        """Prepare the requested gradients.
 
-        Read in the forward product's type.
+        data: grad x weight; weight: grad^T x data; bias: column sum of grad. All operands are read
+        in the dtype of the forward product.
         """
         (out_grad,), (data, weight, *_) = request.out_grad, request.in_data
         assert out_grad is not None
@@ -267,5 +270,5 @@ class OnednnFullyConnected(Implementation):
 
 
 def _matrix(spec: TensorSpec, columns: int) -> TensorSpec:
-    """The same plain memory as rows of `columns` elements."""
+    """Return the same plain memory as rows of `columns` elements."""
     return TensorSpec((spec.elements // columns, columns), spec.dtype)

@@ -1,7 +1,7 @@
-"""Norms of gradients and the factor that brings them under a bound.
+"""Gradient norms and the scale factor that limits them.
 
-Sums of squares are taken in float64 over fixed pieces of the elements, and the pieces' sums are
-added in their order: the result depends neither on the team nor on what runs beside it.
+Sums of squares are computed in float64 over fixed blocks of elements, and the blocks' sums are
+added in order: the result depends neither on the team size nor on concurrent work.
 """
 
 from __future__ import annotations
@@ -40,39 +40,39 @@ from mxrun.operator.tensor import Tensor
 
 Array = npt.NDArray[Any]
 
-# A piece is 4,096 elements, which 64 sums take in turns: additions to one sum have to wait for each
-# other, those to sums that lie side by side are vector code.
+# A block of 4,096 elements is summed in 64 interleaved lanes: additions to a single sum depend on
+# each other, but adjacent lanes can be vectorised.
 _PIECE = 4096
 _LANES = 64
 _FLOAT64_BYTES = 8
 
 
 def sums(count: int) -> int:
-    """How many partial sums `count` elements have."""
+    """Return the number of partial sums for `count` elements."""
     return -(-count // _PIECE) * _LANES
 
 
 def sums_bytes(count: int) -> int:
-    """Scratch for the partial sums of `count` elements."""
+    """Return the size in bytes of the partial sums of `count` elements."""
     return sums(count) * _FLOAT64_BYTES
 
 
 def sum_of_squares(values: Array) -> float:
-    """In float64, where the square of a float32 is exact."""
+    """Return the sum of squares in float64, where the square of a float32 is exact."""
     flat = values.ravel().astype(np.float64)
     return float(np.dot(flat, flat))
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """A place in a kernel's scratch."""
+    """Byte offset in a kernel's scratch space."""
 
     offset: int
 
 
 @dataclass(frozen=True)
 class ScratchLoopPart:
-    """A compiled loop that may take places in the kernel's scratch, which outlasts the part."""
+    """Compiled loop with arguments in the kernel's scratch space, which later parts read."""
 
     function: NativeFunction
     arguments: tuple[Slot | Pitch | Scratch | int | float, ...]
@@ -81,7 +81,7 @@ class ScratchLoopPart:
 
     @property
     def team(self) -> None:
-        """None: the loop starts its own."""
+        """None: the loop starts its own team."""
         return
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
@@ -95,10 +95,10 @@ class ScratchLoopPart:
 
 @native
 def square_sums_loop(block: Block) -> None:
-    """sums[piece, lane] = the sum of data[i]^2 over every `lanes`-th element of a piece."""
+    """sums[block, lane] = sum of data[i]^2 over every `lanes`-th element of a block."""
     count, data, partial = integer(block, 0), float32s(block, 1), float64s(block, 2)
     size, lanes = integer(block, 3), integer(block, 4)
-    # share() cuts at multiples of 16; so can a piece be the least that a thread takes.
+    # share() splits at multiples of 16, so each block counts as 16 elements.
     begin, end = share(block, (count + size - 1) // size * 16)
     for piece in range(begin // 16, end // 16):
         own, first, last = piece * lanes, piece * size, min(count, piece * size + size)
@@ -119,7 +119,7 @@ def square_sums_loop(block: Block) -> None:
 def square_sums(
     count: int, data: Slot | Scratch, partial: Scratch, threads: int, scratch_bytes: int
 ) -> ScratchLoopPart:
-    """The part that writes the partial sums of `data`."""
+    """Return the part that computes the partial sums of `data`."""
     arguments = (count, data, partial, _PIECE, _LANES)
     return ScratchLoopPart(square_sums_loop, arguments, threads, scratch_bytes)
 
@@ -131,11 +131,10 @@ class GlobalNormScaleParameters(Parameters):
         description="Number of gradients.", examples=[2]
     )
     max_norm: NotNegative = Field(
-        description="The largest norm that is left as it is.", examples=[1.0]
+        description="Maximum norm: gradients with a larger norm are scaled down to it.",
+        examples=[1.0],
     )
-    rescale_grad: Float32 = Field(
-        default=1.0, description="Factor of every gradient before its norm is taken."
-    )
+    rescale_grad: Float32 = Field(default=1.0, description="Factor of every gradient in the norm.")
 
 
 T = TypeVar("T")
@@ -145,8 +144,8 @@ T = TypeVar("T")
 class GlobalNormScaleProperty(OperatorProperty[GlobalNormScaleParameters]):
     """output = min(1, max_norm / (norm + 1e-8)), norm = |rescale_grad| * sqrt(sum of all grads^2).
 
-    The factor of gluon.utils.clip_global_norm, of shape [1]; the gradients have any shapes. NaN
-    where the norm is not finite. No gradient.
+    The factor of gluon.utils.clip_global_norm, of shape [1]; the gradients have any shapes. The
+    output is NaN if the norm is not finite. No gradient.
     """
 
     type_string = "_global_norm_scale"
@@ -158,24 +157,24 @@ class GlobalNormScaleProperty(OperatorProperty[GlobalNormScaleParameters]):
         return tuple(f"grad{index}" for index in range(self.parameters.num_args))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The output is one number, whatever the gradients are."""
+        """Set the output's shape to [1]; the gradients may have any shapes."""
         return PartialInference(list(inputs), [unify("output", outputs[0], (1,), "one number")], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """None."""
+        """No input has a gradient."""
         return (GradientKind.NONE,) * self.parameters.num_args
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """A product and a sum for every element."""
+        """One product and one sum per element."""
         return 2 * sum(math.prod(shape) for shape in in_shapes)
 
     def create_operator(self) -> Operator:
-        """NumPy expressions."""
+        """Create the NumPy body."""
         return GlobalNormScale(self.parameters)
 
 
 class GlobalNormScale(Operator):
-    """Squares in float64."""
+    """NumPy body; squares in float64."""
 
     def __init__(self, parameters: GlobalNormScaleParameters) -> None:
         self._parameters = parameters
@@ -198,7 +197,7 @@ class GlobalNormScale(Operator):
 
 @native
 def norm_scale_loop(block: Block) -> None:
-    """GlobalNormScale from the partial sums of all gradients, one after the other."""
+    """output = min(1, max_norm / (norm + 1e-8)), from the partial sums of all gradients."""
     partial, output = float64s(block, 1), float32s(block, 2)
     total = 0.0
     for k in range(integer(block, 0)):
@@ -211,10 +210,10 @@ def norm_scale_loop(block: Block) -> None:
 
 @implement("_global_norm_scale", backend="jit")
 class CompiledGlobalNormScale(Implementation):
-    """Partial sums of every gradient, then one loop over them."""
+    """Partial sums of every gradient, then one loop over these sums."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Plain layouts in float32."""
+        """Prepare the scale factor of plain float32 gradients."""
         if any(spec.dtype != "float32" for spec in request.inputs):
             return None
         p = prop.parameters
@@ -241,5 +240,5 @@ class CompiledGlobalNormScale(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """There is no gradient."""
+        """Return None: the operator has no gradient."""
         return None

@@ -1,4 +1,4 @@
-"""LRN: every element divided by a norm over the same position of neighbouring channels."""
+"""LRN: local response normalisation across channels."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class LRNParameters(Parameters):
     """Parameters of LRN (MXNet's names and defaults)."""
 
     nsize: Positive = Field(
-        description="Channels in the window; an even number counts as the odd one below.",
+        description="Number of channels in the window; an even number is reduced by 1.",
         examples=[5],
     )
-    alpha: Float32 = Field(default=1e-4, description="Weight of the mean square.")
-    beta: Float32 = Field(default=0.75, description="The power of the norm.")
-    knorm: Float32 = Field(default=2.0, description="What the norm is without any squares.")
+    alpha: Float32 = Field(default=1e-4, description="Factor of the mean square.")
+    beta: Float32 = Field(default=0.75, description="Exponent of the norm.")
+    knorm: Float32 = Field(default=2.0, description="Constant term of the norm.")
 
     @property
     def reach(self) -> int:
-        """How far the window goes to either side of its channel."""
+        """Number of channels in the window on either side of its centre."""
         return (self.nsize - 1) // 2
 
 
@@ -63,25 +63,25 @@ class LRNProperty(OperatorProperty[LRNParameters]):
     """output[n, c] = data[n, c] * tmp_norm[n, c]^(-beta), with tmp_norm[n, c] = knorm + alpha /
     nsize * the sum of data[n, k]^2 over the channels k with |k - c| <= (nsize - 1) // 2.
 
-    data, output and the hidden tmp_norm [N, C, H, W]. Backward reads the output's gradient g and
-    data: data's is g tmp_norm^(-beta) - 2 alpha beta / nsize * data * the sum over the window of
-    g data tmp_norm^(-beta - 1).
+    data, output and the hidden tmp_norm have the shape [N, C, H, W]. Backward reads the output's
+    gradient g and data. data's gradient is g tmp_norm^(-beta) - 2 alpha beta / nsize * data * the
+    sum over the window of g data tmp_norm^(-beta - 1).
     """
 
     type_string = "LRN"
     parameter_type = LRNParameters
 
     def list_outputs(self) -> tuple[str, ...]:
-        """The output, and the hidden norm."""
+        """output and the hidden tmp_norm."""
         return ("output", "tmp_norm")
 
     @property
     def num_visible_outputs(self) -> int:
-        """The output alone."""
+        """1: tmp_norm is hidden."""
         return 1
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data, output and tmp_norm have one shape."""
+        """Unify data, output and tmp_norm, of rank 4."""
         names = ("data", "output", "tmp_norm")
         shapes = same_shape(names, [*inputs, *outputs], "elementwise")
         data = shapes[0]
@@ -92,20 +92,20 @@ class LRNProperty(OperatorProperty[LRNParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """The output's gradient and data."""
+        """Return out_grad and data."""
         return [out_grad[0], in_data[0]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """A window's squares and their sum, the power and the product, for every element."""
+        """Squares and sums of the window, the power and the product, per element."""
         return (2 * self.parameters.nsize + 4) * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """NumPy sums of shifted channels."""
+        """Create the NumPy body."""
         return LRN(self.parameters)
 
 
 class LRN(Operator):
-    """The formulas of the property."""
+    """NumPy body: the formulas of the property."""
 
     def __init__(self, parameters: LRNParameters) -> None:
         self.parameters = parameters
@@ -118,7 +118,7 @@ class LRN(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The norm, and the product with its power."""
+        """tmp_norm = the norm; output = data * tmp_norm^(-beta)."""
         data = in_data[0].array
         norm = self._norm(data)
         assign(out_data[0], req[0], data * norm**-self.parameters.beta)
@@ -134,7 +134,7 @@ class LRN(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The element's own part, and what it does to the norms around it."""
+        """Gradient of data: its direct term, minus its effect on the norms of the window."""
         p, gradient, data = self.parameters, require_array(out_grad[0]), require_array(in_data[0])
         norm = self._norm(data)
         power = norm**-p.beta
@@ -148,7 +148,7 @@ class LRN(Operator):
         return norm
 
     def _window_sum(self, values: Array) -> Array:
-        """Over the channels around each."""
+        """Sum over the window of channels around each element."""
         total: Array = values.copy()
         for shift in range(1, min(self.parameters.reach, values.shape[1] - 1) + 1):
             total[:, shift:] += values[:, :-shift]
@@ -158,7 +158,7 @@ class LRN(Operator):
 
 @native
 def norm_loop(block: Block) -> None:
-    """norm[i, c] = k + weight * the sum of data[i, c - reach ... c + reach]^2, over rows i."""
+    """norm[i, c] = k + weight * sum of data[i, c - reach ... c + reach]^2, for every row i."""
     rows, channels, reach = integer(block, 0), integer(block, 1), integer(block, 2)
     k, weight = real(block, 3), real(block, 4)
     data, norm = float32s(block, 5), float32s(block, 6)
@@ -174,14 +174,15 @@ def norm_loop(block: Block) -> None:
 
 @implement("LRN", backend="onednn")
 class OnednnLRN(Implementation):
-    """oneDNN's LRN on channels-last data, where it has fast code: mostly for beta 0.75.
+    """oneDNN's LRN on channels-last data, where it has optimised code: mostly for beta 0.75.
 
-    Left to the NumPy body is what oneDNN 3.2 gets wrong: backward crashes for windows below 3 and
-    errs for those from 7 on where the channels do not fill its vectors of 16.
+    The NumPy body handles the cases in which oneDNN 3.2 is wrong: its backward crashes for windows
+    below 3, and its results are wrong for windows of 7 or more if the number of channels is not a
+    multiple of its vectors of 16.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One primitive, which leaves in training what its backward wants; the norm is a loop."""
+        """Prepare one primitive, with a workspace for backward in training, and the norm loop."""
         data = request.inputs[0].laid_out(CHANNELS_LAST)
         primitive = _forward(prop.parameters, data, request.threads, request.is_train)
         if primitive is None:
@@ -209,7 +210,7 @@ class OnednnLRN(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One primitive over data, the gradient and what forward left."""
+        """Prepare one primitive on data, the gradient and forward's workspace."""
         data = request.in_grad[0].laid_out(CHANNELS_LAST)
         team = team_for_elements(data.elements, request.threads)
         primitive = normalization.lrn_backward(data, _window(prop.parameters), team)
@@ -233,7 +234,7 @@ class OnednnLRN(Implementation):
 
 
 def _forward(p: LRNParameters, data: TensorSpec, threads: int, is_train: bool) -> Primitive | None:
-    """The primitive; None where oneDNN has no right one or only its slow reference."""
+    """Return the primitive, or None if oneDNN is wrong here or has only its slow reference."""
     right = 3 <= p.nsize <= 6 or (p.nsize > 6 and data.shape[1] % 16 == 0)
     if not (right and onednn_serves(data)):
         return None

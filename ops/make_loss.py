@@ -1,4 +1,4 @@
-"""MakeLoss and BlockGrad: where gradients start, and where they end."""
+"""MakeLoss, which starts a gradient, and BlockGrad, which stops it."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ NORMALIZATIONS = ("null", "batch", "valid")
 
 
 class BlockGradParameters(Parameters):
-    """BlockGrad has no parameters."""
+    """Parameters of BlockGrad: none."""
 
 
 @register("BlockGrad", "stop_gradient")
 class BlockGradProperty(ViewProperty[BlockGradParameters]):
-    """output = data, whose gradient is zero whatever the output's is: nothing is trained for it."""
+    """output = data; data's gradient is zero, whatever the output's gradient is."""
 
     type_string = "BlockGrad"
     parameter_type = BlockGradParameters
-    nonstandard_gradient = "Zero, so that nothing is trained for the output's sake."
+    nonstandard_gradient = "Zero, whatever the output's gradient is."
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data and output have one shape."""
+        """Unify the shapes of data and output."""
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
         return PartialInference([data], [output], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Zero."""
+        """The gradient of data is zero."""
         return (GradientKind.ZERO,)
 
 
@@ -68,27 +68,30 @@ class MakeLossParameters(Parameters):
 
     grad_scale: Float32 = Field(default=1.0, description="Multiplies the gradient.")
     valid_thresh: Float32 = Field(
-        default=0.0, description="With normalization valid: elements greater than this count."
+        default=0.0, description="With normalization valid: elements greater than this are counted."
     )
     normalization: Literal["null", "batch", "valid"] = Field(
         default="null",
-        description="Divides the gradient by nothing, by the product of all axes but the last, or "
-        "by the number of elements that count.",
+        description="Divides the gradient by 1 (null), by the product of all axes but the last "
+        "(batch), or by the number of elements above valid_thresh (valid).",
     )
     use_sample_weight: bool = Field(
         default=False,
-        description="Adds the argument sample_weight [batch]: what loss and gradient of each row "
-        "are multiplied by; a row of weight 0 is in no normalization.",
+        description="Adds the argument sample_weight [batch], by which loss and gradient of "
+        "each row are multiplied; rows of weight 0 do not count in the normalization.",
     )
 
 
 @register("MakeLoss", "make_loss")
 class MakeLossProperty(OperatorProperty[MakeLossParameters]):
-    """output = data; its gradient is grad_scale / divisor everywhere, whatever comes from above.
+    """output = data; data's gradient is grad_scale / divisor everywhere, whatever the output's
+    gradient is.
 
-    data [N, ...], loss [1] = the sum of data. divisor: 1; for batch, all axes but the last, which
-    is what MXNet 1.9.1 takes for the batch; for valid, the number of data's elements above
-    valid_thresh, at least 1. Backward reads data, and only to count the latter.
+    data [N, ...]; loss [1], hidden, = sum of data. The divisor is 1; with normalization batch, the
+    product of all axes but the last, which MXNet 1.9.1 treats as the batch; with normalization
+    valid, the number of elements of data above valid_thresh, at least 1. With use_sample_weight,
+    loss and gradient of a row are multiplied by its weight, and rows of weight 0 do not count.
+    Backward reads data only for normalization valid.
     """
 
     type_string = "MakeLoss"
@@ -97,30 +100,30 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
     nonstandard_gradient = "grad_scale / divisor everywhere, whatever the output's gradient is."
 
     def list_arguments(self) -> tuple[str, ...]:
-        """data, and sample_weight where it is asked for."""
+        """data, and sample_weight with use_sample_weight."""
         return ("data", "sample_weight") if self.parameters.use_sample_weight else ("data",)
 
     def list_outputs(self) -> tuple[str, ...]:
-        """output; loss is hidden."""
+        """output and the hidden loss."""
         return ("output", "loss")
 
     @property
     def num_visible_outputs(self) -> int:
-        """The output alone."""
+        """1: loss is hidden."""
         return 1
 
     @property
     def mixes_samples(self) -> bool:
-        """Gradients are divided by what the whole batch counts, unless normalization is null."""
+        """True unless normalization is null: gradients are divided by a count over the batch."""
         return self.parameters.normalization != "null"
 
     @property
     def loss_output(self) -> int:
-        """The summed loss."""
+        """Index of the summed loss."""
         return 1
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data and output have one shape; one weight for each of its rows."""
+        """Unify data and output; sample_weight has one element per row."""
         data = unify("data", inputs[0], outputs[0], "output")
         loss = unify("loss", outputs[1], (1,), "one number")
         weights = [unify("sample_weight", shape, (None,), "one per row") for shape in inputs[1:]]
@@ -137,34 +140,34 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Weights are float32, whatever data is."""
+        """Default weights to float32, whatever data is."""
         weights = inputs[1:]
         completed, types = super().infer_type([inputs[0], *[None] * len(weights)], outputs)
         return [completed[0], *(dtype or FLOAT32 for dtype in weights)], types
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """data's; weights have none."""
+        """data has a computed gradient; weights have a zero gradient."""
         return (GradientKind.COMPUTES, GradientKind.ZERO)[: len(self.list_arguments())]
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """data where its elements are counted, and sample_weight."""
+        """Return data if its elements are counted, and sample_weight."""
         return [*in_data] if self.parameters.normalization == "valid" else [*in_data[1:]]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over data."""
+        """Pair data with the output."""
         return [(in_data[0], out_data[0])]
 
     def create_operator(self) -> Operator:
-        """NumPy on rows."""
+        """Create the NumPy body."""
         return MakeLoss(self.parameters)
 
 
 class MakeLoss(Operator):
-    """Passes data on; sums it, and starts the gradient."""
+    """NumPy body: copies and sums data; backward starts the gradient."""
 
     def __init__(self, parameters: MakeLossParameters) -> None:
         self.parameters = parameters
@@ -177,7 +180,7 @@ class MakeLoss(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = data, loss = its sum over the rows, each with its weight."""
+        """output = data; loss = weighted sum of data over the rows."""
         data = in_data[0].array
         weight = _weights([tensor.array for tensor in in_data[1:]], data.shape)
         present = weight != 0
@@ -195,7 +198,7 @@ class MakeLoss(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """grad_scale * weight / divisor."""
+        """Gradient of data: grad_scale * weight / divisor."""
         if in_grad[0] is None:
             return
         shape = in_grad[0].shape
@@ -212,12 +215,12 @@ class MakeLoss(Operator):
 
 
 def _weights(given: Sequence[Array], shape: Shape) -> Array:
-    """One weight per row; 1 where none are given."""
+    """Return one weight per row; 1 if none are given."""
     return given[0] if given else np.ones(shape[0], np.float32)
 
 
 def _counted_per_row(shape: Shape) -> int:
-    """What each row adds to the divisor of `batch`; MXNet sees one axis as one row."""
+    """Return each row's contribution to the divisor of batch; MXNet treats a vector as one row."""
     return math.prod(shape[1:-1]) if len(shape) > 1 else 0
 
 
@@ -229,7 +232,7 @@ def loss_gradient_loop(block: Block) -> None:
     """gradient[r, :] = scale * weight[r] / divisor.
 
     Arguments: rows, columns, data (0 unless its elements are counted), weight (0 for none),
-    gradient, scale, normalization as its place among NORMALIZATIONS, threshold, what a row adds
+    gradient, scale, index of the normalization in NORMALIZATIONS, threshold, contribution of a row
     to the divisor of batch.
     """
     rows, columns = integer(block, 0), integer(block, 1)
@@ -262,10 +265,10 @@ def loss_gradient_loop(block: Block) -> None:
 
 @implement("MakeLoss", backend="jit")
 class CompiledMakeLoss(Implementation):
-    """A sum and a loop in float32."""
+    """Compiled sum and gradient loop in float32."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The sum, then a copy, unless the output lies over data."""
+        """Prepare the sum, then a copy, which is skipped in place."""
         inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
         if any(spec.dtype != "float32" for spec in inputs):
             return None
@@ -285,7 +288,7 @@ class CompiledMakeLoss(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One value for each row."""
+        """Prepare the gradient: one value per row."""
         p = prop.parameters
         shape = request.in_grad[0].shape
         rows, columns = _matrix(shape)
@@ -309,7 +312,7 @@ class CompiledMakeLoss(Implementation):
 
 
 def _loss_part(inputs: Sequence[TensorSpec], threads: int) -> KernelPart:
-    """loss = the sum of data, of each row times its weight."""
+    """Return loss = sum of data, with each row multiplied by its weight."""
     data = TensorSpec(_matrix(inputs[0].shape))
     if len(inputs) == 1:
         return reduce_part(ReductionKind.SUM, target(1), (source(0), data), (0, 1), threads)
@@ -323,5 +326,5 @@ def _loss_part(inputs: Sequence[TensorSpec], threads: int) -> KernelPart:
 
 
 def _matrix(shape: Shape) -> tuple[int, int]:
-    """(rows, columns): the batch and all other axes."""
+    """Return (rows, columns): the batch, and the product of all other axes."""
     return shape[0], math.prod(shape[1:])

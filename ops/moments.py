@@ -1,4 +1,4 @@
-"""Mean and variance over axes: moments."""
+"""moments: mean and variance over axes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mxrun.ops.reduce.operator import (
 from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
-# Scalar functions run on arrays and on values that stand for compiled ones.
+# Scalar functions run on arrays and symbolic values.
 Scalar = Any
 Array = npt.NDArray[Any]
 
@@ -43,35 +43,33 @@ class MomentsParameters(Parameters):
 
     axes: AxesOption = Field(
         default=None,
-        description="The axes to reduce, counted from the end where negative; all where left out "
-        "or empty (which MXNet refuses).",
+        description="Axes to reduce, negative from the end; all by default or if empty (which "
+        "MXNet rejects).",
     )
-    keepdims: bool = Field(
-        default=False, description="Keep the reduced axes, with one element each."
-    )
+    keepdims: bool = Field(default=False, description="Retain the reduced axes with size 1.")
 
     def reduced(self, rank: int) -> tuple[int, ...]:
-        """The axes to reduce of data with `rank` axes; raises ShapeContradiction."""
+        """Return the axes to reduce for data of `rank` axes; raises ShapeContradiction."""
         return chosen_axes(self.axes, rank, "axes") if self.axes else tuple(range(rank))
 
 
 @register("moments")
 class MomentsProperty(OperatorProperty[MomentsParameters]):
-    """mean = mean of data over the n elements along the axes, var = mean of (data - mean)^2.
+    """mean = mean of data over the n elements along the axes; var = mean of (data - mean)^2.
 
-    gradient = (mean's gradient + 2 * var's gradient * (data - mean)) / n. Backward reads both
-    gradients, data and mean.
+    The gradient of data is (mean's gradient + 2 * var's gradient * (data - mean)) / n. Backward
+    reads both gradients, data and mean.
     """
 
     type_string = "moments"
     parameter_type = MomentsParameters
 
     def list_outputs(self) -> tuple[str, ...]:
-        """Both are visible."""
+        """mean and var, both visible."""
         return ("mean", "var")
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The outputs, of one shape, from data; of data, the kept axes from the outputs."""
+        """Infer both outputs from data, and data's remaining axes from the outputs."""
         data = inputs[0]
         output = unify("var", outputs[1], outputs[0], "mean")
         if data is None:
@@ -90,20 +88,20 @@ class MomentsProperty(OperatorProperty[MomentsParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Both gradients, data and mean."""
+        """Return both gradients, data and mean."""
         return [*out_grad, *in_data, out_data[0]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """An addition for the mean, three operations for the variance."""
+        """Four per element: an addition for the mean, three operations for the variance."""
         return 4 * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """NumPy's moments."""
+        """Create the NumPy body."""
         return Moments(self.parameters)
 
 
 class Moments(Operator):
-    """NumPy's moments, in two passes and in float64."""
+    """NumPy body: two passes in float64."""
 
     def __init__(self, parameters: MomentsParameters) -> None:
         self.parameters = parameters
@@ -116,7 +114,7 @@ class Moments(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """mean and var."""
+        """mean = mean of data; var = mean of (data - mean)^2."""
         data = in_data[0].array
         axes = self.parameters.reduced(data.ndim)
         mean = np.mean(data, axis=axes, keepdims=True, dtype=np.float64)
@@ -135,7 +133,7 @@ class Moments(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """What both outputs' gradients say; that of an output nobody reads is absent."""
+        """Gradient of data from both outputs' gradients; that of an unused output is absent."""
         if in_grad[0] is None:
             return
         shape = in_grad[0].shape
@@ -164,7 +162,7 @@ def _of_both(
     return mean_grad * part + var_grad * (2 * part) * (data - mean)
 
 
-# By whether mean's and var's gradients are given; part: the inverse of how many elements there are.
+# Keys: whether the gradients of mean and var are given. `part` is 1 / number of elements.
 _GRADIENTS: dict[tuple[bool, ...], Callable[..., Scalar]] = {
     (True, False): _of_mean,
     (False, True): _of_var,
@@ -176,7 +174,7 @@ _MAPS = {
 
 
 def _about_mean(square: Scalar, deviation: Scalar) -> Scalar:
-    """The variance, of the mean square and the mean of what differs from about the mean."""
+    """Return the variance from the mean square and the mean of the deviations."""
     return scalar.maximum(square - deviation * deviation, 0.0)
 
 
@@ -185,14 +183,15 @@ _ABOUT_MEAN = scalar.compile(_about_mean)
 
 @implement("moments", backend="jit")
 class CompiledMoments(Implementation):
-    """Three passes over data, and one for the gradient; sums in the manner of the reductions.
+    """Three passes over data, and one for the gradient; sums as in the reduction operators.
 
-    The mean is rounded to float32: where it is large beside the deviations, the variance would have
-    the square of what is missing. The third pass sums that up.
+    The mean is rounded to float32. If it is large compared with the deviations, the square of the
+    rounding error would be part of the variance. The third pass computes that error: var = max(mean
+    of (data - mean)^2 - (mean of (data - mean))^2, 0).
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The mean, and from the first two moments of what differs from it the variance."""
+        """Prepare the mean, and the variance from the first two moments of the deviations."""
         assert isinstance(prop, MomentsProperty)
         (data,), threads = request.inputs, request.threads
         if data.dtype != "float32" or not data.elements:
@@ -225,7 +224,7 @@ class CompiledMoments(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One pass over data's shape."""
+        """Prepare the gradient, in one pass."""
         assert isinstance(prop, MomentsProperty)
         data = request.in_grad[0].laid_out(PLAIN)
         axes = prop.parameters.reduced(len(data.shape))

@@ -1,4 +1,4 @@
-"""The moving average of a tensor: BatchNorm's statistics, the average of the weights."""
+"""Moving average of a tensor, for BatchNorm's statistics and averaged weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MovingAverageParameters(Parameters):
     """Parameters of _moving_average."""
 
     momentum: Annotated[float, Field(ge=0, le=1)] = Field(
-        description="How much of the average is kept.", examples=[0.9]
+        description="Weight of the previous average.", examples=[0.9]
     )
 
 
@@ -42,7 +42,7 @@ class MovingAverageParameters(Parameters):
 class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
     """average_output = momentum * average + (1 - momentum) * value.
 
-    All of one shape; average_output takes average's place. No gradient.
+    All shapes are equal; average_output overwrites average. No gradient.
     """
 
     type_string = "_moving_average"
@@ -50,7 +50,7 @@ class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
     is_internal = True
 
     def list_arguments(self) -> tuple[str, ...]:
-        """The average so far and what joins it."""
+        """The previous average and the new value."""
         return ("average", "value")
 
     def list_outputs(self) -> tuple[str, ...]:
@@ -62,11 +62,11 @@ class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
         return {0: 0}
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """None."""
+        """No input has a gradient."""
         return (GradientKind.NONE, GradientKind.NONE)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """All of one shape."""
+        """Unify all shapes."""
         names = (*self.list_arguments(), *self.list_outputs())
         average, value, output = same_shape(names, [*inputs, *outputs], "moving average")
         return PartialInference([average, value], [output], [])
@@ -74,20 +74,20 @@ class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The new average over the old one."""
+        """Pair the previous average with the new one."""
         return [(in_data[0], out_data[0])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Two products and a sum for each element."""
+        """Two products and one sum per element."""
         return 3 * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """One expression."""
+        """Create the NumPy body."""
         return MovingAverage(self.parameters)
 
 
 class MovingAverage(Operator):
-    """MXNet's order of operations, in the average's element type."""
+    """NumPy body with MXNet's order of operations, in the average's dtype."""
 
     def __init__(self, parameters: MovingAverageParameters) -> None:
         self._parameters = parameters
@@ -108,7 +108,7 @@ class MovingAverage(Operator):
 
 @native
 def moving_average_loop(block: Block) -> None:
-    """MovingAverage on float32, over the average."""
+    """average[i] = average[i] * momentum + value[i] * (1 - momentum)."""
     momentum, average, value = real(block, 1), float32s(block, 2), float32s(block, 3)
     rest = np.float32(1) - momentum
     begin, end = share(block, integer(block, 0))
@@ -118,10 +118,10 @@ def moving_average_loop(block: Block) -> None:
 
 @implement("_moving_average", backend="jit")
 class CompiledMovingAverage(Implementation):
-    """One loop in float32, the bits of the NumPy body."""
+    """One float32 loop, bit-identical to the NumPy body."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Plain layouts; the output asked for."""
+        """Prepare the update of plain tensors."""
         types = {spec.dtype for spec in request.inputs}
         if types != {"float32"} or OpReqType.NULL in request.requests:
             return None
@@ -142,5 +142,5 @@ class CompiledMovingAverage(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """There is no gradient."""
+        """Return None: the operator has no gradient."""
         return None

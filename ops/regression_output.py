@@ -1,4 +1,4 @@
-"""LinearRegressionOutput, LogisticRegressionOutput, MAERegressionOutput: losses on numbers."""
+"""Regression losses: LinearRegressionOutput, LogisticRegressionOutput, MAERegressionOutput."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from mxrun.ops.strided_map import served, strided_part
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
-# Scalar functions run on numbers, arrays and values that stand for compiled ones.
+# Scalar functions run on numbers, arrays and symbolic values.
 Scalar = Any
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What tells the regression outputs apart, of one element.
+    """Scalar functions that define one of the regression outputs.
 
-    output: of data; None for data as they are. loss: of (data, label). slope: data's gradient, of
-    (output, label).
+    output: function of data; None for the identity. loss: function of (data, label). slope: data's
+    gradient, a function of (output, label).
     """
 
     output: Callable[[Scalar], Scalar] | None
@@ -49,32 +49,36 @@ class Rule:
 
 
 class RegressionOutputParameters(Parameters):
-    """Parameters of the regression outputs (MXNet's, and use_sample_weight of ours)."""
+    """Parameters of the regression outputs (MXNet's, and use_sample_weight)."""
 
     grad_scale: Float32 = Field(
         default=1.0,
-        description="Factor of the gradient, which is also divided by the elements of a sample.",
+        description="Factor of the gradient, which is also divided by the number of elements of "
+        "a sample.",
     )
     use_sample_weight: bool = Field(
         default=False,
-        description="A third argument weighs each row of the batch; weight 0 takes it out of "
-        "loss and gradient.",
+        description="Adds the argument sample_weight [batch], which weights each row; weight 0 "
+        "excludes a row from loss and gradient.",
     )
 
 
 class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
-    """data and output [N, ...]; label of data's shape, axes of size 1 at the end left out or not;
-    loss [1], hidden: the sum over samples of the mean over a sample's elements.
+    """Loss summed over samples, averaged over the elements of a sample.
 
-    Backward: data's gradient is the loss's derivative times grad_scale, whatever the output's
-    gradient. It reads label and output, with use_sample_weight also the weights [N].
+    data and output [N, ...]; label of data's shape, with or without trailing axes of size 1; loss
+    [1], hidden: the sum over samples of the mean over a sample's elements. The gradient of data is
+    the loss's derivative times grad_scale, whatever the output's gradient is. Backward reads label
+    and output, and with use_sample_weight also the weights [N].
     """
 
     parameter_type = RegressionOutputParameters
     is_floating = True
     rule: ClassVar[Rule]
     label_arguments = ("label", "sample_weight")
-    nonstandard_gradient = "That of loss, times grad_scale, whatever the output's gradient is."
+    nonstandard_gradient = (
+        "The gradient of loss times grad_scale, whatever the output's gradient is."
+    )
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, label and, with use_sample_weight, sample_weight."""
@@ -82,25 +86,25 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
         return ("data", "label", *weight)
 
     def list_outputs(self) -> tuple[str, ...]:
-        """output, and the hidden loss."""
+        """output and the hidden loss."""
         return ("output", "loss")
 
     @property
     def num_visible_outputs(self) -> int:
-        """The output alone."""
+        """1: loss is hidden."""
         return 1
 
     @property
     def loss_output(self) -> int:
-        """The second output."""
+        """Index of the second output."""
         return 1
 
     def regression(self, data: Shape, label: Shape) -> Regression:
-        """A sample is a row of the batch; of the logistic one, outputs are probabilities."""
+        """A sample is a row of the batch; the logistic operator outputs probabilities."""
         return Regression(data[0], math.prod(data[1:]), self.rule.output is not None)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """output is data's shape; a label not given is too, but [N] for data [N, 1] as in MXNet."""
+        """Unify data and output; label defaults to data's shape, or to [N] for data [N, 1]."""
         data = unify("data", inputs[0], outputs[0], "output")
         loss = unify("loss", outputs[1], (1,), "one number")
         label = inputs[1]
@@ -118,20 +122,20 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Labels and weights are float32 unless given."""
+        """Default labels and weights to float32."""
         completed, types = super().infer_type(inputs, outputs)
         return [completed[0], *(dtype or "float32" for dtype in completed[1:])], types
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """label, output and the weights, if any."""
+        """Return label, the weights if any, and output."""
         return [*in_data[1:], out_data[0]]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over data."""
+        """Pair data with the output."""
         return [(in_data[0], out_data[0])]
 
     def backward_inplace_option(
@@ -141,20 +145,20 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """data's gradient over the output."""
+        """Pair the output with data's gradient."""
         return [(out_data[0], in_grad[0])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Difference, loss and sum of every element."""
+        """Three per element: difference, loss and sum."""
         return 3 * (product(in_shapes[0]) or 0)
 
     def create_operator(self) -> Operator:
-        """NumPy on samples x elements."""
+        """Create the NumPy body."""
         return RegressionOutput(self.parameters, self.rule)
 
 
 def _with_label(data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
-    """Both shapes with what each says of the other."""
+    """Complete the shapes of data and label from each other."""
     if label is None:
         if len(data) == 2 and data[1] in (1, None):
             return data, None if data[1] is None else data[:1]
@@ -170,9 +174,12 @@ def _with_label(data: Dimensions, label: PartialShape) -> tuple[Dimensions, Part
 
 @register("LinearRegressionOutput")
 class LinearRegressionOutputProperty(RegressionOutputProperty):
-    """output = data; loss = sum over samples of mean(0.5 * (data - label)^2), so that data's
-    gradient is (output - label) * grad_scale / elements of a sample. Shapes and what backward
-    reads are those of all regression outputs.
+    """output = data; loss = sum over samples of mean(0.5 * (data - label)^2).
+
+    The gradient of data is (output - label) * grad_scale / elements of a sample, whatever the
+    output's gradient is. data and output [N, ...]; label of data's shape, with or without trailing
+    axes of size 1; loss [1], hidden. Backward reads label and output, and with use_sample_weight
+    also the weights [N].
     """
 
     type_string = "LinearRegressionOutput"
@@ -185,13 +192,17 @@ class LinearRegressionOutputProperty(RegressionOutputProperty):
 
 @register("LogisticRegressionOutput")
 class LogisticRegressionOutputProperty(RegressionOutputProperty):
-    """output = 1 / (1 + exp(-data)); loss = sum over samples of mean(-label * log(output)
-    - (1 - label) * log(1 - output)), so that data's gradient is (output - label) * grad_scale /
-    elements of a sample. Shapes and what backward reads are those of all regression outputs.
+    """output = 1 / (1 + exp(-data)); loss = sum over samples of mean(-label * log(output) - (1 -
+    label) * log(1 - output)).
+
+    The gradient of data is (output - label) * grad_scale / elements of a sample, whatever the
+    output's gradient is. data and output [N, ...]; label of data's shape, with or without trailing
+    axes of size 1; loss [1], hidden. Backward reads label and output, and with use_sample_weight
+    also the weights [N].
     """
 
     type_string = "LogisticRegressionOutput"
-    # Of the two logarithms as one function of data neither vanishes.
+    # As a function of data, the loss has no logarithm that underflows.
     rule = Rule(
         output=lambda x: scalar.sigmoid(x),
         loss=lambda x, label: scalar.softplus(x) - label * x,
@@ -201,9 +212,12 @@ class LogisticRegressionOutputProperty(RegressionOutputProperty):
 
 @register("MAERegressionOutput")
 class MAERegressionOutputProperty(RegressionOutputProperty):
-    """output = data; loss = sum over samples of mean(|data - label|), so that data's gradient is
-    sign(output - label) * grad_scale / elements of a sample; as in MXNet the sign of 0 is -1.
-    Shapes and what backward reads are those of all regression outputs.
+    """output = data; loss = sum over samples of mean(|data - label|).
+
+    The gradient of data is sign(output - label) * grad_scale / elements of a sample, whatever the
+    output's gradient is; the sign of 0 is -1, as in MXNet. data and output [N, ...]; label of
+    data's shape, with or without trailing axes of size 1; loss [1], hidden. Backward reads label
+    and output, and with use_sample_weight also the weights [N].
     """
 
     type_string = "MAERegressionOutput"
@@ -215,7 +229,7 @@ class MAERegressionOutputProperty(RegressionOutputProperty):
 
 
 class RegressionOutput(Operator):
-    """Sees data and label as [samples, elements]."""
+    """NumPy body with data and label as [samples, elements]."""
 
     def __init__(self, parameters: RegressionOutputParameters, rule: Rule) -> None:
         self.parameters, self.rule = parameters, rule
@@ -228,7 +242,7 @@ class RegressionOutput(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The output, and the loss summed over the samples that count."""
+        """output = output(data); loss = weighted sum over the samples of non-zero weight."""
         data = _samples(in_data[0].array)
         if req[1] is not OpReqType.NULL:
             label, weight = _samples(in_data[1].array), _weight(in_data[2:], data)
@@ -248,7 +262,7 @@ class RegressionOutput(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The slope, times weight * grad_scale / elements of a sample."""
+        """Gradient of data: slope * weight * grad_scale / elements of a sample."""
         result = require_array(out_data[0])
         output, label = _samples(result), _samples(require_array(in_data[1]))
         weight = _weight(in_data[2:], output)
@@ -275,7 +289,7 @@ class CompiledRegressionOutput(Implementation):
     """Maps of float32 data and labels, and a sum."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """First the loss, which reads data, then the output, which may lie over them."""
+        """Prepare the loss, which reads data, then the output, which may overwrite data."""
         assert isinstance(prop, RegressionOutputProperty)
         data, threads = request.inputs[0], request.threads
         if not data.elements or not served(*request.inputs):
@@ -303,7 +317,7 @@ class CompiledRegressionOutput(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One pass over the output, which the gradient may replace."""
+        """Prepare the gradient in one pass over the output, which it may overwrite."""
         assert isinstance(prop, RegressionOutputProperty)
         output, threads = request.out_data[0], request.threads
         assert output is not None
@@ -336,8 +350,9 @@ def _output_part(rule: Rule, data: TensorSpec, threads: int) -> KernelPart:
 def _rows(
     data: TensorSpec, first: int, weighted: bool
 ) -> tuple[TensorSpec, list[tuple[Slot, TensorSpec]]]:
-    """data as [samples, elements], with data, label and weights, the kernel's inputs from `first`
-    on, in a form that meets it.
+    """Return data's spec as [samples, elements], and data, label and weights as operands.
+
+    The operands are the kernel's inputs from `first` on, in shapes that broadcast to the spec.
     """
     samples = data.shape[0]
     rows = TensorSpec((samples, data.elements // samples))
@@ -346,7 +361,10 @@ def _rows(
 
 
 def _weighted(function: Callable[[Scalar, Scalar], Scalar], operands: int) -> scalar.MapKernel:
-    """The function of two operands, times the third, if any, and a scale; 0 where the third is."""
+    """Compile function(x, label) * weight * scale, which is 0 where weight is 0.
+
+    Without a third operand the weight is 1.
+    """
 
     def weighted(x: Scalar, label: Scalar, weight: Scalar, scale: Scalar) -> Scalar:
         return scalar.where(weight == 0, 0.0, function(x, label) * (weight * scale))

@@ -32,19 +32,17 @@ class ReshapeParameters(Parameters):
 
     shape: tuple[Code, ...] = Field(
         default=(),
-        description="The output's shape. 0 copies data's axis, -1 is what the number of elements "
-        "leaves, -2 copies all further axes, -3 joins two axes, -4 splits an axis into the two "
-        "numbers after it, of which one may be -1.",
+        description="Shape of the output. 0 copies data's axis, -1 is inferred from the number "
+        "of elements, -2 copies all remaining axes, -3 merges two axes, -4 splits an axis into "
+        "the next two numbers, one of which may be -1.",
         examples=[(0, -1)],
     )
-    reverse: bool = Field(
-        default=False, description="Match shape with data's axes from the right instead."
-    )
+    reverse: bool = Field(default=False, description="Match shape with data's axes from the right.")
     target_shape: tuple[Annotated[Int32, Field(ge=0)], ...] = Field(
-        default=(), description="Old form of shape: 0, once, is what the number of elements leaves."
+        default=(), description="Old form of shape: one 0 is inferred from the number of elements."
     )
     keep_highest: bool = Field(
-        default=False, description="With target_shape: its first number is data's instead."
+        default=False, description="With target_shape: the first axis has data's size."
     )
 
     @model_validator(mode="after")
@@ -64,7 +62,10 @@ class ReshapeParameters(Parameters):
         return self
 
     def codes(self) -> tuple[int, ...]:
-        """`shape` in the order it is matched with data's axes, or what target_shape means in it."""
+        """Return the shape codes in the order in which they match data's axes.
+
+        target_shape is converted to shape codes.
+        """
         if self.shape:
             return self.shape[::-1] if self.reverse else self.shape
         codes = tuple(size or INFER for size in self.target_shape)
@@ -73,16 +74,16 @@ class ReshapeParameters(Parameters):
 
 @register("Reshape", "reshape")
 class ReshapeProperty(ViewProperty[ReshapeParameters]):
-    """output = data in row-major order under `shape`, which has as many elements.
+    """output = data in row-major order with the shape `shape`, which has as many elements.
 
-    Backward reads the output's gradient only.
+    Backward reads only the output's gradient.
     """
 
     type_string = "Reshape"
     parameter_type = ReshapeParameters
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The output by `shape`'s codes; backward, one unknown axis of data from the product."""
+        """Infer the output from the codes; backward, one unknown axis of data from the product."""
         data, output = inputs[0], outputs[0]
         rule = f"shape {list(self.parameters.shape or self.parameters.target_shape)} of data"
         reshaped = self._reshaped(data, rule)
@@ -94,7 +95,7 @@ class ReshapeProperty(ViewProperty[ReshapeParameters]):
         return PartialInference([data], [output], [])
 
     def _reshaped(self, data: PartialShape, rule: str) -> PartialShape:
-        """What the codes make of data's axes, as far as those are known."""
+        """Apply the codes to data's axes as far as these are known."""
         reverse = self.parameters.reverse and bool(self.parameters.shape)
         axes = _Axes(data[::-1] if reverse and data is not None else data, rule)
         codes = iter(self.parameters.codes())
@@ -117,17 +118,17 @@ class ReshapeProperty(ViewProperty[ReshapeParameters]):
 
 
 class _Axes:
-    """data's axes, taken one after the other; all unknown where data's rank is."""
+    """Iterator over data's axes, which are all unknown if data's rank is unknown."""
 
     def __init__(self, data: PartialShape, rule: str) -> None:
         self.data, self.rule, self.position = data, rule, 0
 
     def skip(self) -> None:
-        """Pass over one axis, or over none where there is none left."""
+        """Skip one axis, if any is left."""
         self.position += 1
 
     def take(self) -> int | None:
-        """The next axis; raises ShapeContradiction where there is none left."""
+        """Return the next axis; raises ShapeContradiction if none is left."""
         self.position += 1
         if self.data is None:
             return None
@@ -138,14 +139,14 @@ class _Axes:
         return self.data[self.position - 1]
 
     def rest(self) -> Dimensions:
-        """All axes that are left."""
+        """Return all remaining axes."""
         rest = (self.data or ())[self.position :]
         self.position += len(rest)
         return rest
 
 
 def _split(size: int | None, codes: Iterator[int]) -> Dimensions:
-    """The two sizes that the codes make of one axis."""
+    """Return the two sizes into which the next two codes split an axis."""
     parts = tuple(None if code == INFER else code for code in (next(codes), next(codes)))
     return unify_product("data", parts, size, "splitting an axis")[0]
 
@@ -154,19 +155,19 @@ class ExpandDimsParameters(Parameters):
     """Parameters of expand_dims (MXNet's)."""
 
     axis: Int32 = Field(
-        description="Where the new axis stands in the output; negative from behind.", examples=[1]
+        description="Position of the new axis in the output; negative from the end.", examples=[1]
     )
 
 
 @register("expand_dims")
 class ExpandDimsProperty(ViewProperty[ExpandDimsParameters]):
-    """output = data with an axis of size 1 inserted. Backward reads the output's gradient only."""
+    """output = data with an inserted axis of size 1. Backward reads only the output's gradient."""
 
     type_string = "expand_dims"
     parameter_type = ExpandDimsParameters
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Both ways, as soon as either rank is known."""
+        """Infer in both directions once either rank is known."""
         data, output = inputs[0], outputs[0]
         rank = len(data) + 1 if data is not None else len(output) if output is not None else None
         if rank is None:
@@ -184,7 +185,7 @@ class SqueezeParameters(Parameters):
 
     axis: tuple[Int32, ...] | None = Field(
         default=None,
-        description="The axes of size 1 to remove, negative from behind; all when left out.",
+        description="Axes of size 1 to remove, negative from the end; all by default.",
     )
 
     @field_validator("axis", mode="before")
@@ -195,16 +196,16 @@ class SqueezeParameters(Parameters):
 
 @register("squeeze")
 class SqueezeProperty(ViewProperty[SqueezeParameters]):
-    """output = data without axes of size 1; at least one axis stays.
+    """output = data without its axes of size 1; at least one axis remains.
 
-    Backward reads the output's gradient only.
+    Backward reads only the output's gradient.
     """
 
     type_string = "squeeze"
     parameter_type = SqueezeParameters
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Forward as soon as the axes are known; backward, one unknown axis from the product."""
+        """Infer forward once the axes are known; backward, one unknown axis from the product."""
         data, output = inputs[0], outputs[0]
         if data is not None:
             removed = self._removed(data)
@@ -218,7 +219,7 @@ class SqueezeProperty(ViewProperty[SqueezeParameters]):
         return PartialInference([data], [output], [])
 
     def _removed(self, data: Dimensions) -> set[int] | None:
-        """The axes to remove; None while data's sizes do not say."""
+        """Return the axes to remove, or None if they depend on unknown sizes."""
         if self.parameters.axis is not None:
             return {_position(axis, len(data), data, "data") for axis in self.parameters.axis}
         if None in data:
@@ -227,7 +228,7 @@ class SqueezeProperty(ViewProperty[SqueezeParameters]):
 
 
 def _position(axis: int, rank: int, data: PartialShape, owner: str) -> int:
-    """`axis` counted from the front; raises ShapeContradiction when it is outside the rank."""
+    """Return `axis` counted from the front; raises ShapeContradiction if it exceeds the rank."""
     if not -rank <= axis < rank:
         raise ShapeContradiction("data", show(data), f"axis {axis} inside", f"{owner}'s axes")
     return axis % rank

@@ -1,7 +1,7 @@
-"""Tensors as rows of memory: what joining, splitting and copying tensors come down to.
+"""Tensors as matrices in memory, for concatenating, splitting and copying.
 
-Seen along one axis, a plain or channels-last tensor is a matrix in memory: one row for each place
-before that axis, in the order of the layout, and in it the axis and all that lies after it.
+Seen along one axis, a plain or channels-last tensor is a matrix: one row per index of the axes
+before it, in the order of the layout; a row holds the axis and all axes after it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mxrun.operator.native_kernel import LoopPart, Slot
 
 
 def rows_along(spec: TensorSpec, axis: int) -> tuple[int, int]:
-    """(rows, columns) of a plain or channels-last tensor along `axis`."""
+    """Return (rows, columns) of a plain or channels-last tensor along `axis`."""
     order = list(range(len(spec.shape)))
     if spec.layout == CHANNELS_LAST:
         order = [0, *order[2:], 1]
@@ -26,9 +26,9 @@ def rows_along(spec: TensorSpec, axis: int) -> tuple[int, int]:
 
 @native
 def copy_rows_loop(block: Block) -> None:
-    """target[r, c] = source[r, c] for rows of the given strides, unless they are one memory.
+    """target[r, c] = source[r, c] for rows of the given strides; skipped if both are one memory.
 
-    A tensor may be copied to another place in the rows that it lies in itself.
+    Source and target may be different columns of the same rows.
     """
     rows, columns = integer(block, 0), integer(block, 1)
     source, source_offset, source_stride = (
@@ -81,13 +81,13 @@ def zero_rows_loop(block: Block) -> None:
 
 
 def copy_part(spec: TensorSpec, source: Slot, target: Slot, threads: int) -> LoopPart:
-    """A copy of a whole tensor, which is nothing where both are the same memory."""
+    """Return a copy of an entire tensor, which is skipped if both are the same memory."""
     count = spec.elements
     arguments = (1, count, source, 0, count, target, 0, count)
     return LoopPart(copy_rows_loop, arguments, team_for_elements(count, threads))
 
 
 def zero_part(output: Slot, count: int, threads: int) -> LoopPart:
-    """output = 0, for so many elements in the order of memory."""
+    """Return output = 0 for `count` elements in memory order."""
     arguments = (1, count, output, 0, count)
     return LoopPart(zero_rows_loop, arguments, team_for_elements(count, threads))

@@ -1,4 +1,4 @@
-"""The maps of two sides as operators of a tensor and a number."""
+"""Binary operators of a tensor and a scalar."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mxrun.operator.simple import (
 )
 from mxrun.ops.binary import BINARY, ScalarParameters
 
-# Where MXNet's word is another, and maps of which it has those of a number as x.
+# MXNet's names that differ, and the maps that also exist with the scalar as x.
 _WORDS = {"add": "plus", "sub": "minus"}
 _REVERSED = ("sub", "div", "power", "mod")
 
 
 def _register() -> None:
-    """Every map with a number as y, but for power, and some with one as x."""
+    """Register every map but power with the scalar as y, and some with it as x."""
     for name, one in BINARY.items():
         word = _WORDS.get(name, name)
         title = word.title().replace("_", "")
@@ -53,7 +53,7 @@ _SQUARE = simple_entry(
 
 @register("_power_scalar", "_PowerScalar")
 class PowerScalarProperty(SimpleProperty[ScalarParameters]):
-    """output = data ^ scalar; its gradient is scalar * data ^ (scalar - 1), also at 0.
+    """output = data ^ scalar. Its gradient is scalar * data ^ (scalar - 1), also at 0.
 
     Backward reads the output's gradient and data.
     """
@@ -63,7 +63,7 @@ class PowerScalarProperty(SimpleProperty[ScalarParameters]):
 
     @property
     def entry(self) -> SimpleEntry:
-        """Any power, or the square, which is a product."""
+        """Functions of the power, or of the square as a product for scalar = 2."""
         return _SQUARE if self.parameters.scalar == 2 else _POWER
 
 

@@ -1,4 +1,4 @@
-"""SliceChannel: a tensor split into equal parts along one axis."""
+"""SliceChannel: splits a tensor into equal slices along one axis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mxrun.ops.rows import copy_rows_loop, rows_along, zero_rows_loop
 
 T = TypeVar("T")
 
-# Far more than any network has; each is a tensor, a name and a call.
+# Far more than any network has; each output is a tensor, a name and a call.
 _MAX_OUTPUTS = 4096
 
 
@@ -30,22 +30,23 @@ class SliceChannelParameters(Parameters):
     """Parameters of SliceChannel (MXNet's)."""
 
     num_outputs: Annotated[int, Field(ge=1, le=_MAX_OUTPUTS)] = Field(
-        description="How many parts; must divide the axis.", examples=[2]
+        description="Number of outputs; must divide the axis.", examples=[2]
     )
     axis: Int32 = Field(
-        default=1, description="The axis along which data is split; negative from behind."
+        default=1, description="Axis along which data is split; negative from the end."
     )
     squeeze_axis: bool = Field(
-        default=False, description="Remove that axis from the outputs, where it has size 1."
+        default=False,
+        description="Remove that axis from the outputs, in which it must have size 1.",
     )
 
 
 @register("SliceChannel", "split")
 class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
-    """output0, output1, ... = equal parts of data, one after the other along `axis`.
+    """output0, output1, ... = consecutive slices of equal size of data along `axis`.
 
-    Backward reads the outputs' gradients; where nothing reads an output, its part of data's
-    gradient is zero.
+    Backward reads the outputs' gradients. The gradient of data is their concatenation; it is zero
+    for the slices that nothing reads.
     """
 
     type_string = "SliceChannel"
@@ -56,7 +57,7 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
         return tuple(f"output{index}" for index in range(self.parameters.num_outputs))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Both ways, as soon as either rank is known."""
+        """Infer in both directions once either rank is known."""
         data = inputs[0]
         part: PartialShape = None
         for name, output in zip(self.list_outputs(), outputs, strict=True):
@@ -86,7 +87,7 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
         return (*shape[:axis], size, *shape[axis + 1 :])
 
     def axis(self, rank: int) -> int:
-        """`axis` counted from the front; raises ShapeContradiction where it is outside the rank."""
+        """Return `axis` counted from the front; raises ShapeContradiction if outside the rank."""
         axis = self.parameters.axis
         if not -rank <= axis < rank:
             raise ShapeContradiction("data", f"rank {rank}", f"axis {axis} inside", "axis")
@@ -95,20 +96,20 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """The outputs' gradients."""
+        """Return the outputs' gradients."""
         return [*out_grad]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """None: nothing is computed."""
+        """Return 0: nothing is computed."""
         return 0
 
     def create_operator(self) -> Operator:
-        """NumPy's split."""
+        """Create the NumPy body."""
         return SliceChannel(self)
 
 
 class SliceChannel(Operator):
-    """Views data as [..., parts, size of a part, ...]."""
+    """NumPy body: splits data; backward concatenates."""
 
     def __init__(self, prop: SliceChannelProperty) -> None:
         self.axis, self.count = prop.axis, prop.parameters.num_outputs
@@ -121,7 +122,7 @@ class SliceChannel(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output i = part i."""
+        """output i = slice i of data."""
         data = in_data[0].array
         parts = np.split(data, self.count, self.axis(data.ndim))
         for output, request, part in zip(out_data, req, parts, strict=True):
@@ -138,7 +139,7 @@ class SliceChannel(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Part i of data's gradient = output i's; zero where there is none."""
+        """Slice i of data's gradient = gradient of output i; zero if it is absent."""
         if in_grad[0] is None:
             return
         whole = np.zeros(in_grad[0].shape, in_grad[0].array.dtype)
@@ -152,10 +153,10 @@ class SliceChannel(Operator):
 
 @implement("SliceChannel", backend="jit")
 class CompiledSliceChannel(Implementation):
-    """Copies of rows in float32; channels-last where data or gradients come so."""
+    """Row copies in float32; channels-last if data or gradients are channels-last."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One copy for each output that is asked for."""
+        """Prepare one copy per requested output."""
         (data,) = request.inputs
         if data.dtype != "float32":
             return None
@@ -175,7 +176,7 @@ class CompiledSliceChannel(Implementation):
         return native_kernel(self.name, parts, (data,), outputs, request.requests, request.threads)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One copy for each gradient that came, zeros for each that did not."""
+        """Prepare one copy per given gradient, and zeros for each absent one."""
         before = request.forward.inputs[0]
         assert before is not None
         whole = request.in_grad[0].laid_out(before.layout)
@@ -199,7 +200,7 @@ class CompiledSliceChannel(Implementation):
 
 
 def _places(prop: AnyProperty, data: TensorSpec) -> tuple[int, int, int]:
-    """(rows, columns, stride) of one part within data's memory, in elements."""
+    """Return (rows, columns, stride) of one slice in data's memory, in elements."""
     assert isinstance(prop, SliceChannelProperty)
     rows, stride = rows_along(data, prop.axis(len(data.shape)))
     return rows, stride // prop.parameters.num_outputs, stride

@@ -44,9 +44,9 @@ _QUOTIENT = scalar.compile(lambda data, divisor: data / divisor, parameters=("di
 class SoftmaxParameters(Parameters):
     """Parameters of softmax and log_softmax (MXNet's)."""
 
-    axis: int = Field(default=-1, description="The axis of the classes, from the end if negative.")
+    axis: int = Field(default=-1, description="Axis of the classes; negative from the end.")
     temperature: Float32 | None = Field(
-        default=None, description="What data are divided by first; 1 when left out."
+        default=None, description="Divisor of data before the softmax; default 1."
     )
 
     @field_validator("temperature")
@@ -58,14 +58,14 @@ class SoftmaxParameters(Parameters):
 
 
 class SoftmaxProperty(InPlaceProperty[SoftmaxParameters]):
-    """What both have in common. Backward reads the output and its gradient."""
+    """Common part of softmax and log_softmax. Backward reads the output and its gradient."""
 
     parameter_type = SoftmaxParameters
     is_floating = True
     logarithm: ClassVar[bool]
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data and output have one shape, in which there is an axis `axis`."""
+        """Unify data and output, and check that `axis` exists."""
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "softmax")
         axis = self.parameters.axis
         if data is not None and not -len(data) <= axis < len(data):
@@ -75,15 +75,15 @@ class SoftmaxProperty(InPlaceProperty[SoftmaxParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad and output."""
+        """Return out_grad and output."""
         return [out_grad[0], out_data[0]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Maximum, subtraction, exponential, sum and division of every element."""
+        """Five per element: maximum, subtraction, exponential, sum and division."""
         return 5 * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """NumPy along the axis."""
+        """Create the NumPy body."""
         return Softmax(self.parameters, self.logarithm)
 
 
@@ -91,7 +91,7 @@ class SoftmaxProperty(InPlaceProperty[SoftmaxParameters]):
 class PlainSoftmax(SoftmaxProperty):
     """output = exp(x - max x) / sum of exp(x - max x) along the axis, x = data / temperature.
 
-    data's gradient: output * (grad - sum of grad * output) / temperature. Backward reads the
+    The gradient of data is output * (grad - sum of grad * output) / temperature. Backward reads the
     output and its gradient.
     """
 
@@ -103,8 +103,8 @@ class PlainSoftmax(SoftmaxProperty):
 class LogSoftmax(SoftmaxProperty):
     """output = x - max x - log(sum of exp(x - max x)) along the axis, x = data / temperature.
 
-    data's gradient: (grad - exp(output) * sum of grad) / temperature. Backward reads the output
-    and its gradient.
+    The gradient of data is (grad - exp(output) * sum of grad) / temperature. Backward reads the
+    output and its gradient.
     """
 
     type_string = "log_softmax"
@@ -112,7 +112,7 @@ class LogSoftmax(SoftmaxProperty):
 
 
 class Softmax(Operator):
-    """The stable forms of both."""
+    """NumPy body: numerically stable softmax or its logarithm."""
 
     def __init__(self, parameters: SoftmaxParameters, logarithm: bool) -> None:
         self.axis, self.temperature = parameters.axis, parameters.temperature or 1.0
@@ -126,9 +126,9 @@ class Softmax(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The softmax of data / temperature, or its logarithm."""
+        """output = softmax of data / temperature, or its logarithm."""
         data = in_data[0].array
-        # A difference of -inf rightly gives probability 0, one of two infinities NaN.
+        # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = data / data.dtype.type(self.temperature)
             scaled -= scaled.max(axis=self.axis, keepdims=True)
@@ -147,7 +147,7 @@ class Softmax(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """What the sum over the axis does to each class, taken off its gradient."""
+        """Gradient of data, as given in the property."""
         gradient, output = require_array(out_grad[0]), require_array(out_data[0])
         if self.logarithm:
             result = gradient - np.exp(output) * gradient.sum(axis=self.axis, keepdims=True)
@@ -159,12 +159,13 @@ class Softmax(Operator):
 
 @implement("softmax", "log_softmax", backend="onednn")
 class OnednnSoftmax(Implementation):
-    """oneDNN's softmax of rows; an axis that is not the last in memory is brought there and back,
-    because oneDNN's code for others is a reference: 3.3 against 0.1 ms for 8 x 16 x 20 x 20.
+    """oneDNN's softmax of rows; another axis is transposed to the last one in memory and back.
+
+    oneDNN's code for other axes is a slow reference: 3.3 against 0.1 ms for 8 x 16 x 20 x 20.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """data / temperature in rows, then their softmax in place."""
+        """Prepare data / temperature in rows, then their softmax in place."""
         assert isinstance(prop, SoftmaxProperty)
         if not onednn_serves(*request.inputs) or OpReqType.NULL in request.requests:
             return None
@@ -195,7 +196,7 @@ class OnednnSoftmax(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The gradient in rows, then divided by the temperature in place."""
+        """Prepare the gradient in rows, then its division by the temperature in place."""
         assert isinstance(prop, SoftmaxProperty)
         (given,) = request.out_data
         assert given is not None
@@ -234,8 +235,9 @@ class OnednnSoftmax(Implementation):
 
 
 def _rows(spec: TensorSpec, axis: int) -> tuple[TensorSpec, tuple[int, ...]]:
-    """The layout to take a tensor in, and the order of axes that makes rows of it where the axis
-    is not the last in memory; no order where it is.
+    """Return the spec to read and the order of axes that makes `axis` the last in memory.
+
+    The order is empty if `axis` already is the last.
     """
     spec = unpacked(spec)
     axis %= len(spec.shape)
@@ -254,12 +256,12 @@ def _matrix(spec: TensorSpec, axis: int) -> TensorSpec:
 def _divided(
     output: Slot, data: Slot, spec: TensorSpec, temperature: float, threads: int
 ) -> KernelPart:
-    """output = data / temperature, both of one layout."""
+    """Return output = data / temperature, both in one layout."""
     return _QUOTIENT.part(output, [data], spec.elements, [temperature], threads=threads)
 
 
 def _back(rows: Slot, spec: TensorSpec, permutation: tuple[int, ...], threads: int) -> KernelPart:
-    """The output from rows: their axes in the order in which they were."""
+    """Return output = rows with their axes in the original order."""
     shape = tuple(spec.shape[axis] for axis in permutation)
     order = [permutation.index(axis) for axis in range(len(shape))]
     return permuted_part(target(0), rows, shape, order, threads)

@@ -1,4 +1,4 @@
-"""softmax_cross_entropy: the summed cross-entropy of rows as one number."""
+"""softmax_cross_entropy: sum of the cross-entropies of all rows."""
 
 from __future__ import annotations
 
@@ -41,28 +41,30 @@ from mxrun.operator.tensor import Tensor
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
-# The smallest probability whose logarithm is taken (MXNet's).
+# Lower bound on probabilities before the logarithm (MXNet's).
 SMALLEST = 1e-8
 
 
 class SoftmaxCrossEntropyParameters(Parameters):
-    """MXNet's operator has no parameters; use_sample_weight is ours."""
+    """Parameters of softmax_cross_entropy: none of MXNet's; use_sample_weight is an addition."""
 
     use_sample_weight: bool = Field(
         default=False,
-        description="A third argument weighs each row; weight 0 takes it out of the sum.",
+        description="Adds the argument sample_weight [N], which weights each row; weight 0 "
+        "excludes a row from the sum.",
     )
 
 
 @register("softmax_cross_entropy")
 class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters]):
-    """output = sum over n of weight[n] * -log(max(p[n, label[n]], 1e-8)), p the softmax of rows.
+    """output = sum over n of weight[n] * -log(max(p[n, label[n]], 1e-8)), p = softmax of data's
+    rows.
 
-    data [N, C], label [N], output [1], sample_weight [N] with use_sample_weight, else 1.
-    data's gradient: grad * weight * (p - onehot(label)), which knows nothing of the 1e-8; a label
-    outside the classes is no class at all and counts as probability 0. The output is the loss of a
-    network that ends here: its gradient is 1 where nothing gives another; inference gives the
-    softmax of data in its place. Backward reads the output's gradient, data, label and the weights.
+    data [N, C], label [N], output [1], sample_weight [N] with use_sample_weight, else 1. The
+    gradient of data is grad * weight * (p - onehot(label)), without regard to the bound 1e-8. A
+    label outside [0, C) has probability 0 and a zero row in onehot. The output is the loss of a
+    network that ends with this operator: its gradient is then 1, and inference returns the softmax
+    of data instead. Backward reads the output's gradient, data, label and the weights.
     """
 
     type_string = "softmax_cross_entropy"
@@ -78,15 +80,15 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
 
     @property
     def loss_output(self) -> int:
-        """The output itself."""
+        """Index of the only output."""
         return 0
 
     def label_classes(self, data: Shape, label: Shape) -> Classification:
-        """One class for each row; the output itself predicts none."""
+        """One class index per row; the output itself predicts no class."""
         return Classification(data[0], data[1], 1)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The rows among all inputs; the output is one number."""
+        """Unify the rows of all inputs; the output has shape [1]."""
         data = unify("data", inputs[0], (None, None), "rows of classes")
         label = unify("label", inputs[1], (data[0],), "data's rows")
         weights = [unify("sample_weight", shape, label, "data's rows") for shape in inputs[2:]]
@@ -99,7 +101,7 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Labels are int32 unless given; weights are float32."""
+        """Default labels to int32 and weights to float32."""
         completed, types = super().infer_type(inputs, outputs)
         for index, default in enumerate(("int32", "float32"), start=1):
             if index < len(completed):
@@ -109,20 +111,20 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad and all inputs."""
+        """Return out_grad and all inputs."""
         return [out_grad[0], *in_data]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Those of the softmax."""
+        """Five per element, as for softmax."""
         return 5 * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """NumPy on rows."""
+        """Create the NumPy body."""
         return SoftmaxCrossEntropy()
 
 
 class SoftmaxCrossEntropy(Operator):
-    """Backward computes the softmax anew."""
+    """NumPy body; backward recomputes the softmax."""
 
     def forward(
         self,
@@ -132,7 +134,7 @@ class SoftmaxCrossEntropy(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The weighted sum over the rows."""
+        """output = weighted sum of the rows' cross-entropies."""
         data, label, *weight = (tensor.array for tensor in in_data)
         chosen = (_probability(data) * _onehot(label, data)).sum(axis=1)
         entropy = -np.log(np.maximum(chosen, data.dtype.type(SMALLEST)))
@@ -148,7 +150,7 @@ class SoftmaxCrossEntropy(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """grad * weight * (p - onehot)."""
+        """Gradient of data: grad * weight * (p - onehot)."""
         data, label, *weight = (require_array(tensor) for tensor in in_data)
         slope = _probability(data) - _onehot(label, data)
         if out_grad[0] is not None:
@@ -159,7 +161,7 @@ class SoftmaxCrossEntropy(Operator):
 
 
 def _probability(data: Array) -> Array:
-    # A difference of -inf rightly gives probability 0, one of two infinities NaN.
+    # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
     with np.errstate(over="ignore", invalid="ignore"):
         exponential = np.exp(data - data.max(axis=1, keepdims=True))
     probability: Array = exponential / exponential.sum(axis=1, keepdims=True)
@@ -167,14 +169,14 @@ def _probability(data: Array) -> Array:
 
 
 def _onehot(label: Array, data: Array) -> Array:
-    with np.errstate(invalid="ignore"):  # a label beyond int32 becomes one outside the classes
+    with np.errstate(invalid="ignore"):  # a label beyond int32 is cast to one outside the classes
         chosen: Array = label.astype(np.int32)[:, None] == np.arange(data.shape[1])
     return chosen.astype(data.dtype)
 
 
 @native
 def loss_loop(block: Block) -> None:
-    """loss[0] = sum of weight[n] * -log(max(p[n, label[n]], smallest)), in the samples' order."""
+    """loss[0] = sum of weight[n] * -log(max(p[n, label[n]], smallest)), in sample order."""
     samples, classes = integer(block, 0), integer(block, 1)
     probability, label = float32s(block, 2), int32s(block, 3)
     weight, loss = float32s(block, 4), float32s(block, 5)
@@ -184,11 +186,11 @@ def loss_loop(block: Block) -> None:
         if 0 <= label[n] < classes:
             chosen = probability[n * classes + label[n]]
         if chosen == 0:
-            # Where the data are not finite, oneDNN leaves NaN there and 0 beside it.
+            # For data that are not finite, oneDNN gives NaN for those classes and 0 for the others.
             for k in range(n * classes, (n + 1) * classes):
                 if math.isnan(probability[k]):
                     chosen = math.nan
-        # Not max(): it would hide a probability that is no number.
+        # max() would hide a NaN probability.
         if chosen < 1e-8:
             chosen = 1e-8
         entropy = -math.log(chosen)
@@ -202,7 +204,7 @@ def loss_loop(block: Block) -> None:
 def gradient_loop(block: Block) -> None:
     """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * head[0] * weight[n].
 
-    Without head or weight, which is address 0, that is 1.
+    An absent head or weight (address 0) counts as 1.
     """
     samples, classes = integer(block, 0), integer(block, 1)
     probability, label = float32s(block, 2), int32s(block, 3)
@@ -223,10 +225,10 @@ def gradient_loop(block: Block) -> None:
 
 @implement("softmax_cross_entropy", backend="onednn")
 class OnednnSoftmaxCrossEntropy(Implementation):
-    """oneDNN's softmax, kept for backward, and two loops; float32 data, int32 labels."""
+    """oneDNN's softmax, stored for backward, and two loops; float32 data, int32 labels."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Softmax by the team, the sum by one thread in the samples' order."""
+        """Prepare the softmax on the team, then the sum on one thread, in sample order."""
         data, label = (spec.laid_out(PLAIN) for spec in request.inputs[:2])
         served = onednn_serves(data) and label.dtype == "int32"
         if not served or OpReqType.NULL in request.requests:
@@ -250,7 +252,7 @@ class OnednnSoftmaxCrossEntropy(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One pass over the softmax, which forward left."""
+        """Prepare the gradient in one pass over forward's stored softmax."""
         (gradient,) = request.out_grad
         (probability,) = request.forward.extra_outputs
         arguments = len(request.in_data)

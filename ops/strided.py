@@ -1,7 +1,7 @@
-"""Axes of strided tensors: their order in memory, and which of them tensors repeat along.
+"""Axes of strided tensors: their order in memory and broadcasting.
 
-Loops see tensors with as few axes as possible: axes that lie one behind the other in every operand
-become one, so that tensors of one shape and layout are one run of elements.
+Loops receive as few axes as possible: axes that are contiguous with each other in every operand are
+merged, so that tensors of one shape and layout become one run of elements.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, unpacked
 
-# (size, the operands' strides) of each axis, the innermost last.
+# (size, the operands' strides) of each axis, innermost last.
 Axes = list[tuple[int, Shape]]
 
 
 def collapsed(axes: Iterable[tuple[int, Shape]]) -> Axes:
-    """The axes without those of one element, neighbours joined where every operand allows it."""
+    """Drop axes of size 1, and merge adjacent axes if the strides of every operand allow it."""
     result: Axes = []
     for size, strides in axes:
         if size == 1:
@@ -31,13 +31,14 @@ def collapsed(axes: Iterable[tuple[int, Shape]]) -> Axes:
 
 
 def common_axes(output: TensorSpec, operands: Sequence[TensorSpec]) -> Axes:
-    """The output's axes in its memory, as few as can be, with the strides of the operands."""
+    """Return the output's axes in memory order, merged, with the strides of the operands."""
     return collapsed(_in_memory(output, operands, output.shape))
 
 
 def _in_memory(order: TensorSpec, specs: Sequence[TensorSpec], shape: Shape) -> Axes:
-    """`shape`'s axes in the order of one tensor's memory, with every tensor's strides (0: it
-    broadcasts along that axis).
+    """Return `shape`'s axes in the memory order of one tensor, with every tensor's strides.
+
+    A stride of 0 means that the tensor is broadcast along the axis.
     """
     ranked = strides_of(order.shape, order.layout)
     strides = [_strides(spec, shape) for spec in specs]
@@ -53,14 +54,14 @@ def _strides(spec: TensorSpec, shape: Shape) -> Shape:
 
 
 def same_order(spec: TensorSpec, axes: Sequence[int]) -> bool:
-    """Whether what a reduction over `axes` keeps lies in memory in the order of the axes."""
+    """Return whether the axes left by a reduction over `axes` are in order in memory."""
     ranked = strides_of(spec.shape, spec.layout)
     kept = [ranked[axis] for axis, size in enumerate(spec.shape) if axis not in axes and size > 1]
     return kept == sorted(kept, reverse=True)
 
 
 def broadcast_axes(spec: TensorSpec, shape: Shape) -> tuple[int, ...]:
-    """The axes of `shape` along which a tensor of `spec` is repeated."""
+    """Return the axes of `shape` along which a tensor of `spec` is broadcast."""
     missing = len(shape) - len(spec.shape)
     return tuple(
         axis
@@ -70,8 +71,10 @@ def broadcast_axes(spec: TensorSpec, shape: Shape) -> tuple[int, ...]:
 
 
 def joint_layout(output: TensorSpec, operands: Sequence[TensorSpec]) -> TensorSpec:
-    """The output in the layout of the first operand of its shape; plain where none has it, or
-    where the axes of an operand of lower rank would not be those of the layout.
+    """Return the output in the layout of the first operand of its shape, else in the plain layout.
+
+    The layout is also plain if an operand has a lower rank, because a layout refers to axes by
+    number.
     """
     if all(len(operand.shape) == len(output.shape) for operand in operands):
         for operand in operands:

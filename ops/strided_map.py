@@ -1,8 +1,8 @@
-"""Maps of scalar functions over strided tensors: one pass, whatever the operands' repetitions.
+"""Maps of scalar functions over strided and broadcast tensors, in one pass.
 
-The map's machine code runs over elements that lie one behind the other. An operand that repeats,
-or lies otherwise, is first brought into that order, a chunk at a time that stays in the innermost
-cache: the memory sees nothing of it. Long runs of one that repeats are read where they lie.
+The map's machine code requires contiguous elements. An operand that is broadcast or stored in
+another order is first gathered, a chunk at a time that stays in the L1 cache, so that it causes no
+further memory traffic. Long contiguous runs of such an operand are read in place.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mxrun.operator.native_kernel import KernelPart, Slot
 from mxrun.operator.scalar import MapKernel, MapLoop
 from mxrun.ops.strided import Axes, collapsed, common_axes
 
-# The most elements of a chunk. Its operands and what the map makes of it fit the innermost cache.
+# Maximum number of elements of a chunk: its operands and result fit into the L1 cache.
 _CHUNK = 1024
-# Every chunk but the last is whole vectors of the map's code.
+# Chunks are multiples of this, so that only the last one has an incomplete vector.
 _GRAIN = 32
-# Runs from which on an incomplete vector at the end costs less than to bring them in order.
+# Minimum run length from which an incomplete vector at its end costs less than gathering it.
 _LONG = 512
 _ELEMENT, _WORD = 4, 8
-# Words of a thread's argument block for the map's code, and of an axis that goes on without end.
+# Words of a thread's argument block for the map's code, and (size, stride) of an endless axis.
 _BLOCK_WORDS = 16
 _ENDLESS = (2**60, 0)
 
@@ -43,7 +43,7 @@ _COPY = scalar.compile(lambda x: x)
 
 @piece
 def moved(block: Block, words: Any, slot: int, state: int, rows: int) -> Any:
-    """The place of an operand's row so many rows on, along its second axis and those outside."""
+    """Advance an operand by `rows` along its second and outer axes; return the row's offset."""
     row, axis = words[state], 1
     words[state + 1] = 0
     while rows:
@@ -64,18 +64,18 @@ def moved(block: Block, words: Any, slot: int, state: int, rows: int) -> Any:
 def gather(
     block: Block, words: Any, slot: int, state: int, cells: Any, base: int, count: int
 ) -> None:
-    """cells[base:base + count] = the operand's next elements; 16 cells behind them are spoilt."""
+    """cells[base:base + count] = the operand's next elements; overwrites 16 more cells."""
     x, inner, step = float32s(block, slot), integer(block, slot + 2), integer(block, slot + 3)
     limit, row = base + count, words[state]
     while base < limit:
         first = words[state + 1]
         rows, run = 1, min(inner - first, limit - base)
         if run == inner:
-            # Along the second axis the rows follow one another at a stride.
+            # Rows along the second axis are a constant stride apart.
             left = integer(block, slot + 4) - words[state + 2]
             rows = min(left, (limit - base) // inner)
         stride, place = integer(block, slot + 5), row + first * step
-        # Of a long run, all stores but the first are whole lines of the cache.
+        # In a long run, every store after the first fills complete cache lines.
         second = LANES - base % LANES if run > LANES else LANES
         if step == 0:
             for i in range(rows):
@@ -104,7 +104,7 @@ def gather(
 
 @piece
 def begun(block: Block, words: Any, states: int, begin: int) -> None:
-    """The operands' positions, from `states` on, at one place of the output."""
+    """Set the operands' positions, stored from `states` on, to output element `begin`."""
     operands, axes = integer(block, 7), integer(block, 8)
     for operand in range(operands):
         slot = 9 + integer(block, 6) + operand * (2 + 2 * axes)
@@ -120,14 +120,16 @@ def begun(block: Block, words: Any, states: int, begin: int) -> None:
 
 @native
 def chunks_loop(block: Block) -> None:
-    """A map's code on one chunk of the output's memory after the other.
+    """Run a map's code on successive chunks of the output's memory.
 
-    Slots: elements, elements of a chunk, the code, the team's words of scratch, output, scratch,
-    counts of parameters, operands and axes, the parameters, then of each operand: address, way (0:
-    lies as the output does, 1: gathered, 2: every chunk is like the first, 3: read where it lies,
-    no chunk going beyond an innermost run), and of each axis, the innermost first, size and stride.
-    Scratch of a thread: the code's argument block, then of each operand its row's place, the place
-    within it and on every other axis; last, their chunks.
+    Slots: number of elements, elements per chunk, address of the code, words of scratch for the
+    team, output, scratch, numbers of parameters, operands and axes, the parameters; then for each
+    operand its address, its access mode (0: stored like the output, 1: gathered, 2: every chunk
+    equals the first, 3: read in place, no chunk crosses the end of an innermost run), and size and
+    stride of each axis, innermost first.
+
+    Scratch of a thread: the code's argument block; for each operand the offset of its row and its
+    position in the row and on every other axis; last, the operands' chunks.
     """
     chunk, code, scratch = integer(block, 1), integer(block, 2), integer(block, 5)
     operands, record = integer(block, 7), 2 + 2 * integer(block, 8)
@@ -167,16 +169,16 @@ def chunks_loop(block: Block) -> None:
 
 @native
 def copied_loop(block: Block) -> None:
-    """output = the one operand, brought into the order of the output's memory at once.
+    """output = the only operand, gathered directly into the output's memory.
 
-    Slots and scratch: those of `chunks_loop`; neither code nor chunk is asked for.
+    Slots and scratch are those of `chunks_loop`; code and chunk size are not used.
     """
     words, cells, output = int64s(block, 5), float32s(block, 5), float32s(block, 4)
     own, behind = share(block, integer(block, 3))
     slot, state = 9 + integer(block, 6), own + _BLOCK_WORDS
     at, end = share(block, integer(block, 0))
     begun(block, words, state, at)
-    # What is spoilt behind the last elements would be another thread's.
+    # gather() overwrites cells after its last element, which belong to another thread.
     whole = max(end - at - LANES, 0)
     gather(block, words, slot, state, output, at, whole)
     at, base = at + whole, 2 * behind - _GRAIN
@@ -186,9 +188,10 @@ def copied_loop(block: Block) -> None:
 
 @dataclass(frozen=True)
 class ChunksPart:
-    """A map some of whose operands do not lie in memory as the output does.
+    """Map with operands that are not stored in the output's order.
 
-    loop: None for the one operand as it is; axes: of each operand its own; way: see `chunks_loop`.
+    loop: None for a copy of the only operand; axes: those of each operand; ways: access modes, see
+    `chunks_loop`.
     """
 
     loop: MapLoop | None
@@ -203,22 +206,22 @@ class ChunksPart:
 
     @property
     def team(self) -> None:
-        """None: the loop starts its own."""
+        """None: the loop starts its own team."""
         return
 
     @property
     def scratch_bytes(self) -> int:
-        """Every thread's argument block, positions and chunks."""
+        """Size of every thread's argument block, positions and chunks."""
         return self.threads * self._thread_words * _WORD
 
     @property
     def _rank(self) -> int:
-        """Axes of a record: the last is endless for all, which the position never leaves."""
+        """Number of axes of a record: the last one is endless, so it never overflows."""
         return 1 + max(map(len, self.axes))
 
     @property
     def _thread_words(self) -> int:
-        # `share` cuts at multiples of 16 words.
+        # `share` splits at multiples of 16 words.
         count = len(self.operands)
         words = _BLOCK_WORDS + count * (1 + self._rank)
         words += count * (self.chunk + _GRAIN) * _ELEMENT // _WORD
@@ -241,7 +244,7 @@ class ChunksPart:
 
 
 def served(*specs: TensorSpec) -> bool:
-    """Whether the loops take these tensors: float32 throughout."""
+    """Return whether the loops support these tensors: all must be float32."""
     return all(spec.dtype == "float32" for spec in specs)
 
 
@@ -253,9 +256,10 @@ def strided_part(
     parameters: Sequence[float] = (),
     request: OpReqType = OpReqType.WRITE,
 ) -> KernelPart:
-    """output = map of the operands, which broadcast to its shape; float32, in one unpacked layout.
+    """Return output = map of the operands, which are broadcast to its shape.
 
-    As of `MapKernel.part`, an add-to request is the map's own affair.
+    All are float32, in one unpacked layout. The map serves an add-to request itself, as in
+    `MapKernel.part`.
     """
     slot, spec = output
     found = [(operand, common_axes(spec, [each])) for operand, each in operands]
@@ -265,7 +269,7 @@ def strided_part(
 def permuted_part(
     output: Slot, data: Slot, shape: Shape, order: Sequence[int], threads: int
 ) -> KernelPart:
-    """output = plain data of `shape`, its axes in another order."""
+    """Return output = plain data of `shape` with its axes in another order."""
     strides = strides_of(shape, PLAIN)
     axes = collapsed((shape[axis], (strides[axis],)) for axis in order)
     return _part(_COPY, (output, math.prod(shape)), [(data, axes)], threads)
@@ -279,7 +283,7 @@ def _part(
     parameters: Sequence[float] = (),
     request: OpReqType = OpReqType.WRITE,
 ) -> KernelPart:
-    """The map over so many elements, of operands with the axes of the output's memory."""
+    """Return the map over `output`'s elements, with the operands' axes in its memory order."""
     assert HEADER_SLOTS + 2 + len(operands) + len(parameters) <= _BLOCK_WORDS
     (slot, elements), slots = output, tuple(operand for operand, _ in operands)
     axes = tuple(own or [(1, (1,))] for _, own in operands)
@@ -299,15 +303,15 @@ def _part(
 
 
 def _passes(kernel: MapKernel) -> bool:
-    """Whether a map of one operand gives it as it is."""
+    """Return whether the map returns its only operand unchanged."""
     return kernel.graph.nodes[kernel.result].operation == "operand"
 
 
 def _chunks(elements: int, operands: Sequence[Axes]) -> tuple[int, tuple[int, ...]]:
-    """The size of a chunk, and what is to be done for each of the operands' chunks.
+    """Return the chunk size and the access mode of each operand (see `chunks_loop`).
 
-    Of an operand that is the same over and over again, all chunks are alike where they hold it so
-    many times; else long runs are read where they lie, in chunks of about one size.
+    If a chunk holds a multiple of a repeating operand's period, all its chunks are equal. Otherwise
+    long runs are read in place, in chunks of about equal size.
     """
     grain, ways = _GRAIN, []
     for axes in operands:

@@ -1,4 +1,4 @@
-"""transpose and SwapAxis: the axes of a tensor in another order."""
+"""transpose and SwapAxis: permutations of a tensor's axes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ T = TypeVar("T")
 
 
 class PermutationProperty(OperatorProperty[P]):
-    """output's axis i is data's axis `axes(rank)[i]`. Backward reads the output's gradient only."""
+    """Axis i of the output is axis `axes(rank)[i]` of data. Backward reads only out_grad."""
 
     @abstractmethod
     def axes(self, rank: int) -> Shape:
-        """The order of data's axes in the output; raises ShapeContradiction for another rank."""
+        """Return the order of data's axes in the output; raises ShapeContradiction."""
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Both ways, as soon as the rank is known."""
+        """Infer in both directions once the rank is known."""
         data, output = inputs[0], outputs[0]
         rank = _rank(data, output)
         if rank is None:
@@ -54,20 +54,20 @@ class PermutationProperty(OperatorProperty[P]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad."""
+        """Return out_grad."""
         return [out_grad[0]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """None: nothing is computed."""
+        """Return 0: nothing is computed."""
         return 0
 
     def create_operator(self) -> Operator:
-        """NumPy's transpose."""
+        """Create the NumPy body."""
         return Permutation(self)
 
 
 def inverse(axes: Shape) -> Shape:
-    """The order that undoes `axes`."""
+    """Return the inverse of the permutation `axes`."""
     return tuple(int(axis) for axis in np.argsort(axes))
 
 
@@ -79,7 +79,7 @@ class TransposeParameters(Parameters):
     """Parameters of transpose (MXNet's)."""
 
     axes: tuple[Annotated[Int32, Field(ge=0)], ...] = Field(
-        default=(), description="For each axis of the output, data's; reversed when left out."
+        default=(), description="data's axis for each axis of the output; reversed by default."
     )
 
     @model_validator(mode="after")
@@ -91,13 +91,15 @@ class TransposeParameters(Parameters):
 
 @register("transpose")
 class TransposeProperty(PermutationProperty[TransposeParameters]):
-    """output's axis i is data's axis `axes[i]`. Backward reads the output's gradient only."""
+    """output = data with its axes permuted: axis i of the output is axis `axes[i]` of data.
+    Backward reads only the output's gradient, whose axes it permutes back.
+    """
 
     type_string = "transpose"
     parameter_type = TransposeParameters
 
     def axes(self, rank: int) -> Shape:
-        """The parameter; the reverse order where it is empty."""
+        """Return the parameter, or the reverse order if it is empty."""
         axes = self.parameters.axes or tuple(range(rank))[::-1]
         if len(axes) != rank:
             raise ShapeContradiction("data", f"rank {rank}", f"rank {len(axes)}", "axes")
@@ -107,19 +109,19 @@ class TransposeProperty(PermutationProperty[TransposeParameters]):
 class SwapAxisParameters(Parameters):
     """Parameters of SwapAxis (MXNet's)."""
 
-    dim1: Int32 = Field(default=0, description="The first axis; negative from behind.")
-    dim2: Int32 = Field(default=0, description="The axis it changes places with.")
+    dim1: Int32 = Field(default=0, description="First axis; negative from the end.")
+    dim2: Int32 = Field(default=0, description="Second axis; negative from the end.")
 
 
 @register("SwapAxis", "swapaxes")
 class SwapAxisProperty(PermutationProperty[SwapAxisParameters]):
-    """output = data with two axes exchanged. Backward reads the output's gradient only."""
+    """output = data with two axes exchanged. Backward reads only the output's gradient."""
 
     type_string = "SwapAxis"
     parameter_type = SwapAxisParameters
 
     def axes(self, rank: int) -> Shape:
-        """All axes in their order but for the two."""
+        """Return all axes in order, with dim1 and dim2 exchanged."""
         axes = list(range(rank))
         first, second = self.parameters.dim1, self.parameters.dim2
         for name, axis in (("dim1", first), ("dim2", second)):
@@ -130,7 +132,7 @@ class SwapAxisProperty(PermutationProperty[SwapAxisParameters]):
 
 
 class Permutation(Operator):
-    """Asks the property for the order under the rank it meets."""
+    """NumPy body; obtains the order of axes from the property for data's rank."""
 
     def __init__(self, prop: PermutationProperty[P]) -> None:
         self.axes = prop.axes
@@ -157,7 +159,7 @@ class Permutation(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """data's gradient = the output's, axes back in their order."""
+        """Gradient of data: grad.transpose(inverse(axes))."""
         gradient = require_array(out_grad[0])
         assign(in_grad[0], req[0], gradient.transpose(inverse(self.axes(gradient.ndim))))
 
@@ -167,7 +169,7 @@ class OnednnPermutation(Implementation):
     """One reorder between strided tensors; data may be channels-last, the output is plain."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """From the layout that comes to a plain one."""
+        """Prepare the reorder from data's layout to the plain layout."""
         (data,) = request.inputs
         if not onednn_serves(data):
             return None
@@ -177,7 +179,7 @@ class OnednnPermutation(Implementation):
         return _kernel(request, (unpacked(data),), output, axes)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """From the layout that comes to the one that data had."""
+        """Prepare the reorder from the gradient's layout to the one that data had."""
         (gradient,), (data,) = request.out_grad, request.forward.inputs
         assert gradient is not None
         assert data is not None
@@ -192,7 +194,7 @@ def _kernel(
     output: TensorSpec,
     axes: Shape,
 ) -> Kernel:
-    """The permutation of the first input."""
+    """Return the kernel that permutes the axes of the first input."""
     data = inputs[0]
     assert data is not None
     team = team_for_elements(data.elements, request.threads)

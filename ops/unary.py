@@ -1,8 +1,8 @@
-"""Unary maths: every elementwise function of one tensor that MXNet 1.9.1 has, as one table.
+"""Unary maths: a table of MXNet 1.9.1's elementwise functions of one tensor.
 
-Each entry is a scalar function and its gradient, of (out_grad, output) where that follows from the
-output to full precision, else of (out_grad, data). Where a number has no place in a function, the
-result is MXNet's, which is not always the limit that mathematics gives.
+Each entry is a scalar function and its gradient. The gradient is a function of (out_grad, output)
+if the output determines it to full precision, else of (out_grad, data). Where a function is
+undefined, the result is MXNet's, which is not always the mathematical limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mxrun.operator.simple import (
 )
 from mxrun.ops.activation import relu, relu_gradient
 
-# Scalar functions run on numbers, arrays and values that stand for compiled ones.
+# Scalar functions run on numbers, arrays and symbolic values.
 Scalar = Any
 Function = Callable[..., Scalar]
 
@@ -33,18 +33,18 @@ ZERO = GradientKind.ZERO
 
 
 def sign_of(x: Scalar) -> Scalar:
-    """-1, 0 or 1; 0 of NaN, as MXNet has it."""
+    """Return -1, 0 or 1; 0 for NaN, as in MXNet."""
     return scalar.where(x > 0, 1.0, scalar.where(x < 0, -1.0, 0.0))
 
 
 def half_down(x: Scalar) -> Scalar:
-    """The nearest whole number, of two the smaller."""
+    """Round to the nearest integer; halves are rounded down."""
     below, above = scalar.floor(x), scalar.ceil(x)
     return scalar.where(x - below <= above - x, below, above)
 
 
 def psi(x: Scalar) -> Scalar:
-    """digamma, with MXNet's infinity at 0, -1, -2, ..."""
+    """Return digamma(x), with MXNet's infinity at 0, -1, -2, ..."""
     pole = scalar.logical_and(x <= 0, scalar.floor(x) == x)
     return scalar.where(pole, math.inf, scalar.digamma(x))
 
@@ -54,7 +54,7 @@ _DATA = "Backward reads data and the output's gradient."
 _OUT_GRAD = "Backward reads the output's gradient only."
 _ZERO = "The gradient is zero everywhere."
 
-# What the gradients of (out_grad, output) are functions of.
+# Functions whose gradient is a function of (out_grad, output).
 _OF_OUTPUT: dict[str, tuple[str, Function, Function]] = {
     "sigmoid": (
         "1 / (1 + exp(-data))",
@@ -85,7 +85,7 @@ _OF_OUTPUT: dict[str, tuple[str, Function, Function]] = {
     ),
 }
 
-# Those of (out_grad, data).
+# Functions whose gradient is a function of (out_grad, data).
 _OF_DATA: dict[str, tuple[str, Function, Function]] = {
     "abs": ("|data|, whose gradient at 0 is 0", lambda x: abs(x), lambda g, x: g * sign_of(x)),
     "square": ("data^2", lambda x: x * x, lambda g, x: g * (2 * x)),
@@ -102,8 +102,8 @@ _OF_DATA: dict[str, tuple[str, Function, Function]] = {
         lambda x: scalar.expm1(x),
         lambda g, x: g * scalar.exp(x),
     ),
-    "sin": ("sin(data), in radians", lambda x: scalar.sin(x), lambda g, x: g * scalar.cos(x)),
-    "cos": ("cos(data), in radians", lambda x: scalar.cos(x), lambda g, x: -g * scalar.sin(x)),
+    "sin": ("sin(data), data in radians", lambda x: scalar.sin(x), lambda g, x: g * scalar.cos(x)),
+    "cos": ("cos(data), data in radians", lambda x: scalar.cos(x), lambda g, x: -g * scalar.sin(x)),
     "arcsin": (
         "arcsin(data); NaN outside of [-1, 1]",
         lambda x: scalar.arcsin(x),
@@ -125,7 +125,7 @@ _OF_DATA: dict[str, tuple[str, Function, Function]] = {
     "arccosh": (
         "arccosh(data); NaN below 1",
         lambda x: scalar.arccosh(x),
-        # The 0 makes +0 of the product at -1, where MXNet has +inf.
+        # Adding 0 turns the product -0 at -1 into +0, where MXNet has +inf.
         lambda g, x: g / scalar.sqrt((x - 1) * (x + 1) + 0.0),
     ),
     "arctanh": (
@@ -155,7 +155,7 @@ _OF_DATA: dict[str, tuple[str, Function, Function]] = {
     ),
 }
 
-# Those of (out_grad).
+# Functions whose gradient is a function of (out_grad).
 _OF_OUT_GRAD: dict[str, tuple[str, Function, Function]] = {
     "_copy": ("data", lambda x: x, lambda g: g),
     "negative": ("-data", lambda x: -x, lambda g: -g),
@@ -171,18 +171,18 @@ _OF_OUT_GRAD: dict[str, tuple[str, Function, Function]] = {
     ),
 }
 
-# Those whose gradient is zero.
+# Functions whose gradient is zero.
 _STEPS: dict[str, tuple[str, Function]] = {
     "sign": ("-1, 0 or 1 with the sign of data; 0 of NaN", sign_of),
     "round": (
-        "the nearest whole number, of two the one farther from 0",
+        "data rounded to the nearest integer, halves away from 0",
         lambda x: scalar.round(x),
     ),
-    "rint": ("the nearest whole number, of two the smaller", half_down),
-    "ceil": ("the smallest whole number not below data", lambda x: scalar.ceil(x)),
-    "floor": ("the largest whole number not above data", lambda x: scalar.floor(x)),
-    "trunc": ("data without its fraction", lambda x: scalar.trunc(x)),
-    "fix": ("data without its fraction", lambda x: scalar.fix(x)),
+    "rint": ("data rounded to the nearest integer, halves down", half_down),
+    "ceil": ("the smallest integer >= data", lambda x: scalar.ceil(x)),
+    "floor": ("the largest integer <= data", lambda x: scalar.floor(x)),
+    "trunc": ("data rounded towards 0", lambda x: scalar.trunc(x)),
+    "fix": ("data rounded towards 0", lambda x: scalar.fix(x)),
     "logical_not": ("1 where data is 0, else 0", lambda x: scalar.logical_not(x)),
     "zeros_like": ("0", lambda x: 0.0),
     "ones_like": ("1", lambda x: 1.0),
@@ -192,14 +192,14 @@ _ALIASES = {"_copy": ("identity",)}
 
 
 class HardSigmoidParameters(Parameters):
-    """The line that hard_sigmoid follows between 0 and 1."""
+    """Slope and offset of hard_sigmoid between 0 and 1."""
 
     alpha: Float32 = Field(default=0.2, description="Slope of the line.")
-    beta: Float32 = Field(default=0.5, description="The line at data = 0.")
+    beta: Float32 = Field(default=0.5, description="Value of the line at data = 0.")
 
 
 def _register() -> None:
-    """The tables as operators."""
+    """Register all functions of the tables as operators."""
     for name, (text, function, gradient) in _OF_OUTPUT.items():
         _add(name, text, _OUTPUT, function, reads_output(gradient))
     for name, (text, function, gradient) in _OF_DATA.items():
@@ -223,7 +223,7 @@ _register()
 
 
 def hard_sigmoid_gradient(g: Scalar, y: Scalar, alpha: Scalar) -> Scalar:
-    """alpha on the line, its ends not included."""
+    """Return g * alpha where 0 < y < 1, else 0."""
     return scalar.where(scalar.logical_and(y > 0, y < 1), g * alpha, 0.0)
 
 

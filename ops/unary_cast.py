@@ -1,4 +1,4 @@
-"""Cast: the same numbers as another type."""
+"""Cast: conversion to another dtype."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ from mxrun.operator.tensor import Tensor
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
-# Of an element: reorders, which are oneDNN's, know no larger type.
+# Maximum element size of oneDNN's reorders.
 _MAX_MOVABLE_BYTES = 4
 
 
 class CastParameters(Parameters):
-    """Parameters of Cast (MXNet's, but for the types that mxrun does not have)."""
+    """Parameters of Cast (MXNet's, except dtypes that mxrun does not have)."""
 
     dtype: Literal["float32", "float64", "float16", "uint8", "int32", "int8", "int64"] = Field(
-        description="The element type of the output.", examples=["float32"]
+        description="Element type of the output.", examples=["float32"]
     )
 
 
 @register("Cast", "cast")
 class CastProperty(InPlaceProperty[CastParameters]):
-    """output = data as numbers of `dtype`, of any shape. Backward reads the output's gradient only.
+    """output = data converted to `dtype`, of any shape. Backward reads only the output's gradient.
 
-    A fraction is cut off; a number beyond an integer type becomes what the processor makes of it.
-    The gradient is the output's in data's type, also through integers.
+    Fractions are truncated. A number outside an integer type's range gives a result that depends on
+    the processor. The gradient of data is the output's gradient converted to data's dtype, even if
+    `dtype` is an integer type.
     """
 
     type_string = "Cast"
@@ -57,33 +58,33 @@ class CastProperty(InPlaceProperty[CastParameters]):
 
     @property
     def nonstandard_gradient(self) -> str:
-        """Nothing of whole numbers is a derivative."""
+        """Gradient of a cast to an integer dtype, which has no derivative."""
         return "" if self.parameters.dtype.startswith("float") else "The output's, in data's type."
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data and output have one shape."""
+        """Unify the shapes of data and output."""
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
         return PartialInference([data], [output], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """The output is of the type that is asked for, whatever data is."""
+        """Set the output's dtype to the parameter, whatever data is."""
         return inputs, [self.parameters.dtype]
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad."""
+        """Return out_grad."""
         return [out_grad[0]]
 
     def create_operator(self) -> Operator:
-        """NumPy's conversion."""
+        """Create the NumPy body."""
         return Cast(self.parameters.dtype)
 
 
 class Cast(Operator):
-    """NumPy's conversion, which is the processor's."""
+    """NumPy body; out-of-range numbers are converted as the processor does."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -96,7 +97,7 @@ class Cast(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = data in the other type."""
+        """output = data converted to dtype."""
         assign(out_data[0], req[0], _converted(in_data[0].array, self.dtype))
 
     def backward(
@@ -109,7 +110,7 @@ class Cast(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The output's gradient in data's type."""
+        """Gradient of data: grad converted to data's dtype."""
         if in_grad[0] is not None:
             assign(
                 in_grad[0], req[0], _converted(require_array(out_grad[0]), in_grad[0].spec.dtype)
@@ -117,28 +118,28 @@ class Cast(Operator):
 
 
 def _converted(value: Array, dtype: str) -> Array:
-    # What does not fit is no error, as in compiled code.
+    # Out-of-range numbers are not an error, as in compiled code.
     with np.errstate(invalid="ignore", over="ignore"):
         return value.astype(numpy_dtype(dtype))
 
 
 @implement("Cast", backend="jit")
 class CompiledCast(Implementation):
-    """One pass between the types that maps have.
+    """One pass between the dtypes of maps, in the layout of the given tensor.
 
-    In the layout that the tensors come in; but what no reorder moves, numbers of 8 bytes, stays
-    plain, as every other operator reads it.
+    8-byte types use the plain layout: no reorder can move them, and every other operator reads them
+    plain.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The output, in data's layout."""
+        """Prepare the output, in data's layout."""
         (data,), (output,) = request.inputs, request.outputs
         if not {data.dtype, output.dtype} <= set(MAP_DTYPES):
             return None
         return self._kernel(data, output.dtype, 0, request.requests, request.threads)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """data's gradient, in out_grad's layout."""
+        """Prepare data's gradient, in out_grad's layout."""
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert gradient is not None
         return self._kernel(gradient, data.dtype, 2, request.requests, request.threads)
@@ -151,7 +152,7 @@ class CompiledCast(Implementation):
         requests: tuple[OpReqType, ...],
         threads: int,
     ) -> Kernel:
-        """The first input in another type; `unread` more inputs come after it."""
+        """Return the conversion of the first input; `unread` further inputs follow it."""
         is_movable = max(item_size(given.dtype), item_size(dtype)) <= _MAX_MOVABLE_BYTES
         given = unpacked(given) if is_movable else given.laid_out(PLAIN)
         kernel = scalar.compile(_same, dtype=given.dtype, result_dtype=dtype)
@@ -169,5 +170,4 @@ class CompiledCast(Implementation):
 
 
 def _same(x: Any) -> Any:
-    """x."""
     return x

@@ -1,4 +1,4 @@
-"""What all views share: the same bytes in the same order under another shape."""
+"""Views: operators that only change the shape."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 class ViewProperty(InPlaceProperty[P]):
     """output = data in row-major order under the output's shape.
 
-    Nothing is computed and, where the planner can, nothing is copied. Backward reads the output's
-    gradient only.
+    Nothing is computed, and the data are copied only if the planner cannot share the memory.
+    Backward reads only the output's gradient.
     """
 
     is_view = True
@@ -28,20 +28,20 @@ class ViewProperty(InPlaceProperty[P]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad."""
+        """Return out_grad."""
         return [out_grad[0]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """None: nothing is computed."""
+        """Return 0: nothing is computed."""
         return 0
 
     def create_operator(self) -> Operator:
-        """A copy."""
+        """Create the NumPy body."""
         return View()
 
 
 class View(Operator):
-    """Copies; where the plan makes a view of it, this does not run."""
+    """NumPy body: a copy; not run if the plan makes the output a view."""
 
     def forward(
         self,
@@ -64,6 +64,6 @@ class View(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """data's gradient = the output's, reshaped."""
+        """Gradient of data: grad, reshaped."""
         if in_grad[0] is not None:
             assign(in_grad[0], req[0], require_array(out_grad[0]).reshape(in_grad[0].shape))

@@ -1,4 +1,4 @@
-"""where: elements of one of two tensors, as a third says."""
+"""where(condition, x, y): element of x where condition is not 0, else of y."""
 
 from __future__ import annotations
 
@@ -32,37 +32,38 @@ Scalar = Any
 
 
 def chosen(condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
-    """x where the condition is not 0, else y."""
+    """Return x where the condition is not 0, else y."""
     return scalar.where(condition != 0, x, y)
 
 
 def gradient_of_x(gradient: Scalar, condition: Scalar) -> Scalar:
-    """The gradient where x was taken."""
+    """Return the gradient where x was selected, else 0."""
     return scalar.where(condition != 0, gradient, 0.0)
 
 
 def gradient_of_y(gradient: Scalar, condition: Scalar) -> Scalar:
-    """The gradient where y was taken."""
+    """Return the gradient where y was selected, else 0."""
     return scalar.where(condition != 0, 0.0, gradient)
 
 
 _FORWARD = scalar.compile(chosen)
-# Of (out_grad, condition), for x and for y.
+# Functions of (out_grad, condition), for x and for y.
 _GRADIENTS = (gradient_of_x, gradient_of_y)
 _BACKWARD = tuple(scalar.compile(gradient) for gradient in _GRADIENTS)
 
 
 class WhereParameters(Parameters):
-    """where has no parameters."""
+    """Parameters of where: none."""
 
 
 @register("where", "_sparse_where")
 class WhereProperty(OperatorProperty[WhereParameters]):
-    """output = x where condition is not 0, else y; NaN is not 0.
+    """output = x where condition is not 0, else y; NaN counts as not 0.
 
-    x, y and output have one shape. condition has it too, or has one axis, x's first, and chooses
-    whole rows; no gradient reaches it, and its element type is its own. Backward reads condition
-    and the output's gradient.
+    x, y and output have one shape. condition has the same shape, or is a vector of x's first size
+    that selects entire rows; it has a zero gradient and may have any dtype. The gradients of x and
+    y are the output's gradient where the operand was selected, else 0. Backward reads condition and
+    the output's gradient.
     """
 
     type_string = "where"
@@ -73,11 +74,11 @@ class WhereProperty(OperatorProperty[WhereParameters]):
         return ("condition", "x", "y")
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """condition's is zero everywhere."""
+        """condition has a zero gradient."""
         return (GradientKind.ZERO, GradientKind.COMPUTES, GradientKind.COMPUTES)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """All of one shape; of a condition with one axis, that axis."""
+        """Unify all shapes; for a condition of one axis, only the first axis."""
         condition, *sides = inputs
         common = same_shape(("x", "y", "output"), [*sides, *outputs], "where")[0]
         if condition is not None and len(condition) != 1:
@@ -92,7 +93,7 @@ class WhereProperty(OperatorProperty[WhereParameters]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """x, y and output share one; the condition has its own."""
+        """Unify the dtypes of x, y and output; condition has its own."""
         condition, *sides = inputs
         common = next((dtype for dtype in (*sides, *outputs) if dtype is not None), None)
         return [condition, *(dtype or common for dtype in sides)], [outputs[0] or common]
@@ -100,13 +101,13 @@ class WhereProperty(OperatorProperty[WhereParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad and condition."""
+        """Return out_grad and condition."""
         return [out_grad[0], in_data[0]]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over x or y."""
+        """Pair x or y with the output."""
         return [(in_data[1], out_data[0]), (in_data[2], out_data[0])]
 
     def backward_inplace_option(
@@ -116,26 +117,26 @@ class WhereProperty(OperatorProperty[WhereParameters]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """x's gradient, which is computed last, over the output's."""
+        """Pair out_grad with x's gradient, which is computed last."""
         return [(out_grad[0], in_grad[1])]
 
     def create_operator(self) -> Operator:
-        """NumPy's where."""
+        """Create the NumPy body."""
         return Where()
 
 
 def _wide(condition: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The condition's shape with an axis for each of x."""
+    """Append axes of size 1 to the condition's shape up to the rank of `shape`."""
     return condition + (1,) * (len(shape) - len(condition))
 
 
 def _beside(condition: Array, shape: tuple[int, ...]) -> Array:
-    """The condition as it broadcasts to x's shape."""
+    """Reshape the condition so that it broadcasts to x's shape."""
     return condition.reshape(_wide(condition.shape, shape))
 
 
 class Where(Operator):
-    """Choices of NumPy's."""
+    """NumPy body."""
 
     def forward(
         self,
@@ -159,7 +160,7 @@ class Where(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """out_grad where a side was taken, else 0; x's comes last, it may lie over out_grad."""
+        """Gradients of y and x: grad where selected, else 0; x's is last, it may overwrite grad."""
         gradient = require_array(out_grad[0])
         condition = _beside(require_array(in_data[0]), gradient.shape)
         for side in (2, 1):
@@ -168,17 +169,17 @@ class Where(Operator):
 
 
 def _layout_of(output: TensorSpec, condition: TensorSpec) -> TensorSpec:
-    """The layout of all: plain where the condition has another shape."""
+    """Return the common layout: plain if the condition has another shape."""
     same = condition.shape == output.shape
     return joint_layout(output, [output]) if same else output.laid_out(PLAIN)
 
 
 @implement("where", backend="jit")
 class CompiledWhere(Implementation):
-    """One pass over float32 tensors, in x's layout where all have one shape."""
+    """One pass over float32 tensors, in x's layout if all have one shape."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The choice."""
+        """Prepare the selection."""
         if OpReqType.NULL in request.requests or not served(*request.inputs):
             return None
         condition, x, _ = request.inputs
@@ -199,7 +200,7 @@ class CompiledWhere(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One pass for either side's gradient; x's last."""
+        """Prepare one pass per requested gradient; x's is last."""
         gradient, condition = request.out_grad[0], request.in_data[0]
         assert gradient is not None
         assert condition is not None

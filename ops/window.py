@@ -1,4 +1,4 @@
-"""Sliding windows over the spatial axes: what convolution and pooling share."""
+"""Sliding windows over spatial axes, shared by convolution and pooling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Window:
-    """Geometry of a window: one number per spatial axis in each field."""
+    """Geometry of a sliding window: one number per spatial axis in each field."""
 
     kernel: Shape
     stride: Shape
@@ -32,13 +32,13 @@ class Window:
     pad: Shape
 
     def extent(self, axis: int) -> int:
-        """Positions between the outermost kernel elements, both counted."""
+        """Return dilate * (kernel - 1) + 1: the span of the dilated kernel."""
         return self.dilate[axis] * (self.kernel[axis] - 1) + 1
 
     def output_size(self, axis: int, size: int, round_up: bool = False) -> int:
-        """How many windows fit: (size + 2 * pad - extent) / stride + 1, rounded down or up.
+        """Return the number of windows: (size + 2 * pad - extent) / stride + 1, rounded down or up.
 
-        Zero or less when the kernel exceeds the padded input.
+        Returns 0 if the kernel exceeds the padded input.
         """
         room = size + 2 * self.pad[axis] - self.extent(axis)
         if room < 0:
@@ -47,8 +47,10 @@ class Window:
         return (-(-room // stride) if round_up else room // stride) + 1
 
     def regions(self, inputs: Shape, outputs: Shape) -> Iterator[tuple[int, Region, Region]]:
-        """For each kernel position: its row-major number, the input elements it reads, and the
-        output elements whose windows read them there (padding is in neither).
+        """Yield for each kernel position its row-major index, input region and output region.
+
+        The input region holds the elements read at this kernel position. The output region holds
+        the elements whose windows read them. Padding is in neither.
         """
         axes = range(len(self.kernel))
         for number, position in enumerate(np.ndindex(*self.kernel)):
@@ -70,9 +72,9 @@ class Window:
 class WindowProducts:
     """The three products of a grouped convolution, by unfolded windows (im2col) in `memory`.
 
-    images [N, C, spatial...], weight [O, C / groups, kernel...], windows [N, O, positions...]:
-    each is the product of the other two. memory: bytes for the columns of one image or more; the
-    results do not depend on how many.
+    images [N, C, spatial...], weight [O, C / groups, kernel...], windows [N, O, positions...]: each
+    is the product of the other two. memory: bytes for the columns of one or more images; the
+    results do not depend on their number.
     """
 
     window: Window
@@ -80,7 +82,7 @@ class WindowProducts:
     memory: Array
 
     def windows(self, images: Array, weight: Array, positions: Shape) -> Array:
-        """The convolution: weight x columns(images)."""
+        """Return the convolution: weight x columns(images)."""
         matrix = self._matrices(weight)
         result = np.empty((len(images), *matrix.shape[:2], math.prod(positions)), images.dtype)
         for some, columns in self._chunks(images.shape, images.dtype, positions):
@@ -89,7 +91,7 @@ class WindowProducts:
         return result.reshape(len(images), len(weight), *positions)
 
     def images(self, windows: Array, weight: Array, spatial: Shape) -> Array:
-        """Its transpose: columns weight^T x windows, folded back to where they were read."""
+        """Return the transposed convolution: weight^T x windows, folded back to the images."""
         channels = weight.shape[1] * self.groups
         result = np.zeros((len(windows), channels, *spatial), windows.dtype)
         positions = windows.shape[2:]
@@ -101,14 +103,14 @@ class WindowProducts:
         return result
 
     def weight(self, images: Array, windows: Array) -> Array:
-        """windows x columns(images)^T, summed over the images."""
+        """Return windows x columns(images)^T, summed over the images."""
         positions = windows.shape[2:]
         grouped = self._grouped(windows)
         rows = images.shape[1] // self.groups * math.prod(self.window.kernel)
         result = np.zeros((self.groups, grouped.shape[2], rows), images.dtype)
         for some, columns in self._chunks(images.shape, images.dtype, positions):
             self._unfold(images[some], columns, positions)
-            # Image after image, so that the sum does not depend on the memory.
+            # One image at a time, so that the sum does not depend on the memory size.
             for image, unfolded in zip(grouped[some], _as_matrices(columns), strict=True):
                 result += np.matmul(image, unfolded.swapaxes(-1, -2))
         return result.reshape(windows.shape[1], -1, *self.window.kernel)
@@ -120,7 +122,7 @@ class WindowProducts:
         return windows.reshape(len(windows), self.groups, -1, math.prod(windows.shape[2:]))
 
     def _chunks(self, images: Shape, dtype: Any, positions: Shape) -> list[tuple[slice, Array]]:
-        """Slices of the batch, each with its columns [images, group, channel, kernel, y...]."""
+        """Return slices of the batch with their columns [images, group, channel, kernel, y...]."""
         batch, channels = images[:2]
         one = (self.groups, channels // self.groups, math.prod(self.window.kernel), *positions)
         memory = self.memory.view(dtype)
@@ -149,6 +151,6 @@ def _as_matrices(columns: Array) -> Array:
 
 
 def columns_space(images: Shape, dtype: str, window: Window, positions: Shape, limit: int) -> int:
-    """Bytes of the columns of as many images as fit into `limit` bytes, one at least."""
+    """Return the bytes of the columns of as many images as fit in `limit` bytes, at least one."""
     one = images[1] * math.prod(window.kernel) * math.prod(positions) * item_size(dtype)
     return one * min(max(1, limit // one), images[0])

@@ -1,4 +1,4 @@
-"""What holds for every test: which tests a run takes, its cache folder, and verified graphs."""
+"""Fixtures and hooks of all tests: selection by tier, cache folder, verified graphs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mxrun import library
 from mxrun.backend.team import available_cores
 from mxrun.operator.register import OPERATORS
 
-# Processes that share a run of the whole suite. Some tests take two cores, and all more memory.
+# Processes of a run of all tests. Some tests use two cores, and all use much memory.
 _PROCESSES = 2
 
-# The folders whose tests run whole commands, or do in this process what these do.
+# Folders whose tests run complete commands, or the same work in this process.
 _OF_COMMANDS = ("cli", "commands", "session")
 
 # An example takes as long as the machine's other work makes it.
@@ -39,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
     if config.option.full and config.option.soak:
         raise pytest.UsageError("--full and --soak are two runs: soak tests run alone")
-    # A shell gives what it starts in the background an interrupt that is ignored, and so do we to
-    # the commands that tests interrupt.
+    # A shell starts background jobs with SIGINT ignored, and the commands that tests interrupt
+    # would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -50,16 +50,16 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Whole folders have two processes, a few files none of their own."""
+    """Return the number of processes: two for entire folders, none for single files."""
     alone = config.option.soak or not all(Path(name).is_dir() for name in config.args)
     return 0 if alone else min(_PROCESSES, available_cores())
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of the tier, among those that -k and -m leave."""
+    """Select the tests of the tier, among those selected by -k and -m."""
     named = _named(config)
-    # Also where no test collected here loads it: what is an operator depends on nothing else.
+    # Loaded even if no collected test needs it: the set of operators must not depend on that.
     library.load()
     cases = [_case(item, named) for item in items]
     taken = {case.node for case in tiers.choose(cases, _tier(config))}
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_testnodedown(node: WorkerController, error: object) -> None:
-    """Tell of what each process has left out, once: they all leave out the same."""
+    """Report the tests left out, once: all processes leave out the same."""
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
     count = getattr(node, "workeroutput", {}).get("left_out", 0)
     if reporter is not None and count:
@@ -87,7 +87,7 @@ def _tier(config: pytest.Config) -> tiers.Tier:
 
 
 def _named(config: pytest.Config) -> dict[Path, set[str]]:
-    """What the command line names within files, as it names it: `Class::test[case]`."""
+    """Return the tests named on the command line within files, as given: `Class::test[case]`."""
     found = defaultdict(set)
     for argument in config.args:
         file, separator, name = argument.partition("::")
@@ -131,10 +131,10 @@ def _verified_graphs() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _fixed_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every process finds the same figures of the machine, and none measures it by the way.
+    """Give every process the same machine figures, so that none measures them.
 
-    Predicted times, and the plans that follow from them, would change when another test measures.
-    Compiled code is the user's.
+    Predicted times, and the plans that follow from them, would otherwise change when another test
+    measures the machine. The cache of compiled code is the user's.
     """
     folder = tmp_path_factory.mktemp("cache")
     link_cached(folder, "native")

@@ -1,1 +1,1 @@
-"""Access to kernels and devices, without operator semantics."""
+"""Code generation and kernel providers, without operator semantics."""

@@ -1,21 +1,21 @@
-"""A native call: what a kernel becomes once everything it touches has an address."""
+"""Native calls, the executable form of a kernel bound to addresses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-# Slots in front of a native function's own arguments: the addresses of omp_get_thread_num and
-# omp_get_num_threads, or zeros where the caller is alone.
+# Slots before a native function's own arguments: the addresses of omp_get_thread_num and
+# omp_get_num_threads, or zeros for a call on one thread.
 HEADER_SLOTS = 2
 
 
 @dataclass(frozen=True)
 class NativeCall:
-    """`function(*arguments)` in C: integer or pointer arguments, at most six; returns int or void.
+    """The C call `function(*arguments)` with at most six integer or pointer arguments.
 
-    `owner` keeps alive whatever the arguments point to. A function whose result is a status
-    (`checked`) stops the tape when it returns anything but zero.
+    The function returns int or void. owner: holds references to everything the arguments point to.
+    checked: the result is a status, and a status other than zero stops the tape.
     """
 
     function: int

@@ -1,10 +1,10 @@
-"""What a native function's machine code is made from: its bytecode and all that it reaches.
+"""Identity of a native function: a text of everything its machine code depends on.
 
-The identity of a function is a text that is the same in every process in which the same machine
-code would come out: its own bytecode and constants, and for each global name that it mentions the
-number behind it, the piece whose code is inlined there (which is followed in turn), or the name of
-what compiler and libraries give, whose versions are part of every key. No file is read: what counts
-is what was imported.
+The text is equal in two processes if both would generate the same machine code. It contains the
+function's own bytecode and constants, and for each global name it mentions: the value of a number,
+the piece whose code is inlined (which is followed recursively), or the name of a function of the
+compiler or a library, whose versions are part of every cache key. No source file is read: only what
+was imported counts.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any
 
 import numpy as np
 
-# Modules whose content follows from versions that are part of every key.
+# Modules whose content is determined by versions that are part of every key.
 _KNOWN_MODULES = frozenset({"builtins", "math", "numpy"})
 
 
 class _Unknown(Exception):
-    """A value whose part in the machine code cannot be told."""
+    """A value whose effect on the machine code is unknown."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A body that native functions call, as part of their own code."""
+    """Body that native functions call and inline."""
 
     body: Callable[..., Any]
 
 
 def identity_of(body: Callable[..., Any], vocabulary: frozenset[str]) -> str | None:
-    """The text that stands for all that a body's machine code is made from.
+    """Return the identity of a body's machine code.
 
-    vocabulary: the modules whose functions have a meaning of their own in native code, which is
-    part of every key. None where a global is of a kind whose value cannot be told.
+    vocabulary: modules whose functions are intrinsics of native code; these are part of every key.
+    None if a global is of a type that is not supported.
     """
     try:
         return "\n".join(_Walk(body.__globals__, vocabulary).function(body.__code__))
@@ -44,9 +44,9 @@ def identity_of(body: Callable[..., Any], vocabulary: frozenset[str]) -> str | N
 
 
 class _Walk:
-    """One function and what it reaches, each piece once.
+    """Traversal of one function and the pieces it reaches, each once.
 
-    Pieces are compiled with the names of the function that they become part of.
+    Pieces are compiled with the global names of the function that they become part of.
     """
 
     def __init__(self, scope: Mapping[str, Any], vocabulary: frozenset[str]) -> None:
@@ -55,12 +55,12 @@ class _Walk:
         self._lines: list[str] = []
 
     def function(self, code: types.CodeType) -> list[str]:
-        """The lines of a function's code and of every piece that it reaches."""
+        """Return the lines of a function's code and of every piece it reaches."""
         self._reach(code)
         return self._lines
 
     def _reach(self, code: types.CodeType) -> int:
-        """The number of a code object among those reached."""
+        """Return the number of a code object among those reached, after adding it if it is new."""
         if code not in self._numbers:
             self._numbers[code] = number = len(self._numbers)
             self._lines.append(f"code {number}: {self._code(code)}")
@@ -73,7 +73,7 @@ class _Walk:
         constants = [self._value(constant) for constant in code.co_consts]
         names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
         counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
-        # Python 3.10 keeps no table: there, exceptions are instructions.
+        # Python 3.10 has no exception table: there, exception handlers are instructions.
         handlers: bytes = getattr(code, "co_exceptiontable", b"")
         return f"{code.co_code.hex()} {handlers.hex()} {counts} {names} {constants}"
 
@@ -82,7 +82,7 @@ class _Walk:
             return f"code {self._reach(value)}"
         if isinstance(value, (tuple, frozenset)):
             parts = [self._value(each) for each in value]
-            # The order of a set's strings differs between processes.
+            # The iteration order of a set of strings differs between processes.
             ordered = sorted(parts) if isinstance(value, frozenset) else parts
             return f"{type(value).__name__}({', '.join(ordered)})"
         if isinstance(value, (bool, int, float, complex, str, bytes, types.NoneType, np.generic)):

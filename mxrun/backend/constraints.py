@@ -1,4 +1,4 @@
-"""Which of several pieces of code for one computation is wanted."""
+"""Constraints on which implementation of a primitive to use."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ImplementationConstraints:
-    """The first, in the library's order of preference, of those that fit.
+    """Selects the first admissible implementation in the library's order of preference.
 
-    name: only the code of that name. scratch_bytes: only code that needs no more scratch, or, where
-    all need more, that which needs least.
+    name: only the implementation of that name. scratch_bytes: only implementations with at most so
+    much scratch memory or, if all need more, those that need the least.
     """
 
     name: str | None = None
     scratch_bytes: int | None = None
 
     def allows(self, scratch_bytes: int) -> bool:
-        """Whether code with so much scratch fits."""
+        """Return whether an implementation with so much scratch memory is admissible."""
         return self.scratch_bytes is None or scratch_bytes <= self.scratch_bytes
 
 

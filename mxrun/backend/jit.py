@@ -1,7 +1,7 @@
 """Native functions from Python source: loops compiled by numba, called by address.
 
-A native function takes one argument block (64-bit slots) and touches no interpreter, so the tape
-can call it without the lock, and each thread of the team can take its share:
+A native function takes one argument block (64-bit slots) and does not use the interpreter, so the
+tape can call it without the lock, and each thread of the team can process its share:
 
     @native
     def scale_loop(block):
@@ -14,9 +14,9 @@ can call it without the lock, and each thread of the team can take its share:
 
     call = bind(scale_loop, (1000, 0.5, source_address, target_address), threads=2)
 
-The names below are what such a body may use. They have no Python meaning of their own: numba's
-versions take their place when the function is first compiled. Compiled code is kept in the user's
-cache folder.
+The functions below are the intrinsics that such a body may use. They raise TypeError in Python:
+`numba_intrinsics` replaces them when the function is first compiled. Compiled code is cached in the
+user's cache folder.
 """
 
 from __future__ import annotations
@@ -39,76 +39,78 @@ from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 
 Block = Any
-# Where the names are declared that `vocabulary` gives a meaning.
+# Modules that declare the intrinsics.
 _VOCABULARY_MODULES = frozenset({__name__, vectors.__name__})
 
 
 def integer(block: Block, index: int) -> int:
-    """Argument `index` as a 64-bit integer."""
+    """Return argument `index` as a 64-bit integer."""
     raise TypeError("only inside a native function")
 
 
 def real(block: Block, index: int) -> float:
-    """Argument `index` as a float32 value."""
+    """Return argument `index` as a float32 value."""
     raise TypeError("only inside a native function")
 
 
 def float32s(block: Block, index: int) -> Any:
-    """Argument `index` as a pointer to float32 elements."""
+    """Return argument `index` as a pointer to float32 elements."""
     raise TypeError("only inside a native function")
 
 
 def bfloat16s(block: Block, index: int) -> Any:
-    """Argument `index` as a pointer to bfloat16 elements, for `load_lanes` and `store_lanes`."""
+    """Return argument `index` as a pointer to bfloat16, for `load_lanes` and `store_lanes`."""
     raise TypeError("only inside a native function")
 
 
 def float64s(block: Block, index: int) -> Any:
-    """Argument `index` as a pointer to float64 elements."""
+    """Return argument `index` as a pointer to float64 elements."""
     raise TypeError("only inside a native function")
 
 
 def int32s(block: Block, index: int) -> Any:
-    """Argument `index` as a pointer to int32 elements."""
+    """Return argument `index` as a pointer to int32 elements."""
     raise TypeError("only inside a native function")
 
 
 def int64s(block: Block, index: int) -> Any:
-    """Argument `index` as a pointer to int64 elements."""
+    """Return argument `index` as a pointer to int64 elements."""
     raise TypeError("only inside a native function")
 
 
 def uint8s(block: Block, index: int) -> Any:
-    """Argument `index` as a pointer to bytes."""
+    """Return argument `index` as a pointer to bytes."""
     raise TypeError("only inside a native function")
 
 
 def random_words(key: int, step: int, number: int) -> tuple[Any, Any, Any, Any]:
-    """Words 4 * number .. 4 * number + 3 of `philox.words(key, step, ...)`, as uint64 values."""
+    """Return words 4 * number .. 4 * number + 3 of `philox.words(key, step, ...)`, as uint64."""
     raise TypeError("only inside a native function")
 
 
 def share(block: Block, count: int) -> tuple[int, int]:
-    """The calling thread's part [begin, end) of `count` elements, cut at multiples of 16."""
+    """Return the calling thread's part [begin, end) of `count` elements, in multiples of 16."""
     raise TypeError("only inside a native function")
 
 
 def clipped(value: float, limit: float) -> float:
-    """A float32 `value` brought into [-limit, limit]; NaN for one that is not finite."""
+    """Clip a float32 `value` to [-limit, limit]; NaN if it is not finite."""
     raise TypeError("only inside a native function")
 
 
 def reduced_run(
     kind: int, total: float, data: Any, position: int, count: int, shift: float, gap: int
 ) -> float:
-    """A float64 `total` and the float32 data[position:position + count] reduced to one float64.
+    """Reduce a float64 `total` and the float32 data[position:position + count] to one float64.
 
-    Kinds: 0 sum, 1 maximum and 2 minimum (NaN where any is), 3 product, 4 sum and 5 product without
-    NaN, 6 sum of magnitudes, 7 sum of squares, 8 sum of squared distances from a float32 `shift`,
-    which the others do not read. The elements go in turn to 32 lanes of float64, those of kinds 1
-    and 2 to 64 of float32, the upper half of which is joined to the lower until one is left; that
-    is joined to the total. No machine and no team has a say in the order. Of the memory behind the
-    run, that from `gap` elements on is brought meanwhile.
+    Kinds: 0 sum, 1 maximum and 2 minimum (NaN if any element is), 3 product, 4 sum and 5 product
+    without NaN, 6 sum of magnitudes, 7 sum of squares, 8 sum of squared deviations and 9 sum of
+    deviations from a float32 `shift`, which the other kinds ignore.
+
+    The elements are distributed cyclically over 32 lanes of float64; kinds 1 and 2 use 64 lanes of
+    float32. The upper half of the lanes is combined with the lower half until one lane is left,
+    which is combined with the total. The order depends neither on the machine nor on the team size.
+    The memory after the run, from `gap` elements on, is prefetched meanwhile.
     """
     raise TypeError("only inside a native function")
 
@@ -126,10 +128,10 @@ def join_rows(
     shifts: Any,
     shift: int,
 ) -> None:
-    """totals[at + i] and data[position + r * stride + i * step] over r below `rows` as one float32.
+    """Reduce totals[at + i] and data[position + r * stride + i * step], r < `rows`, to one float32.
 
-    For each i below `count`, in the rows' order. The kinds are those of `reduced_run`; the shift of
-    i is shifts[shift + i].
+    This is done for each i below `count`, in the order of the rows. The kinds are those of
+    `reduced_run`; the shift of column i is shifts[shift + i].
     """
     raise TypeError("only inside a native function")
 
@@ -145,25 +147,27 @@ def find_rows(
     stride: int,
     rows: int,
 ) -> None:
-    """output[at + i] = the first r where data[position + r * stride + i * step] is extreme or NaN.
+    """Set output[at + i] to the first r at which data[position + r * stride + i * step] is extreme.
 
-    For each i below `count`, over r below `rows`; kinds 1 and 2 of `reduced_run`.
+    A NaN counts as extreme. This is done for each i below `count`, over r below `rows`, for kinds 1
+    and 2 of `reduced_run`.
     """
     raise TypeError("only inside a native function")
 
 
 def scan_columns(output: Any, data: Any, position: int, count: int, stride: int, rows: int) -> None:
-    """output[position + r * stride + i] = the sum of data[position + s * stride + i] over s <= r.
+    """Compute cumulative sums down `count` neighbouring columns of `rows` rows, in float64.
 
-    For each i below `count` and each r below `rows`, in float64.
+    output[position + r * stride + i] is the sum of data[position + s * stride + i] over s <= r.
     """
     raise TypeError("only inside a native function")
 
 
 def scan_line(output: Any, data: Any, position: int, count: int, step: int, total: float) -> None:
-    """output[position + i * step] = a float64 total and the sum of data up to there, step 1 or -1.
+    """Compute cumulative sums along a line: data[position + i * step], i < `count`, plus `total`.
 
-    Within vectors of 8 the sums are float32; what is before them is summed in float64.
+    `total` is float64; the step is 1 or -1. Sums within vectors of 8 are float32; the sum of all
+    elements before the vector is float64.
     """
     raise TypeError("only inside a native function")
 
@@ -171,29 +175,29 @@ def scan_line(output: Any, data: Any, position: int, count: int, step: int, tota
 def call_address(function: int, a0: int, a1: int, a2: int, a3: int, a4: int, a5: int) -> int:
     """Call the C function at an address with six integers.
 
-    In the C calling conventions of x86-64 and AArch64 those beyond what the function takes stay
-    unread in registers. What a void function returns is arbitrary.
+    In the C calling conventions of x86-64 and AArch64 surplus arguments remain unread in registers.
+    The result of a void function is arbitrary.
     """
     raise TypeError("only inside a native function")
 
 
 class NativeCode(Protocol):
-    """Anything that has, or makes, machine code of the form `void f(int64_t *block)`."""
+    """Machine code of the form `void f(int64_t *block)`, possibly compiled on demand."""
 
     @property
     def address(self) -> int:
-        """Where the code is."""
+        """Address of the code."""
 
 
 @dataclass(frozen=True)
 class NativeFunction:
-    """A body that is compiled when its address is first asked for."""
+    """Body that is compiled when its address is first requested."""
 
     body: Callable[[Block], None]
 
     @cached_property
     def address(self) -> int:
-        """The compiled function's address: `void f(int64_t *block)`."""
+        """Address of the compiled function, `void f(int64_t *block)`."""
         key = self.key
         compiled = None if key is None else object_cache.find(key)
         if compiled is None:
@@ -204,9 +208,9 @@ class NativeFunction:
 
     @cached_property
     def key(self) -> str | None:
-        """The name of the machine code among what is cached: all that it is made from decides it.
+        """Key of the machine code in the object cache, a digest of everything it depends on.
 
-        None where that cannot be told: then every process compiles it.
+        None if that cannot be determined: every process then compiles the function.
         """
         identity = identity_of(self.body, _VOCABULARY_MODULES)
         name = f"{self.body.__module__}.{self.body.__qualname__}"
@@ -220,11 +224,12 @@ class NativeFunction:
         scope = {**self.body.__globals__, **VOCABULARY}
         for name, value in self.body.__globals__.items():
             if isinstance(value, NativePiece):
-                # Inlined by force: a call that stays looks for errors to report, with the
-                # interpreter's functions.
+                # Forced inlining: an actual call would check for errors to report, with functions
+                # of the interpreter.
                 scope[name] = numba.njit(error_model="numpy", forceinline=True)(value.within(scope))
         body = types.FunctionType(self.body.__code__, scope, self.body.__name__)
-        # Two functions of one name must not share a symbol, whichever processes compiled them.
+        # Two functions of one name must not share a symbol, even if different processes compiled
+        # them.
         body.__qualname__ = f"{self.body.__qualname__}_{self.key or id(self)}"
         signature = numba.types.void(numba.types.CPointer(numba.types.int64))
         function = numba.cfunc(signature, error_model="numpy")(body)
@@ -233,29 +238,29 @@ class NativeFunction:
 
 
 class NativePiece(Piece):
-    """A body that native functions call, as part of their own code and with their globals."""
+    """Body that native functions call and inline, compiled with their globals."""
 
     def within(self, scope: dict[str, Any]) -> Callable[..., Any]:
-        """The body with the names of a native function."""
+        """Return the body with the global names of a native function."""
         return types.FunctionType(self.body.__code__, scope, self.body.__name__)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Has no meaning in Python either."""
+        """Raise TypeError: a piece can only be called by native code."""
         raise TypeError("only inside a native function")
 
 
 def piece(body: Callable[..., Any]) -> NativePiece:
-    """Decorator: what several native functions of one file have in common."""
+    """Decorator that makes a body usable by several native functions of one file."""
     return NativePiece(body)
 
 
 def native(body: Callable[[Block], None]) -> NativeFunction:
-    """Decorator: make a native function of a body written in this module's vocabulary."""
+    """Decorator that makes a native function of a body written with this module's intrinsics."""
     return NativeFunction(body)
 
 
 def bind(function: NativeCode, arguments: tuple[int | float, ...], threads: int) -> NativeCall:
-    """Pack the argument block; with more than one thread the team runs the function together."""
+    """Pack the argument block; with several threads the team runs the function together."""
     runtime = openmp() if threads > 1 else None
     header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)
     block: npt.NDArray[np.int64] = np.array([*header, *map(_slot, arguments)], np.int64)
@@ -267,10 +272,10 @@ def bind(function: NativeCode, arguments: tuple[int | float, ...], threads: int)
 
 
 class HostLoop:
-    """A native function that Python calls itself, its arguments packed once.
+    """Native function that Python calls directly, with its arguments packed once.
 
-    For loops of a few microseconds the call keeps the interpreter's lock, because getting it back
-    from a busy thread costs a thousand times more; a long one (`unlocked`) gives it away.
+    For loops of a few microseconds the call holds the interpreter lock, because getting it back
+    from a busy thread costs a thousand times more. unlocked: release the lock, for a long loop.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""LLVM code between bfloat16 as it lies in memory and float32: for numbers and for vectors.
+"""LLVM code that converts between bfloat16 in memory and float32, for scalars and vectors.
 
-bfloat16 is the upper half of a float32. Integers do the work, because the instructions that some
-processors have for it take denormal numbers for 0, as oneDNN's reorders and products do with them:
-these loops give the same bits everywhere.
+bfloat16 is the upper half of a float32. The conversion uses integer instructions, because the
+bfloat16 instructions of some processors treat denormal numbers as 0, as do oneDNN's reorders and
+products that use them. These loops give the same bits everywhere.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Any
 from llvmlite import ir
 
 _HALF, _WHOLE = ir.IntType(16), ir.IntType(32)
-# The bit of a float32 that makes a NaN a quiet one.
+# Bit of a float32 that makes a NaN quiet.
 _QUIET = 0x400000
 
 
 def widened(builder: Any, bits: Any) -> Any:
-    """Numbers of 16 bits as float32: exact."""
+    """Convert 16-bit values to float32, exactly."""
     wide = builder.zext(bits, _like(bits.type, _WHOLE))
     shifted = builder.shl(wide, _number(wide.type, 16))
     return builder.bitcast(shifted, _like(bits.type, ir.FloatType()))
 
 
 def rounded(builder: Any, value: Any) -> Any:
-    """The 16 bits of the nearest bfloat16, of two that are as near the even one.
+    """Round to bfloat16, ties to even; return the 16 bits.
 
-    What is too large becomes infinite; NaN keeps its sign and its upper bits and is quiet.
+    Values that are too large become infinite; NaN stays NaN with its sign and upper bits, and is
+    quiet.
     """
     bits = builder.bitcast(value, _like(value.type, _WHOLE))
     kind = bits.type
@@ -39,10 +40,10 @@ def rounded(builder: Any, value: Any) -> Any:
 
 
 def _like(kind: Any, element: Any) -> Any:
-    """`element`, or as many of it as the type has."""
+    """Return `element`, or a vector of it with as many lanes as `kind`."""
     return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
 
 
 def _number(kind: Any, number: int) -> Any:
-    """An integer, in every lane of the type."""
+    """Return an integer constant, broadcast if the type is a vector."""
     return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)

@@ -9,17 +9,17 @@ from llvmlite import ir
 from mxrun.backend.call import HEADER_SLOTS
 
 _WORD, _INDEX = ir.IntType(64), ir.IntType(32)
-# Threads share multiples of so many elements.
+# A thread's share is a multiple of so many elements.
 _GRAIN = 16
 
 
 def slot(builder: Any, block: Any, index: int) -> Any:
-    """Argument `index`, as 64 bits."""
+    """Load argument `index` as 64 bits."""
     return builder.load(builder.gep(block, [_WORD(HEADER_SLOTS + index)]))
 
 
 def share(builder: Any, block: Any, count: Any) -> tuple[Any, Any]:
-    """The calling thread's part [begin, end) of `count` elements, cut at multiples of 16."""
+    """Compute the calling thread's part [begin, end) of `count` elements, in multiples of 16."""
     number, team = _runtime(builder, block, 0, 0), _runtime(builder, block, 1, 1)
     grain = _WORD(_GRAIN)
     rounded = builder.add(count, builder.sub(builder.mul(team, grain), _WORD(1)))
@@ -33,7 +33,7 @@ def _smaller(builder: Any, left: Any, right: Any) -> Any:
 
 
 def _runtime(builder: Any, block: Any, position: int, otherwise: int) -> Any:
-    """What a function of the runtime in the block's header answers; alone: `otherwise`."""
+    """Call an OpenMP function from the block's header; without one the result is `otherwise`."""
     address = builder.load(builder.gep(block, [_WORD(position)]))
     before = builder.block
     present = builder.icmp_unsigned("!=", address, _WORD(0))

@@ -1,6 +1,6 @@
-"""Code for numbers side by side in memory, for `reduction_vocabulary` and `scan_vocabulary`.
+"""LLVM code for vectors of neighbouring columns, for reduction_intrinsics and scan_intrinsics.
 
-Imported only when a function must be compiled, like `vocabulary`.
+Imported only when a function must be compiled, like `numba_intrinsics`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from numba.core import cgutils
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 
-# Lanes of one vector of a row's, and how many vectors are taken down the rows side by side.
+# Lanes of a vector of a row, and number of such vectors processed side by side.
 ROW_LANES = 16
 ROW_VECTORS = 4
-# Elements of a line of the cache.
+# Elements of a cache line.
 LINE = 16
 
 
 def constant(kind: Any, number: float) -> Any:
-    """One number of a type, or that in every lane."""
+    """Return a constant of a type, broadcast if the type is a vector."""
     return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
 
 
 def broadcast(builder: Any, value: Any, count: int) -> Any:
-    """One value in every lane."""
+    """Broadcast a value to a vector of `count` lanes."""
     vector = ir.VectorType(value.type, count)
     empty = ir.Constant(vector, ir.Undefined)
     first = builder.insert_element(empty, value, INDEX(0))
@@ -38,38 +38,38 @@ def broadcast(builder: Any, value: Any, count: int) -> Any:
 
 
 def lane_numbers(kind: Any, count: int) -> Any:
-    """0, 1, 2, ..."""
+    """Return the vector 0, 1, 2, ..."""
     return ir.Constant(ir.VectorType(kind, count), list(range(count)))
 
 
 def first_lanes(builder: Any, number: Any, count: int) -> Any:
-    """The mask of the first `number` of `count` lanes."""
+    """Return the mask of the first `number` of `count` lanes."""
     limit = broadcast(builder, builder.trunc(number, INDEX), count)
     return builder.icmp_signed("<", lane_numbers(INDEX, count), limit)
 
 
 def vector_place(builder: Any, pointer: Any, position: Any, count: int) -> Any:
-    """The address of `count` elements as one vector."""
+    """Return the address of `count` elements as a vector pointer."""
     kind = ir.VectorType(FLOAT, count)
     return builder.bitcast(builder.gep(pointer, [position]), kind.as_pointer())
 
 
 def call_intrinsic(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
-    """A call of one of LLVM's own functions."""
+    """Call an LLVM intrinsic."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
 def prefetch(builder: Any, pointer: Any, position: Any) -> None:
-    """Have the line of memory brought that an element lies in, which need not exist."""
+    """Prefetch the cache line of an element, which need not exist."""
     place = builder.bitcast(builder.gep(pointer, [position]), ir.IntType(8).as_pointer())
-    # To read, to stay in every cache, data.
+    # Read access, high locality, data cache.
     arguments = [place, *map(INDEX, (0, 3, 1))]
     call_intrinsic(builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
 
 
 def load_vector(builder: Any, place: Any, mask: Any, count: int) -> Any:
-    """A vector; under a mask, with 0 for what lies outside."""
+    """Load a vector; lanes outside the mask are 0."""
     if mask is None:
         return builder.load(place, align=4)
     kind = ir.VectorType(FLOAT, count)
@@ -78,7 +78,7 @@ def load_vector(builder: Any, place: Any, mask: Any, count: int) -> Any:
 
 
 def store_vector(builder: Any, value: Any, place: Any, mask: Any) -> None:
-    """A vector; under a mask, what lies inside."""
+    """Store a vector; lanes outside the mask are not written."""
     if mask is None:
         builder.store(value, place, align=4)
         return
@@ -87,7 +87,7 @@ def store_vector(builder: Any, value: Any, place: Any, mask: Any) -> None:
 
 
 def gather_vector(builder: Any, pointer: Any, position: Any, step: Any, mask: Any) -> Any:
-    """Every `step`-th element from `position` on."""
+    """Load every `step`-th element from `position` on."""
     count = ROW_LANES
     kind, places = ir.VectorType(FLOAT, count), ir.VectorType(FLOAT.as_pointer(), count)
     first = builder.ptrtoint(builder.gep(pointer, [position]), WORD)
@@ -100,7 +100,7 @@ def gather_vector(builder: Any, pointer: Any, position: Any, step: Any, mask: An
 
 
 def joined(builder: Any, join: Any, lanes: Any) -> Any:
-    """All lanes as one: the upper half to the lower, until one is left."""
+    """Reduce a vector to a scalar: combine the upper half with the lower until one lane is left."""
     count = lanes.type.count
     while count > 1:
         count //= 2
@@ -115,7 +115,7 @@ def joined(builder: Any, join: Any, lanes: Any) -> Any:
 
 @dataclass(frozen=True)
 class Rows:
-    """Equal runs of memory, `stride` elements apart, whose elements lie `step` apart."""
+    """Rows that begin `stride` elements apart, with elements `step` apart."""
 
     data: Any
     step: Any
@@ -125,7 +125,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Columns:
-    """Vectors of neighbouring columns: where each starts, and which lanes of it there are."""
+    """Vectors of neighbouring columns: the start of each, and the mask of valid lanes."""
 
     rows: Rows
     starts: list[Any]
@@ -133,7 +133,7 @@ class Columns:
     gathered: bool
 
     def load(self, builder: Any, row: Any) -> list[Any]:
-        """The elements in one row."""
+        """Load the elements of one row."""
         offset = builder.mul(row, self.rows.stride)
         if self.gathered:
             places = [builder.add(offset, builder.mul(s, self.rows.step)) for s in self.starts]
@@ -143,13 +143,13 @@ class Columns:
         return [self.read(builder, self.rows.data, place) for place in places]
 
     def read(self, builder: Any, pointer: Any, position: Any) -> Any:
-        """One vector of dense memory."""
+        """Load one vector from contiguous memory."""
         return load_vector(
             builder, vector_place(builder, pointer, position, ROW_LANES), self.mask, ROW_LANES
         )
 
     def store(self, builder: Any, pointer: Any, vectors: list[Any]) -> None:
-        """A vector of each."""
+        """Store one vector for each start."""
         for start, vector in zip(self.starts, vectors, strict=True):
             store_vector(
                 builder, vector, vector_place(builder, pointer, start, ROW_LANES), self.mask
@@ -157,7 +157,7 @@ class Columns:
 
 
 def by_columns(builder: Any, rows: Rows, count: Any, work: Callable[[Any, Columns], None]) -> None:
-    """Code that does `work` on `count` columns: on vectors side by side, then on single ones."""
+    """Generate code that does `work` on `count` columns: several vectors, then single ones."""
 
     def singly(first: Any, gathered: bool) -> None:
         left, width = builder.sub(count, first), WORD(ROW_LANES)
@@ -181,5 +181,5 @@ def by_columns(builder: Any, rows: Rows, count: Any, work: Callable[[Any, Column
 
 
 def variables(builder: Any, values: list[Any]) -> list[Any]:
-    """Places for values that change in a loop; they stay in registers."""
+    """Allocate variables that change in a loop; LLVM keeps them in registers."""
     return [cgutils.alloca_once_value(builder, value) for value in values]

@@ -1,4 +1,4 @@
-"""numba's versions of the names that a native body may use (declared in `jit`).
+"""numba implementations of the intrinsics that are declared in `jit`.
 
 Imported only when a function must be compiled, because importing numba takes a quarter of a second.
 """
@@ -22,7 +22,7 @@ _WORD = ir.IntType(64)
 
 
 def _slot(builder: Any, arguments: Any) -> Any:
-    """Code that loads argument `index` of a block."""
+    """Generate code that loads argument `index` of a block."""
     block, index = arguments
     position = builder.add(index, ir.Constant(index.type, HEADER_SLOTS))
     return builder.load(builder.gep(block, [position]))
@@ -51,7 +51,7 @@ uint8s = _pointer_reader(types.uint8)
 
 @intrinsic
 def integer(typing_context: Any, block: Any, index: Any) -> Any:
-    """The slot as it is."""
+    """Load the slot unchanged."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _slot(builder, arguments)
@@ -61,7 +61,7 @@ def integer(typing_context: Any, block: Any, index: Any) -> Any:
 
 @intrinsic
 def real(typing_context: Any, block: Any, index: Any) -> Any:
-    """The lower half of the slot, read as a float32."""
+    """Load the lower half of the slot as a float32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value = builder.trunc(_slot(builder, arguments), ir.IntType(32))
@@ -88,7 +88,7 @@ def _runtime_call(position: int, otherwise: int) -> Any:
     return call_runtime
 
 
-# Both ask the runtime in the block's header; without one, the caller is alone.
+# Both call the runtime's function in the block's header; without one, the team has one thread.
 _thread_number = _runtime_call(0, otherwise=0)
 _team_size = _runtime_call(1, otherwise=1)
 
@@ -97,7 +97,7 @@ _team_size = _runtime_call(1, otherwise=1)
 def call_address(
     typing_context: Any, function: Any, a0: Any, a1: Any, a2: Any, a3: Any, a4: Any, a5: Any
 ) -> Any:
-    """A C call through an integer address."""
+    """Call a C function through an integer address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(_WORD, [_WORD] * 6)
@@ -108,9 +108,9 @@ def call_address(
 
 @njit
 def share(block: Any, count: Any) -> Any:
-    """The calling thread's part of `count` elements."""
+    """Return the calling thread's part of `count` elements."""
     team = _team_size(block)
-    # A chunk is a multiple of 16 elements, so that no two threads write one cache line.
+    # A chunk is a multiple of 16 elements, so that no two threads write to one cache line.
     chunk = (count + team * 16 - 1) // (team * 16) * 16
     begin = min(count, _thread_number(block) * chunk)
     return begin, min(count, begin + chunk)
@@ -118,17 +118,17 @@ def share(block: Any, count: Any) -> Any:
 
 @njit
 def clipped(value: Any, limit: Any) -> Any:
-    """The value brought into [-limit, limit]; NaN for one that is not finite."""
-    # value - value is 0 for what is finite and NaN for what is not: no branch, so that loops
-    # become vector code.
+    """Clip the value to [-limit, limit]; NaN if it is not finite."""
+    # value - value is 0 for finite values and NaN for others: no branch, so that loops are
+    # vectorised.
     return min(max(value, -limit), limit) + (value - value)
 
 
 def _philox(builder: Any, key: Any, step: Any, number: Any) -> list[Any]:
-    """Code for the four words of one counter, as 64-bit values.
+    """Generate code for the four words of one counter, as 64-bit values.
 
-    32-bit values live in 64-bit registers, where the product of two is exact, and the rounds stand
-    one after the other: a loop over `number` becomes vector code.
+    The 32-bit values are in 64-bit registers, where their products are exact, and the rounds are
+    unrolled: LLVM vectorises a loop over `number`.
     """
     half, low = ir.Constant(_WORD, 32), ir.Constant(_WORD, 0xFFFFFFFF)
     x = [part for word in (number, step) for part in _halves(builder, word)]
@@ -149,14 +149,14 @@ def _philox(builder: Any, key: Any, step: Any, number: Any) -> list[Any]:
 
 
 def _halves(builder: Any, word: Any) -> list[Any]:
-    """The lower and the upper 32 bits."""
+    """Return the lower and the upper 32 bits."""
     lower = builder.and_(word, ir.Constant(_WORD, 0xFFFFFFFF))
     return [lower, builder.lshr(word, ir.Constant(_WORD, 32))]
 
 
 @intrinsic
 def random_words(typing_context: Any, key: Any, step: Any, number: Any) -> Any:
-    """Philox4x32-10 of the counter (number, step)."""
+    """Compute Philox4x32-10 of the counter (number, step)."""
     result = types.UniTuple(types.uint64, 4)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

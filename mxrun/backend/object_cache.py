@@ -1,8 +1,8 @@
-"""Compiled native functions on disk, and linked into the process without numba.
+"""Disk cache of compiled native functions, linked into the process without numba.
 
-A function is compiled once per machine and kept as an object file in the user's cache folder, named
-by everything that decides its bytes. A later process hands that file to LLVM's linker alone, which
-saves the import of numba: a quarter of a second and about 50 MiB.
+A function is compiled once per machine and stored as an object file in the user's cache folder,
+named by a digest of everything that determines its bytes. A later process passes that file to
+LLVM's linker, which saves the import of numba: a quarter of a second and about 50 MiB.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mxrun.base.errors import InternalError
 _DIGEST_BYTES = 32
 _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
-# This folder's files that make code of native functions.
+# Modules of this folder that generate the code of native functions.
 _TRANSLATION = (
     *("call", "jit", "vectors", "philox", "llvm_column", "llvm_bfloat16"),
     *(f"{name}_intrinsics" for name in ("numba", "vector", "reduction", "scan")),
@@ -34,27 +34,27 @@ _TRANSLATION = (
 
 @dataclass(frozen=True)
 class CompiledObject:
-    """An ELF object and the symbol of the function in it."""
+    """ELF object and the symbol of its function."""
 
     symbol: str
     code: bytes
 
 
 def key_of(function: str, *source_files: str) -> str:
-    """The name under which a function's object is cached.
+    """Return the cache key of a function's object.
 
-    A digest of all that the function is made from, of the files that make code of it, this
-    package's translation, the versions of compiler and interpreter and the processor.
+    It is a digest of the function's identity, the files that generate its code, this package's code
+    generator, the versions of compiler and interpreter, and the processor.
     """
     parts = (function, *map(_file_digest, source_files), _machine())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def find(key: str) -> CompiledObject | None:
-    """The object cached under `key`; None where there is none that links, as in a damaged file.
+    """Return the object cached under `key`; None if there is none that links.
 
-    An object that was written under another key is none of this one's: run with the arguments of
-    another function it would overwrite memory.
+    An object that was written under another key is refused: run with another function's arguments
+    it would overwrite memory.
     """
     content = cache_files.read(_NATIVE, key)
     if content is None:
@@ -74,7 +74,7 @@ def find(key: str) -> CompiledObject | None:
 
 
 def store(key: str, compiled: CompiledObject) -> None:
-    """Cache an object; a folder that cannot be written costs only the next compilation."""
+    """Store an object; a folder that cannot be written only costs another compilation."""
     body = b"\0".join((key.encode(), compiled.symbol.encode(), compiled.code))
     cache_files.write(_NATIVE, key, hashlib.sha256(body).digest() + body)
 
@@ -82,7 +82,7 @@ def store(key: str, compiled: CompiledObject) -> None:
 def link(compiled: CompiledObject) -> int:
     """Load an object into the process, once, and return the address of its function.
 
-    Raises InternalError where the object holds no such function.
+    Raises InternalError if the object has no such function.
     """
     address = _address(compiled)
     if not address:
@@ -92,10 +92,10 @@ def link(compiled: CompiledObject) -> int:
 
 @cache
 def _address(compiled: CompiledObject) -> int:
-    """Where the function of a loaded object is; 0 where it cannot be loaded or has none."""
+    """Return the address of an object's function; 0 if it cannot be loaded or has none."""
     import llvmlite.binding as llvm
 
-    # LLVM does not refuse what is no object file and no name: it ends the process.
+    # LLVM ends the process on an invalid object file or an empty name.
     if not compiled.symbol or not compiled.code.startswith(_ELF_MAGIC):
         return 0
     engine = _engine()
@@ -109,14 +109,14 @@ def _address(compiled: CompiledObject) -> int:
 
 @cache
 def _engine() -> Any:
-    """LLVM's linker for this process."""
+    """Return LLVM's linker for this process."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(codemodel="jitdefault")
     # numba's wrapper of a function reports exceptions through these. Native functions raise none,
-    # so the calls are never reached; were one, the process had better stop.
+    # so the calls are never reached; abort if one is.
     abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
     for name in ("numba_gil_ensure", "numba_gil_release"):
         llvm.add_symbol(name, abort)
@@ -130,7 +130,7 @@ def _file_digest(path: str) -> str:
 
 @cache
 def _machine() -> str:
-    """Whatever beside the sources decides compiled bytes."""
+    """Return a text of everything except the function that determines compiled bytes."""
     import llvmlite.binding as llvm
 
     features = ",".join(
@@ -142,7 +142,7 @@ def _machine() -> str:
         *(metadata.version("numba"), metadata.version("llvmlite")),
         *(np.__version__, platform.python_version()),
     )
-    # numba's own settings may change what it makes of a function.
+    # numba's own settings may change the generated code.
     settings = (
         f"{name}={value}" for name, value in sorted(os.environ.items()) if name[:6] == "NUMBA_"
     )

@@ -1,12 +1,12 @@
-"""Philox4x32-10, the counter-based generator that every device can compute.
+"""Philox4x32-10, a counter-based generator that every device can compute.
 
 J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011. A
 block of four 32-bit words is a function of a 128-bit counter and a 64-bit key: ten rounds of
 
     (x0, x1, x2, x3) -> (high(M1 x2) ^ x1 ^ k0, low(M1 x2), high(M0 x0) ^ x3 ^ k1, low(M0 x0))
 
-with both halves of the key raised by a constant after each round. Compiled loops draw the same
-words by `jit.random_words`.
+with both halves of the key increased by a constant after each round. Compiled loops draw the same
+words with `jit.random_words`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HALF = np.uint64(32)
 
 
 def blocks(key: int, counter: tuple[NDArray[np.uint64], ...]) -> tuple[NDArray[np.uint64], ...]:
-    """The four words of each counter (four arrays of 32-bit values in 64 bits)."""
+    """Return the four words of each counter: four arrays of 32-bit values in 64 bits."""
     x0, x1, x2, x3 = counter
     k0, k1 = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
     for _ in range(ROUNDS):
@@ -38,10 +38,10 @@ def blocks(key: int, counter: tuple[NDArray[np.uint64], ...]) -> tuple[NDArray[n
 
 
 def words(key: int, step: int, count: int, first: int = 0) -> NDArray[np.uint32]:
-    """`count` words of a step from word `first` on: word i is word i mod 4 of the block at counter
-    (i // 4, step).
+    """Return `count` words of a step, starting at word `first`.
 
-    Both halves of the counter are 64-bit, their lower 32 bits first.
+    Word i is word i mod 4 of the block at counter (i // 4, step). Both halves of the counter are
+    64-bit, their lower 32 bits first.
     """
     number = np.arange(first // 4, (first + count + 3) // 4, dtype=np.uint64)
     low, high = (np.full(number.shape, part, np.uint64) for part in (step & 0xFFFFFFFF, step >> 32))

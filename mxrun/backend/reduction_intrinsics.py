@@ -1,6 +1,6 @@
-"""numba's versions of the names that reductions are made of (declared in `jit`).
+"""numba implementations of the reduction intrinsics that are declared in `jit`.
 
-Imported only when a function must be compiled, like `vocabulary`.
+Imported only when a function must be compiled, like `numba_intrinsics`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from mxrun.backend.llvm_column import (
     vector_place,
 )
 
-# Lanes of a run's vectors, whatever the processor's are: the code generator splits or pads them.
+# Lanes of a run's vectors, for every processor: the code generator splits or pads them.
 _LANES = {DOUBLE: 16, FLOAT: 32}
-# Elements further on that are brought meanwhile: as many as keep the memory busy.
+# Prefetch distance in elements, large enough to keep the memory busy.
 _AHEAD = 512
 
 
@@ -89,9 +89,11 @@ def _squared_deviation(builder: Any, value: Any, shift: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """start: of a total. take: of an element and its shift. join: of a total and what is taken.
+    """One kind of reduction.
 
-    run: the type of a run's totals. exact: whether a float32 element gives no more than a float32.
+    start: initial total. take: maps an element and its shift to a value. join: combines a total and
+    a value. run: type of a run's totals. exact: whether the value of a float32 element is exact in
+    float32.
     """
 
     start: float
@@ -101,7 +103,7 @@ class _Reduction:
     exact: bool = True
 
 
-# By `jit.reduced_run`'s kinds.
+# Indexed by the kinds of `jit.reduced_run`.
 _REDUCTIONS = (
     _Reduction(0.0, _itself, _plus),
     _Reduction(float("-inf"), _itself, _extreme(">"), FLOAT),
@@ -117,7 +119,7 @@ _REDUCTIONS = (
 
 
 def _cases(builder: Any, kind: Any) -> Iterator[_Reduction]:
-    """Each reduction, for its caller to write the code of that kind."""
+    """Generate a switch over the kinds; yield each reduction, for the code of its case."""
     after = builder.append_basic_block("after")
     switch = builder.switch(kind, after)
     for index, reduction in enumerate(_REDUCTIONS):
@@ -134,7 +136,7 @@ def _widened(builder: Any, value: Any, kind: Any) -> Any:
 
 
 def _bring(builder: Any, data: Any, position: Any, count: Any, gap: Any) -> None:
-    """Code that has an element of the run brought, or one behind the run and the gap after it."""
+    """Generate a prefetch of an element of the run, or of one after the run and the gap."""
     behind = builder.icmp_signed(">=", position, count)
     skipped = builder.select(behind, gap, WORD(0))
     prefetch(builder, data, builder.add(position, skipped))
@@ -143,12 +145,12 @@ def _bring(builder: Any, data: Any, position: Any, count: Any, gap: Any) -> None
 def _reduce_run(
     builder: Any, reduction: _Reduction, total: Any, data: Any, count: Any, shift: Any, gap: Any
 ) -> None:
-    """Code that joins `count` elements to the float64 that `total` points to."""
+    """Generate code that combines `count` elements with the float64 that `total` points to."""
     width = _LANES[reduction.run]
     kind = ir.VectorType(reduction.run, width)
     start, pair = constant(kind, reduction.start), WORD(2 * width)
     shifts = broadcast(builder, _widened(builder, shift, reduction.run), width)
-    # Two vectors in turn: an addition to one need not wait for that to the other.
+    # Two alternating accumulators: their additions do not depend on each other.
     lanes = variables(builder, [start, start])
 
     def join(which: int, position: Any, mask: Any) -> None:
@@ -192,7 +194,7 @@ def reduced_run(
     shift: Any,
     gap: Any,
 ) -> Any:
-    """`total` and `count` elements as one, in vectors of a fixed number of lanes."""
+    """Reduce `total` and `count` elements, in vectors of a fixed number of lanes."""
     pointer = types.CPointer(types.float32)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -210,7 +212,7 @@ def reduced_run(
 def _join_rows(
     builder: Any, reduction: _Reduction, rows: Rows, totals: Any, shift: Any, count: Any
 ) -> None:
-    """Code that joins the elements of all rows to `count` neighbouring totals."""
+    """Generate code that combines the elements of all rows with `count` neighbouring totals."""
 
     def work(builder: Any, columns: Columns) -> None:
         before = [columns.read(builder, totals, start) for start in columns.starts]
@@ -229,7 +231,7 @@ def _join_rows(
 
 
 def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> None:
-    """Code that writes for `count` columns the first row where the extreme, or NaN, is."""
+    """Generate code that writes, for `count` columns, the first row of the extreme or NaN."""
 
     def work(builder: Any, columns: Columns) -> None:
         extremes = variables(builder, columns.load(builder, WORD(0)))
@@ -266,7 +268,7 @@ def join_rows(
     shifts: Any,
     shift: Any,
 ) -> Any:
-    """Each total and what lies below it in some rows as one."""
+    """Combine each total with the elements of its column."""
     pointer, word = types.CPointer(types.float32), types.int64
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -297,7 +299,7 @@ def find_rows(
     stride: Any,
     rows: Any,
 ) -> Any:
-    """The first row of each column's extreme."""
+    """Find the first row of each column's extreme."""
     pointer, word = types.CPointer(types.float32), types.int64
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,7 +1,7 @@
-"""A map's graph as CUDA C: one device function and a kernel that strides over the grid.
+"""CUDA C code of a map's graph: a device function and a kernel with a grid-stride loop.
 
-The device's own functions stand for the vocabulary's; composites that it lacks are written out by
-their formulas. The source needs no header.
+The functions are CUDA's own; composites that CUDA lacks are expanded by their formulas. The source
+needs no header.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TYPES = {
     "uint8": "unsigned char",
     BOOL: "bool",
 }
-# {f} ends the name of a float function.
+# Functions with the same name in CUDA, up to the suffix f for float.
 _SAME = (
     *("exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh"),
     *("sqrt", "rsqrt", "cbrt", "rcbrt", "pow", "erf", "erfc", "erfinv", "floor", "ceil", "trunc"),
@@ -69,7 +69,7 @@ def source(
     operands: Sequence[str],
     parameters: Sequence[str],
 ) -> str:
-    """The kernel `name(count, output, operands..., parameters...)` and what it calls."""
+    """Return the source of the kernel `name(count, output, operands..., parameters...)`."""
     graph, result = expanded(graph, result, _runs)
     kind, made = _TYPES[form.dtype], _TYPES[form.output_dtype]
     numbers = [f"{_TYPES[number_dtype(form.dtype)]} {parameter}" for parameter in parameters]
@@ -98,7 +98,7 @@ def source(
 
 
 def _runs(operation: str) -> bool:
-    """Whether the device has the function, or C an expression for it."""
+    """Return whether CUDA has the function, or C an expression for it."""
     return operation in _CALLS or operation in _EXPRESSIONS or operation == "mod"
 
 
@@ -132,7 +132,7 @@ def _literal(node: ScalarNode) -> str:
     if node.dtype == BOOL:
         return "true" if number else "false"
     if node.dtype not in FLOATS:
-        # The least of all is no literal: C reads it as the negative of one too large.
+        # The smallest integer has no literal: C parses it as the negation of one too large.
         return f"({number + 1}LL - 1)" if number < 0 else f"{number}LL"
     if math.isfinite(number):
         return float(number).hex() + ("f" if node.dtype == "float32" else "")

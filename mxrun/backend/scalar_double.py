@@ -1,9 +1,9 @@
-"""Elementary functions of float32 numbers that are computed in float64 and rounded at the end.
+"""Elementary functions of float32 numbers, computed in float64 and rounded at the end.
 
-For what is rarer than `scalar_float32`, and what needs more bits than float32 has: the arguments
-of sine and of powers, and everything about the gamma function. In float64 the small parts of
-numbers that float32 counts as subnormal are ordinary, and half a unit of float32 is far away.
-The polynomials interpolate in Chebyshev's nodes, to 1e-10 or better of what they stand for.
+They are rarer than those of `scalar_float32`, or need more bits than float32 has: sine and powers
+of large arguments, and everything about the gamma function. In float64 the subnormal numbers of
+float32 are normal, and rounding errors are far below half a unit in the last place of float32. The
+polynomials interpolate at Chebyshev nodes, with errors of 1e-10 or less.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mxrun.backend.scalar_instructions import (
 )
 from mxrun.backend.scalar_value import ScalarValue
 
-# As in scalar_float32, for float64: adding it leaves a whole number in the lowest bits.
+# Like in scalar_float32, for float64: adding WHOLE leaves an integer in the lowest bits.
 WHOLE, WHOLE_BITS = 6755399441055744.0, 0x4338000000000000
 ONE_BITS = 0x3FF0000000000000
 ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
@@ -37,7 +37,7 @@ HALF_PI_HIGH, HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
 TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE51
 TWO_OVER_PI_BITS = 208
 
-# e^r on |r| <= log(2) / 2, to 2^-32.
+# e^r for |r| <= log(2) / 2, error 2^-32.
 EXP = (
     1.0,
     1.0,
@@ -48,7 +48,8 @@ EXP = (
     0.0013933641031986701,
     0.00019890980869750327,
 )
-# (log((1 + s) / (1 - s)) / s - 2) / s^2 by s^2, to f / (2 + f) of sqrt(2) - 1, to 2^-43.
+# (log((1 + s) / (1 - s)) / s - 2) / s^2 in s^2, for s up to f / (2 + f) with f = sqrt(2) - 1, error
+# 2^-43.
 LOG = (
     0.6666666666737617,
     0.39999998796845354,
@@ -56,7 +57,7 @@ LOG = (
     0.2219139809761344,
     0.19362695001646021,
 )
-# (sin(x) / x - 1) / x^2 by x^2, to pi / 2, to 2^-33.
+# (sin(x) / x - 1) / x^2 in x^2, for |x| <= pi / 2, error 2^-33.
 HALF_WAVE = (
     -0.16666666663881186,
     0.008333332768750838,
@@ -64,7 +65,7 @@ HALF_WAVE = (
     2.753646354098803e-06,
     -2.4080190044261897e-08,
 )
-# (sin(x) / x - 1) / x^2 by x^2, to pi / 4, as exact as float64.
+# (sin(x) / x - 1) / x^2 in x^2, for |x| <= pi / 4, to float64 precision.
 SIN = (
     -0.16666666666666666,
     0.008333333333333331,
@@ -74,7 +75,7 @@ SIN = (
     1.6058530596645953e-10,
     -7.586636882825159e-13,
 )
-# (cos(x) - 1 + x^2 / 2) / x^4 by x^2, to pi / 4, as exact as float64.
+# (cos(x) - 1 + x^2 / 2) / x^4 in x^2, for |x| <= pi / 4, to float64 precision.
 COS = (
     0.041666666666666664,
     -0.0013888888888888887,
@@ -84,7 +85,7 @@ COS = (
     -1.1470460319209511e-11,
     4.745838412531023e-14,
 )
-# (atan(x) / x - 1) / x^2 by x^2, to 1.
+# (atan(x) / x - 1) / x^2 in x^2, for |x| <= 1.
 ATAN = (
     -0.3333333332694414,
     0.19999998154086215,
@@ -99,7 +100,7 @@ ATAN = (
     -0.0042216579909296476,
     0.0005930437556365282,
 )
-# (asin(x) / x - 1) / x^2 by x^2, to 1/2.
+# (asin(x) / x - 1) / x^2 in x^2, for |x| <= 1/2.
 ASIN = (
     0.1666666666666218,
     0.07500000003584559,
@@ -112,7 +113,7 @@ ASIN = (
     -0.0029397929067241963,
     0.0279070314326661,
 )
-# (sinh(x) / x - 1) / x^2 by x^2, to 1.
+# (sinh(x) / x - 1) / x^2 in x^2, for |x| <= 1.
 SINH = (
     0.1666666666666663,
     0.008333333333360515,
@@ -121,7 +122,7 @@ SINH = (
     2.5049503805057475e-08,
     1.6290047203302096e-10,
 )
-# As in scalar_float32.
+# The same function as in scalar_float32.
 NORMAL_TAIL = (
     0.7290836903727042,
     -0.5093319914089068,
@@ -135,7 +136,7 @@ NORMAL_TAIL = (
     0.0001312896341546832,
     5.447099619668254e-05,
 )
-# erfinv(x) / x by w - 2.5, where w = -log(1 - x^2) is below 5.
+# erfinv(x) / x in w - 2.5, for w = -log(1 - x^2) below 5.
 ERFINV_CENTRE = (
     1.501409351110792,
     0.24664027674340921,
@@ -155,7 +156,7 @@ ERFINV_CENTRE = (
     -3.6030416116753124e-14,
     -4.8165529439561895e-15,
 )
-# erfinv(x) / x by sqrt(w) - 3.1, for w from 5 to 16.8.
+# erfinv(x) / x in sqrt(w) - 3.1, for w from 5 to 16.8.
 ERFINV_TAIL = (
     2.9332316722089833,
     1.0033561160598654,
@@ -175,7 +176,7 @@ ERFINV_TAIL = (
 
 
 def widened(function: Callable[..., ScalarValue]) -> Callable[..., ScalarValue]:
-    """The function of float32 values, computed in float64 and rounded once."""
+    """Convert a function of float64 values to one of float32 values, rounded once at the end."""
 
     def rounded(*arguments: ScalarValue) -> ScalarValue:
         return function(*(argument.convert("float64") for argument in arguments)).convert("float32")
@@ -184,7 +185,7 @@ def widened(function: Callable[..., ScalarValue]) -> Callable[..., ScalarValue]:
 
 
 def exp(x: ScalarValue) -> ScalarValue:
-    """e^x; what float32 would call 0 or infinity is cut at e^-200 and e^200."""
+    """Compute e^x; x is clipped to [-200, 200], beyond the range of float32."""
     z = at_most(at_least(x, -200.0), 200.0)
     shifted = fma(z, math.log2(math.e), WHOLE)
     k = shifted - WHOLE
@@ -193,14 +194,14 @@ def exp(x: ScalarValue) -> ScalarValue:
 
 
 def _split(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
-    """k, whole, and the bits of m with x = 2^k * m, m from sqrt(1/2) to sqrt(2)."""
+    """Return integer k and the bits of m with x = 2^k * m, m from sqrt(1/2) to sqrt(2)."""
     above = bits(x) - ROOT_HALF_BITS
     k = bits((above >> 52) + WHOLE_BITS) - WHOLE
     return k, (above & 0xFFFFFFFFFFFFF) + ROOT_HALF_BITS
 
 
 def _log_of(k: ScalarValue, f: ScalarValue, coefficients: Sequence[float] = LOG) -> ScalarValue:
-    """log(2^k * (1 + f))."""
+    """Compute log(2^k * (1 + f))."""
     s = f / (f + 2.0)
     square = s * s
     total = fma(k, LN2_LOW, s * square * polynomial(square, coefficients))
@@ -208,29 +209,29 @@ def _log_of(k: ScalarValue, f: ScalarValue, coefficients: Sequence[float] = LOG)
 
 
 def positive_log(x: ScalarValue, coefficients: Sequence[float] = LOG) -> ScalarValue:
-    """The natural logarithm of a positive normal number, by LOG or a longer series."""
+    """Compute the natural logarithm of a positive normal number, with LOG or a longer series."""
     k, m = _split(x)
     return _log_of(k, bits(m) - 1.0, coefficients)
 
 
 def _limited_log(x: ScalarValue) -> ScalarValue:
-    """The natural logarithm with its limits."""
+    """Compute the natural logarithm, including 0, infinity, NaN and negative numbers."""
     limits = select(x == 0.0, x.constant(-math.inf), math.nan)
     return select(x > 0.0, select(x < math.inf, positive_log(x), x), limits)
 
 
 def log2(x: ScalarValue) -> ScalarValue:
-    """The logarithm to base 2."""
+    """Compute the logarithm to base 2."""
     return _limited_log(x) * math.log2(math.e)
 
 
 def log10(x: ScalarValue) -> ScalarValue:
-    """The logarithm to base 10."""
+    """Compute the logarithm to base 10."""
     return _limited_log(x) * math.log10(math.e)
 
 
 def log1p(x: ScalarValue) -> ScalarValue:
-    """log(1 + x), of x close to 0 as exact as elsewhere."""
+    """Compute log(1 + x), to full relative accuracy near 0."""
     k, _ = _split(x + 1.0)
     inverse = bits(ONE_BITS - (bits(k + WHOLE) << 52))
     total = _log_of(k, fma(x, inverse, inverse - 1.0))
@@ -240,7 +241,7 @@ def log1p(x: ScalarValue) -> ScalarValue:
 
 
 def pow(x: ScalarValue, y: ScalarValue) -> ScalarValue:
-    """x^y, by C's rules at the limits."""
+    """Compute x^y; special values follow C's pow."""
     a = magnitude(x)
     power = exp(y * positive_log(a))
     usual = (x > 0.0) & (x < math.inf) & (magnitude(y) < math.inf)
@@ -248,7 +249,7 @@ def pow(x: ScalarValue, y: ScalarValue) -> ScalarValue:
 
 
 def _limited_power(x: ScalarValue, y: ScalarValue, power: ScalarValue) -> ScalarValue:
-    """x^y with the sign of x and at the limits, of what it is for |x| between them."""
+    """Compute x^y for special values and signs, given power = |x|^y for finite positive |x|."""
     a, down = magnitude(x), y < 0.0
     zero, infinite = x.constant(0.0), x.constant(math.inf)
     power = select(a == 0.0, select(down, infinite, zero), power)
@@ -263,10 +264,10 @@ def _limited_power(x: ScalarValue, y: ScalarValue, power: ScalarValue) -> Scalar
 
 
 def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
-    """x - floor(x / y) * y of float32 numbers, however large the quotient is."""
+    """Compute x - floor(x / y) * y of float32 numbers, however large the quotient is."""
     rest = x
-    # A quotient of less than 2^29 is right to the last whole number, and its product with a
-    # float32 exact. Ten such steps serve the largest quotient that there is, near 2^277.
+    # A quotient below 2^29 is an exact integer, and its product with a float32 is exact. Ten such
+    # steps cover the largest quotient, near 2^277.
     for step in reversed(range(10)):
         part = y * 2.0 ** (29 * step)
         whole = truncate(rest / part)
@@ -275,14 +276,14 @@ def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
 
 
 def towards(rest: ScalarValue, y: ScalarValue) -> ScalarValue:
-    """A remainder with the sign of y, of one that may have the other: |rest| <= |y|."""
+    """Adjust a remainder of either sign, |rest| <= |y|, to the sign of y."""
     return copy_sign(select(copy_sign(rest, y) != rest, rest + y, rest), y)
 
 
 def cbrt(x: ScalarValue) -> ScalarValue:
-    """The cube root, by two of Halley's steps from a third of the exponent."""
+    """Compute the cube root: two Halley iterations from a third of the exponent."""
     a = magnitude(x)
-    # Bits of a number are close to its logarithm; 0x2A9F... makes up for the exponent's bias.
+    # The bits of a number approximate its logarithm; 0x2A9F... corrects the exponent's bias.
     third = bits(a).convert("float64") * (1.0 / 3.0) + float(0x2A9F7893782DA1CE)
     root = bits(third.convert("int64"))
     for _ in range(2):
@@ -293,20 +294,20 @@ def cbrt(x: ScalarValue) -> ScalarValue:
 
 
 def rcbrt(x: ScalarValue) -> ScalarValue:
-    """1 / cbrt(x)."""
+    """Compute 1 / cbrt(x)."""
     return 1.0 / cbrt(x)
 
 
 def _is_far(x: ScalarValue) -> ScalarValue:
-    """Whether a multiple of pi is not exact enough to be taken from x."""
+    """Return whether |x| >= 2^23, too large to subtract a multiple of pi exactly."""
     return ~(magnitude(x) < 2.0**23)
 
 
 def _far_turn(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
-    """q and r with x = q * pi / 2 + r up to whole turns, |r| <= pi / 4; q an int64 value.
+    """Return q and r with x = q * pi / 2 + r modulo 2 pi, |r| <= pi / 4; q is an int64 value.
 
-    From 2^23 on, x is m * 2^e with whole m and e >= 0: of 2 / pi only the bits that make up
-    (2^e * 2 / pi) mod 4 count, and 96 of those leave enough of the closest calls.
+    From 2^23 on, x is m * 2^e with integer m and e >= 0: of 2 / pi only the bits that determine
+    (2^e * 2 / pi) mod 4 matter, and 96 of those suffice for the worst case.
     """
     a = magnitude(x)
     raw = bits(a)
@@ -323,7 +324,7 @@ def _far_turn(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
 
 
 def _turn_windows() -> tuple[Sequence[int], Sequence[int]]:
-    """For every e to 104: (2^e * 2 / pi) mod 4 in units of 2^-62, and the next 32 bits."""
+    """Return for every e to 104: (2^e * 2 / pi) mod 4 in units of 2^-62, and the next 32 bits."""
     windows = [
         (TWO_OVER_PI >> (TWO_OVER_PI_BITS - exponent - 94)) % 2**96 for exponent in range(105)
     ]
@@ -332,7 +333,7 @@ def _turn_windows() -> tuple[Sequence[int], Sequence[int]]:
 
 
 def sin_cos(r: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
-    """sin(r) and cos(r) for |r| <= pi / 4."""
+    """Compute sin(r) and cos(r) for |r| <= pi / 4."""
     square = r * r
     sine = r * fma(square, polynomial(square, SIN), 1.0)
     cosine = fma(square * square, polynomial(square, COS), fma(square, -0.5, 1.0))
@@ -340,19 +341,19 @@ def sin_cos(r: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
 
 
 def _without_half_pi(x: ScalarValue, multiple: ScalarValue) -> ScalarValue:
-    """x less a multiple of pi / 2."""
+    """Compute x minus a multiple of pi / 2."""
     return fma(multiple, -HALF_PI_LOW, fma(multiple, -HALF_PI_HIGH, x))
 
 
 def _wave(r: ScalarValue, shifted: ScalarValue) -> ScalarValue:
-    """sin(r) for |r| <= pi / 2, the other sign for an odd number in the lowest bits."""
+    """Compute sin(r) for |r| <= pi / 2, negated if the integer in `shifted` is odd."""
     square = r * r
     value = r * fma(square, polynomial(square, HALF_WAVE), 1.0)
     return bits(bits(value) ^ (bits(shifted) << 63))
 
 
 def sin(x: ScalarValue) -> ScalarValue:
-    """The sine."""
+    """Compute the sine."""
     shifted = fma(x, 1.0 / math.pi, WHOLE)
     near = _wave(_without_half_pi(x, (shifted - WHOLE) * 2.0), shifted)
     quadrant, r = _far_turn(x)
@@ -362,7 +363,7 @@ def sin(x: ScalarValue) -> ScalarValue:
 
 
 def cos(x: ScalarValue) -> ScalarValue:
-    """The cosine, which is the sine of half a turn's half more."""
+    """Compute the cosine as the sine of x + pi / 2."""
     a = magnitude(x)
     shifted = fma(a, 1.0 / math.pi, 0.5) + WHOLE
     near = _wave(_without_half_pi(a, fma(shifted - WHOLE, 2.0, -1.0)), shifted)
@@ -373,28 +374,28 @@ def cos(x: ScalarValue) -> ScalarValue:
 
 
 def tan(x: ScalarValue) -> ScalarValue:
-    """The tangent."""
+    """Compute the tangent."""
     shifted = fma(x, 2.0 / math.pi, WHOLE)
     near = _slope_of(bits(shifted), _without_half_pi(x, shifted - WHOLE))
     return rarely(_is_far(x), _slope_of(*_far_turn(x)), near)
 
 
 def _slope_of(quadrant: ScalarValue, r: ScalarValue) -> ScalarValue:
-    """tan(quadrant * pi / 2 + r)."""
+    """Compute tan(quadrant * pi / 2 + r)."""
     sine, cosine = sin_cos(r)
     odd = (quadrant & 1) == 1
     return select(odd, -cosine, sine) / select(odd, sine, cosine)
 
 
 def arcsin(x: ScalarValue) -> ScalarValue:
-    """The inverse of the sine."""
+    """Compute the inverse sine."""
     a = magnitude(x)
     large, part = _arc(a)
     return copy_sign(select(large, math.pi / 2 - 2.0 * part, part), x)
 
 
 def arccos(x: ScalarValue) -> ScalarValue:
-    """The inverse of the cosine."""
+    """Compute the inverse cosine."""
     large, part = _arc(magnitude(x))
     double = part + part
     outer = select(x < 0.0, math.pi - double, double)
@@ -402,7 +403,7 @@ def arccos(x: ScalarValue) -> ScalarValue:
 
 
 def _arc(a: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
-    """Whether a is above 1/2, and the arc of a, or of sqrt((1 - a) / 2) where it is."""
+    """Return whether a > 1/2, and asin(a), or asin(sqrt((1 - a) / 2)) if it is."""
     large = a > 0.5
     square = select(large, 0.5 - a * 0.5, a * a)
     sine = select(large, square_root(square), a)
@@ -410,7 +411,7 @@ def _arc(a: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
 
 
 def arctan(x: ScalarValue) -> ScalarValue:
-    """The inverse of the tangent."""
+    """Compute the inverse tangent."""
     a = magnitude(x)
     large = a > 1.0
     t = select(large, 1.0 / a, a)
@@ -420,7 +421,7 @@ def arctan(x: ScalarValue) -> ScalarValue:
 
 
 def sinh(x: ScalarValue) -> ScalarValue:
-    """The hyperbolic sine."""
+    """Compute the hyperbolic sine."""
     a = magnitude(x)
     square = x * x
     near = fma(x * square, polynomial(square, SINH), x)
@@ -429,13 +430,13 @@ def sinh(x: ScalarValue) -> ScalarValue:
 
 
 def cosh(x: ScalarValue) -> ScalarValue:
-    """The hyperbolic cosine."""
+    """Compute the hyperbolic cosine."""
     power = exp(magnitude(x))
     return (power + 1.0 / power) * 0.5
 
 
 def arcsinh(x: ScalarValue) -> ScalarValue:
-    """The inverse of the hyperbolic sine."""
+    """Compute the inverse hyperbolic sine."""
     a = magnitude(x)
     square = a * a
     inner = a + square / (square_root(square + 1.0) + 1.0)
@@ -443,18 +444,18 @@ def arcsinh(x: ScalarValue) -> ScalarValue:
 
 
 def arccosh(x: ScalarValue) -> ScalarValue:
-    """The inverse of the hyperbolic cosine."""
+    """Compute the inverse hyperbolic cosine."""
     t = x - 1.0
     return select(x >= 1.0, log1p(t + square_root(t * (t + 2.0))), math.nan)
 
 
 def arctanh(x: ScalarValue) -> ScalarValue:
-    """The inverse of the hyperbolic tangent."""
+    """Compute the inverse hyperbolic tangent."""
     return log1p((x + x) / (1.0 - x)) * 0.5
 
 
 def erfc(x: ScalarValue) -> ScalarValue:
-    """1 - erf(x), of large x as exact as elsewhere."""
+    """Compute 1 - erf(x), to full relative accuracy for large x."""
     a = at_most(magnitude(x), 10.3)
     scaled = a * math.sqrt(2.0)
     inverse = 1.0 / (scaled + 3.0)
@@ -463,7 +464,7 @@ def erfc(x: ScalarValue) -> ScalarValue:
 
 
 def erfinv(x: ScalarValue) -> ScalarValue:
-    """The inverse of the error function."""
+    """Compute the inverse error function."""
     gap = (1.0 - x) * (x + 1.0)
     w = -positive_log(gap)
     centre = polynomial(w - 2.5, ERFINV_CENTRE)

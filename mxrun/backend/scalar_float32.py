@@ -1,8 +1,9 @@
-"""The elementary functions that networks live on, in float32 arithmetic alone.
+"""The most frequent elementary functions of networks, in float32 arithmetic alone.
 
-Every function is straight-line code without a branch. The polynomials are minimax fits (Remez) of
-the functions named beside them; where a step needs more than float32 carries, the comment says
-how it gets it. Largest errors over all float32 numbers stand in tests/backend/test_scalar_accuracy.
+Every function is straight-line code without branches. The polynomials are minimax fits (Remez) of
+the functions in the comments above them. Where a step needs more precision than float32 has, a
+comment explains it. tests/backend/test_scalar_accuracy gives the largest errors over all float32
+numbers.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from mxrun.backend.scalar_instructions import (
 from mxrun.backend.scalar_value import ScalarValue
 
 LOG2_E = math.log2(math.e)
-# log(2) in two parts: products of the first with whole numbers to 2^15 are exact.
+# log(2) in two parts: products of the first with integers up to 2^15 are exact.
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
-# 1.5 * 2^23: adding it leaves a whole number in the lowest bits; with 127 more, these are the
-# exponent of a power of two.
+# 1.5 * 2^23: adding it leaves an integer in the lowest bits; with 127 more, these are the exponent
+# of a power of two.
 WHOLE = 12582912.0
 BIASED = WHOLE + 127.0
 POSITIVE_LN2_HIGH, POSITIVE_LN2_LOW = 0.69314575195312, 1.4286068203094e-06
 
-# e^r on |r| <= log(2) / 2.
+# e^r for |r| <= log(2) / 2.
 EXP = (
     1.0,
     1.0,
@@ -91,7 +92,7 @@ LOG1P = (
     -0.013691186904907227,
     0.0020844400860369205,
 )
-# erf(x) / x - 1 by x^2, to |x| = 0.92.
+# erf(x) / x - 1 in x^2, for |x| <= 0.92.
 ERF = (
     0.12837915122509003,
     -0.3761250078678131,
@@ -100,7 +101,7 @@ ERF = (
     0.004995853640139103,
     -0.0006003800081089139,
 )
-# log(1 - erf(x)) from 0.92 to 4.
+# log(1 - erf(x)), for x from 0.92 to 4.
 ERFC_LOG = (
     0.00012784203863702714,
     -1.1292906999588013,
@@ -111,7 +112,8 @@ ERFC_LOG = (
     0.0004124173428863287,
     -1.9303643057355657e-05,
 )
-# With u = (a - 2.5) / (a + 2.5): P(a normal variable < -a) * e^(a^2 / 2) * (a + 2.5), to 14.7.
+# P(N < -a) * e^(a^2 / 2) * (a + 2.5) in u = (a - 2.5) / (a + 2.5), for a to 14.7, N standard
+# normal.
 NORMAL_TAIL = (
     0.7066566601235555,
     -0.43369210817043896,
@@ -125,7 +127,7 @@ NORMAL_TAIL = (
     -0.00018882532060868852,
     -2.2585249949919247e-05,
 )
-# x * P(a normal variable < x) * e^(x^2 / 2) + 51 / 128 by 1 / x^2, from -14.7 to -5.
+# x * P(N < x) * e^(x^2 / 2) + 51 / 128 in 1 / x^2, for x from -14.7 to -5.
 NORMAL_FAR = (
     -0.0005047441579406065,
     0.398925910698579,
@@ -134,10 +136,10 @@ NORMAL_FAR = (
     -31.83888660621296,
     118.44820690428763,
 )
-# gelu's tables reach from 0 to -5.355 in 31 steps and a half.
+# gelu's tables cover 0 to -5.355 in 31.5 steps.
 GELU_STEP, GELU_END = 0.17, 5.355
 TANH_SHIFT, ERF_SHIFT = 0.6875, 0.28125
-# What erf's slope at 0 is above 9/8.
+# The slope of erf at 0 minus 9/8.
 ERF_REST = 2 / math.sqrt(math.pi) - 1.125
 
 Array = npt.NDArray[np.float64]
@@ -145,33 +147,33 @@ Pieces = list[tuple[float, ...]]
 
 
 def exp(x: ScalarValue) -> ScalarValue:
-    """e^x."""
+    """Compute e^x."""
     k, r = _reduced(at_most(at_least(x, -104.0), 89.0))
     return scale(polynomial(r, EXP), k)
 
 
 def expm1(x: ScalarValue) -> ScalarValue:
-    """e^x - 1."""
+    """Compute e^x - 1."""
     k, r = _reduced(at_most(at_least(x, -20.0), 89.0))
     power = fma(r * r, polynomial(r, EXPM1), r)
-    # Half the power of two, which would overflow where the result does not yet.
+    # Half the power of two, which would overflow before the result does.
     half = scale(x.constant(0.5), k)
     result = fma(half, power, half - 0.5) * 2.0
     return select(magnitude(x) < 2.0**-24, x, result)
 
 
 def log(x: ScalarValue) -> ScalarValue:
-    """The natural logarithm."""
+    """Compute the natural logarithm."""
     k, m = exponent_and_mantissa(x)
     f = m - 1.0
     square = f * f
-    # Both parts of log(2) are positive, so that an infinite k does not become NaN.
+    # Both parts of log(2) are positive, so that an infinite k does not give NaN.
     total = fma(k, POSITIVE_LN2_LOW, f * square * polynomial(f, LOG))
     return fma(k, POSITIVE_LN2_HIGH, f + fma(square, -0.5, total))
 
 
 def tanh(x: ScalarValue) -> ScalarValue:
-    """The hyperbolic tangent, 1 from 9.5 on."""
+    """Compute the hyperbolic tangent, which is 1 from 9.5 on."""
     a = at_most(magnitude(x), 9.5)
     if not looks_up(x):
         return copy_sign(_tanh_by_division(a), x)
@@ -180,8 +182,8 @@ def tanh(x: ScalarValue) -> ScalarValue:
 
 
 def _tanh_by_division(a: ScalarValue) -> ScalarValue:
-    """tanh of a >= 0: of h = (e^2a - 1) / 2 it is h / (h + 1)."""
-    # As in _reduced and _expm1, of 2 a and of half of everything.
+    """Compute tanh(a), a >= 0, as h / (h + 1) with h = (e^2a - 1) / 2."""
+    # The reduction of `_reduced` and `expm1` for 2 a, with every term halved.
     biased = fma(a, 2.0 * LOG2_E, BIASED)
     k = biased - BIASED
     r = fma(k, -0.5 * LN2_LOW, fma(k, -0.5 * LN2_HIGH, a))
@@ -189,27 +191,28 @@ def _tanh_by_division(a: ScalarValue) -> ScalarValue:
     whole = bits(bits(biased) << 23)
     h = fma(whole, power, fma(whole, 0.5, -0.5))
     result = h / (h + 1.0)
-    # h / (h + 1) = h - h * h / (h + 1), where rounding counts less as long as h is small.
+    # h / (h + 1) = h - h * h / (h + 1), which is less sensitive to rounding for small h.
     return select(h < 0.5, fma(-h, result, h), result)
 
 
 def sigmoid(x: ScalarValue) -> ScalarValue:
-    """1 / (1 + e^-x), of which e^x / (1 + e^x) is the same and does not overflow below zero."""
+    """Compute 1 / (1 + e^-x), for negative x as e^x / (1 + e^x), which does not overflow."""
     z = _decay(x)
     negative = x < 0.0
     result = select(negative, z, 1.0) / (z + 1.0)
-    # z / (1 + z) = z - z * z / (1 + z) forgives what rounding does to the sum and the quotient.
+    # z / (1 + z) = z - z * z / (1 + z), which is less sensitive to the rounding of sum and
+    # quotient.
     return select(negative, fma(-z, result, z), result)
 
 
 def softplus(x: ScalarValue) -> ScalarValue:
-    """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)."""
+    """Compute log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)."""
     z = _decay(x)
     return at_least(x, 0.0) + fma(z * z, polynomial(z, LOG1P), z)
 
 
 def erf(x: ScalarValue) -> ScalarValue:
-    """The error function, 1 from 4 on."""
+    """Compute the error function, which is 1 from 4 on."""
     a = at_most(magnitude(x), 4.0)
     if not looks_up(x):
         return copy_sign(_erf_by_exponent(a), x)
@@ -218,7 +221,7 @@ def erf(x: ScalarValue) -> ScalarValue:
 
 
 def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
-    """erf of a from 0 to 4."""
+    """Compute erf(a) for a from 0 to 4."""
     square = a * a
     near = fma(a, polynomial(square, ERF), a)
     exponent = polynomial(a, ERFC_LOG)
@@ -230,7 +233,7 @@ def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
 
 
 def gelu(x: ScalarValue) -> ScalarValue:
-    """x * P(a normal variable < x) = max(x, 0) - a * P(a normal variable < -a), where a = |x|."""
+    """Compute x * P(N < x) = max(x, 0) - a * P(N < -a), where a = |x| and N is standard normal."""
     if not looks_up(x):
         return _gelu_by_division(x)
     minus_a = at_least(-magnitude(x), -GELU_END)
@@ -241,7 +244,7 @@ def gelu(x: ScalarValue) -> ScalarValue:
 
 
 def _gelu_far_below(x: ScalarValue) -> ScalarValue:
-    """gelu of x below -5, where x * P(a normal variable < x) * e^(x^2 / 2) depends on 1 / x^2."""
+    """Compute gelu for x below -5, where x * P(N < x) * e^(x^2 / 2) is a function of 1 / x^2."""
     z = at_least(x, -14.7)
     k, r = _minus_half_square(z)
     scaled = polynomial(1.0 / (z * z), NORMAL_FAR) - 51 / 128
@@ -250,13 +253,13 @@ def _gelu_far_below(x: ScalarValue) -> ScalarValue:
 
 
 def _gelu_by_division(x: ScalarValue) -> ScalarValue:
-    """gelu on machines without tables in registers."""
+    """Compute gelu on machines without table lookup in registers."""
     minus_a = at_least(-magnitude(x), -14.7)
     k, r = _minus_half_square(minus_a)
     total = 2.5 - minus_a
     inverted = 1.0 / total
     scaled = minus_a * inverted * polynomial(fma(inverted, -5.0, 1.0), NORMAL_TAIL)
-    # How far inverted * (a + 2.5) is from 1; the tail moves by about 1.8 times as much.
+    # Error of inverted * (a + 2.5) - 1; the tail changes by about 1.8 times as much.
     error = fma(2.5 - total - minus_a, -inverted, fma(-total, inverted, 1.0))
     rest = scaled * error * 1.8
     # (scaled + rest) * e^r.
@@ -266,14 +269,14 @@ def _gelu_by_division(x: ScalarValue) -> ScalarValue:
 
 
 def _minus_half_square(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
-    """k and r with -x^2 / 2 = k * log(2) + r, as in `_reduced`; the square is not rounded."""
+    """Return k and r with -x^2 / 2 = k * log(2) + r, like `_reduced`; the square is not rounded."""
     half = x * -0.5
     k = _rounded_exponent(half * x)
     return k, fma(k, -LN2_LOW, fma(half, x, k * -LN2_HIGH))
 
 
 def _piecewise(x: ScalarValue, number: ScalarValue, pieces: Pieces) -> ScalarValue:
-    """The function that the tables stand for, of x in the piece of a number."""
+    """Compute the function that the tables approximate, for x in the piece of this number."""
     centre, *coefficients = (lookup(number, entries) for entries in pieces)
     return polynomial(x - centre, coefficients)
 
@@ -281,12 +284,12 @@ def _piecewise(x: ScalarValue, number: ScalarValue, pieces: Pieces) -> ScalarVal
 def _pieces(
     function: Callable[[float], float], ends: Sequence[tuple[float, float]], degree: int
 ) -> Pieces:
-    """Centres of the intervals between the ends, then the coefficients of a function there, by
-    powers of the distance from the centre.
+    """Return the centre of each interval and the coefficients of a polynomial about it.
 
-    The centre lies where the function is almost a float32 number, so that the first coefficient
-    loses nothing (Gal's accurate tables); it is 0 of an interval that ends there. The others
-    interpolate in Chebyshev's nodes.
+    The coefficients approximate the function in powers of the distance from the centre. The centre
+    is chosen where the function is almost a float32 number, so that the first coefficient loses
+    nothing (Gal's accurate tables); it is 0 for an interval that ends there. The other coefficients
+    interpolate at Chebyshev nodes.
     """
     rows = []
     for low, high in ends:
@@ -301,46 +304,52 @@ def _pieces(
 
 
 def _slope(function: Callable[[float], float], centre: float) -> Callable[[Array], Array]:
-    """The function's mean slope from the centre to the centre + d, by d."""
+    """Return the difference quotient (f(centre + d) - f(centre)) / d as a function of d."""
     value = function(centre)
     return lambda d: np.array([(function(centre + step) - value) / step for step in d.tolist()])
 
 
 def _rounding(number: float) -> float:
-    """What rounding to float32 does to a number, relative to it."""
+    """Return the relative error of rounding a number to float32."""
     return abs(float(np.float32(number)) / number - 1.0) if number else 0.0
 
 
 @cache
 def _normal_pieces() -> Pieces:
-    """P(a normal variable < x) about 0, -1, ... -31 steps."""
+    """Return tables of P(N < x) about 0, -1, ... -31 steps, N standard normal."""
     ends = [(-(n + 0.5) * GELU_STEP, -max(n - 0.5, 0) * GELU_STEP) for n in range(32)]
     return _pieces(lambda x: math.erfc(-x * math.sqrt(0.5)) / 2, ends, 6)
 
 
 @cache
 def _tanh_pieces() -> Pieces:
-    """tanh of what `_octave_piece` gets."""
+    """Return tables of tanh for the pieces of `_octave_piece`."""
     return _pieces(math.tanh, _octave_ends(TANH_SHIFT), 4)
 
 
 @cache
 def _erf_pieces() -> Pieces:
-    """erf(a) - ERF_REST * a of what `_octave_piece` gets."""
+    """Return tables of erf(a) - ERF_REST * a for the pieces of `_octave_piece`."""
     return _pieces(lambda a: math.erf(a) - ERF_REST * a, _octave_ends(ERF_SHIFT), 4)
 
 
 def _octave_piece(a: ScalarValue, shift: float) -> ScalarValue:
-    """The number of a's piece, of 8 in an octave of a + shift: four octaves from the shift on."""
+    """Return the number of a's piece: 8 per octave of a + shift, over four octaves.
+
+    The first octave is that of the shift.
+    """
     return bits(a + shift) >> 20
 
 
 def _octave_ends(shift: float) -> list[tuple[float, float]]:
-    """The pieces' ends by the lowest bits of the exponent and the highest of the fraction."""
+    """Return the ends of the 32 pieces, indexed like `_octave_piece`.
+
+    The index consists of the lowest bits of the exponent and the highest of the fraction.
+    """
     ends = []
     for number in range(32):
         octave, part = divmod(number, 8)
-        # An exponent's bits are 127 more than it is.
+        # The exponent field is biased by 127.
         exponent = math.floor(math.log2(shift))
         exponent += (octave - exponent - 127) % 4
         if (8 + part) * 2.0 ** (exponent - 3) < shift:
@@ -351,30 +360,31 @@ def _octave_ends(shift: float) -> list[tuple[float, float]]:
 
 
 def rsqrt(x: ScalarValue) -> ScalarValue:
-    """1 / sqrt(x)."""
+    """Compute 1 / sqrt(x)."""
     return 1.0 / square_root(x)
 
 
 def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
-    """x - floor(x / y) * y."""
-    # A quotient that is a whole number after rounding, and was not, is one too large.
+    """Compute x - floor(x / y) * y."""
+    # A quotient that only becomes an integer by rounding may be one too large; `towards` corrects
+    # that.
     whole = round_down(x / y)
     usual = (magnitude(whole) < 2.0**24) & (magnitude(y) < math.inf)
     return rarely(~usual, widened(wide_mod)(x, y), towards(fma(-whole, y, x), y))
 
 
 def _rounded_exponent(x: ScalarValue) -> ScalarValue:
-    """x / log(2) as a whole number."""
+    """Return x / log(2) rounded to an integer."""
     return fma(x, LOG2_E, WHOLE) - WHOLE
 
 
 def _reduced(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
-    """k and r with x = k * log(2) + r, k whole, |r| <= log(2) / 2."""
+    """Return integer k and r with x = k * log(2) + r, |r| <= log(2) / 2."""
     k = _rounded_exponent(x)
     return k, fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
 
 
 def _decay(x: ScalarValue) -> ScalarValue:
-    """e^-|x|."""
+    """Compute e^-|x|."""
     k, r = _reduced(at_least(-magnitude(x), -104.0))
     return scale(polynomial(r, EXP), k)

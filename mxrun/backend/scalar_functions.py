@@ -1,8 +1,8 @@
-"""The vocabulary of scalar functions: what a map's function may call beside Python's operators.
+"""Scalar functions that a map's function may call, in addition to Python's operators.
 
-Each name works on Python numbers and NumPy arrays as it is, and on `Value`s, of which it makes a
-node. On float32 numbers NumPy's functions are taken in float64 and rounded once: this is the
-readable truth that compiled code is measured against.
+Each function works on Python numbers and NumPy arrays directly; on a `ScalarValue` it creates a
+graph node. For float32, NumPy's functions are evaluated in float64 and rounded once: compiled code
+is measured against this reference.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ VOCABULARY: dict[str, Function] = {}
 
 @dataclass(frozen=True)
 class Function:
-    """A function of numbers: `formula` says what NumPy makes of it.
+    """Scalar function; `formula` evaluates it with NumPy.
 
-    composite: the formula is written in the vocabulary, so that a device without the function can
-        run the formula.
-    floating: defined for floating-point types alone.
+    composite: the formula uses scalar functions, so that it can replace the function on a device
+        without it.
+    floating: the function is defined for floating-point types only.
     truth: the result is a truth value.
     """
 
@@ -37,12 +37,12 @@ class Function:
     truth: bool = False
 
     def __call__(self, *arguments: Any) -> Any:
-        """The function's value, or its node."""
+        """Return the function's value, or a graph node for a ScalarValue."""
         values = [argument for argument in arguments if isinstance(argument, ScalarValue)]
         if values:
             return self._node(values[0].graph, arguments)
         kind = np.result_type(*arguments)
-        # As in compiled code, what is not defined gives infinity or NaN without a word.
+        # Like in compiled code, undefined results are infinity or NaN without a warning.
         with np.errstate(all="ignore"):
             if kind != np.float32 or not self.floating:
                 return self.formula(*_beside_integers(*arguments))
@@ -53,7 +53,9 @@ class Function:
     def _node(self, graph: ScalarGraph, arguments: tuple[Any, ...]) -> ScalarValue:
         value = arithmetic(self.name, *arguments)
         if self.floating and value.dtype not in FLOATS:
-            raise Refused(f"{self.name} of {value.dtype} values", "only of floating-point maps")
+            raise Refused(
+                f"{self.name} of {value.dtype} values", "only floating-point maps support it"
+            )
         return value if not self.truth else graph.add(self.name, BOOL, _arguments_of(value))
 
 
@@ -67,9 +69,9 @@ def _function(name: str, formula: Callable[..., Any], description: str, **option
 
 
 def _beside_integers(*arguments: Any) -> tuple[Any, ...]:
-    """Whole Python floats beside integer arrays as integers, which they are in compiled code.
+    """Convert integral Python floats beside integer arrays to integers, as compiled code does.
 
-    NumPy would make float64 of all, which does not hold every int64.
+    NumPy would convert everything to float64, which cannot represent every int64.
     """
     kinds = {np.asarray(a).dtype for a in arguments if not isinstance(a, float)}
     if not kinds or not all(kind.kind in "iu" for kind in kinds):
@@ -82,19 +84,19 @@ def _beside_integers(*arguments: Any) -> tuple[Any, ...]:
 
 
 def _power(x: Any, y: Any) -> Any:
-    """C's power; of integers what is left of it without its fraction, and 0 of 0 to less than 0."""
+    """Compute C's pow; for integers the truncated power, and 0 for 0 to a negative power."""
     if np.result_type(x, y).kind == "f":
-        # NumPy takes the square root for a power of 1/2, which is another at -infinity and -0.
+        # NumPy computes powers of 1/2 as square roots, which differ for -infinity and -0.
         rooted = (y == 0.5) & ((x == 0) | (x == -np.inf))
         return np.power(np.where(rooted, np.abs(x), x), y)[()]
-    # Of 1 and -1 a negative power is one of both, of others it has nothing but a fraction.
+    # Negative powers of 1 and -1 are 1 or -1; those of other integers truncate to 0.
     negative = np.asarray(y) < 0
     value = np.power(x, np.where(negative, y & 1, y))
     return np.where(negative & (np.abs(x) != 1), 0, value)[()]
 
 
 def _by_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    """A function of Python's for arrays of float64."""
+    """Vectorise a Python function for arrays of float64."""
     vectorized = np.frompyfunc(function, 1, 1)
     return lambda x: np.asarray(vectorized(x), np.float64)[()]
 
@@ -102,7 +104,7 @@ def _by_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
 def _lgamma(x: float) -> float:
     try:
         return math.lgamma(x)
-    except (ValueError, OverflowError):  # a whole number below 1, or beyond the range
+    except (ValueError, OverflowError):  # a non-positive integer, or an overflow
         return math.inf
 
 
@@ -111,7 +113,7 @@ def _tgamma(x: float) -> float:
         return math.copysign(math.inf, x)
     try:
         return math.gamma(x)
-    except ValueError:  # a whole number below zero
+    except ValueError:  # a negative integer
         return math.nan
     except OverflowError:
         return math.copysign(math.inf, x)
@@ -142,22 +144,22 @@ arccosh = _function("arccosh", np.arccosh, "inverse hyperbolic cosine")
 arctanh = _function("arctanh", np.arctanh, "inverse hyperbolic tangent")
 sqrt = _function("sqrt", np.sqrt, "square root")
 cbrt = _function("cbrt", np.cbrt, "cube root")
-pow = _function("pow", _power, "x^y, by C's rules at the limits")
-mod = _function("mod", np.mod, "x - floor(x / y) * y, of y's sign and exact; NaN of y = 0")
-fma = _function("fma", lambda x, y, z: x * y + z, "x * y + z, by the processor rounded once")
+pow = _function("pow", _power, "x^y; special values follow C's pow")
+mod = _function("mod", np.mod, "x - floor(x / y) * y, exact, with y's sign; NaN for y = 0")
+fma = _function("fma", lambda x, y, z: x * y + z, "x * y + z; compiled code rounds once")
 erf = _function("erf", _by_element(math.erf), "error function")
 erfc = _function("erfc", _by_element(math.erfc), "1 - erf(x), exact for large x")
 gamma = _function("gamma", _by_element(_tgamma), "gamma function; NaN at -1, -2, ...")
 gammaln = _function("gammaln", _by_element(_lgamma), "log |gamma(x)|")
 
 abs = _function("abs", np.abs, "|x|", floating=False)
-sign = _function("sign", np.sign, "-1, 0 or 1; NaN of NaN", floating=False)
-floor = _function("floor", np.floor, "largest whole number not above x", floating=False)
-ceil = _function("ceil", np.ceil, "smallest whole number not below x", floating=False)
-trunc = _function("trunc", np.trunc, "x without its fraction", floating=False)
-fix = _function("fix", np.trunc, "x without its fraction", floating=False)
-rint = _function("rint", np.rint, "nearest whole number, the even one of two", floating=False)
-round = _function("round", _round, "nearest whole number, of two the one off zero", floating=False)
+sign = _function("sign", np.sign, "-1, 0 or 1; NaN for NaN", floating=False)
+floor = _function("floor", np.floor, "largest integer not above x", floating=False)
+ceil = _function("ceil", np.ceil, "smallest integer not below x", floating=False)
+trunc = _function("trunc", np.trunc, "x rounded towards zero", floating=False)
+fix = _function("fix", np.trunc, "x rounded towards zero", floating=False)
+rint = _function("rint", np.rint, "nearest integer, ties to even", floating=False)
+round = _function("round", _round, "nearest integer, ties away from zero", floating=False)
 maximum = _function("maximum", np.maximum, "larger of two; NaN if one is", floating=False)
 minimum = _function("minimum", np.minimum, "smaller of two; NaN if one is", floating=False)
 isnan = _function("isnan", np.isnan, "whether x is NaN", floating=False, truth=True)
@@ -168,14 +170,14 @@ isfinite = _function(
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition holds (is not 0), else y; both are computed everywhere."""
+    """Return x where the condition is not 0, else y; both are evaluated everywhere."""
     values = [value for value in (x, y, condition) if isinstance(value, ScalarValue)]
     if not values:
         return np.where(condition, *_beside_integers(x, y))[()]
     if not isinstance(condition, ScalarValue):
         return x if condition else y
     if not isinstance(x, ScalarValue) and not isinstance(y, ScalarValue):
-        # Two numbers take the type of the map, which every graph begins with.
+        # Two Python numbers take the type of the map, which is that of the graph's first node.
         dtype = condition.graph.nodes[0].dtype
         x = condition.graph.constant(x, dtype)
     chosen = arithmetic("equal", x, y)
@@ -192,22 +194,22 @@ def _truth(value: Any) -> Any:
 
 
 def logical_and(x: Any, y: Any) -> Any:
-    """Whether neither is 0."""
+    """Return whether neither is 0."""
     return _truth(x) & _truth(y)
 
 
 def logical_or(x: Any, y: Any) -> Any:
-    """Whether one of both is not 0."""
+    """Return whether at least one is not 0."""
     return _truth(x) | _truth(y)
 
 
 def logical_xor(x: Any, y: Any) -> Any:
-    """Whether exactly one of both is not 0."""
+    """Return whether exactly one is not 0."""
     return _truth(x) ^ _truth(y)
 
 
 def logical_not(x: Any) -> Any:
-    """Whether x is 0."""
+    """Return whether x is 0."""
     return ~_truth(x)
 
 
@@ -221,13 +223,13 @@ def _softplus(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    # Below -40 the result is -0, which -inf * 0 would not be.
+    # Below -40 the result is -0; -inf * 0 would be NaN.
     within = maximum(x, -40.0)
     return within * (0.5 * erfc(within * -math.sqrt(0.5)))
 
 
 def _erfinv(x: Any) -> Any:
-    """Winitzki's approximation, good to 2e-3, and three of Halley's steps."""
+    """Compute erfinv: Winitzki's approximation, with error 2e-3, and three Halley iterations."""
     a = abs(x)
     inverse, logarithm = 1 / 0.147, log1p(-a * a)
     middle = inverse * (2 / math.pi) + logarithm * 0.5
@@ -240,12 +242,12 @@ def _erfinv(x: Any) -> Any:
     return where(a == 1.0, x * math.inf, where(a == 0.0, x, y))
 
 
-# Half, and Bernoulli's numbers B(2k) / 2k, of the asymptotic series of digamma.
+# Coefficients B(2k) / 2k, with Bernoulli numbers B, of digamma's asymptotic series.
 _BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 
 
 def _digamma(x: Any) -> Any:
-    """The asymptotic series from 8 on, to which recurrence and reflection bring the rest."""
+    """Compute digamma: the asymptotic series from 8 on, recurrence below, reflection below 0."""
     mirrored = x < 0
     y = where(mirrored, 1.0 - x, x)
     steps = 1.0 / y
@@ -273,9 +275,7 @@ rcbrt = _function("rcbrt", lambda x: 1.0 / cbrt(x), "1 / cbrt(x)", composite=Tru
 def expanded(
     graph: ScalarGraph, result: int, has: Callable[[str], bool]
 ) -> tuple[ScalarGraph, int]:
-    """The same function and its result's node, with the composites that a device has not written
-    out in the vocabulary.
-    """
+    """Expand the composite functions a device lacks; return the graph and its result's node."""
     written = ScalarGraph()
     values: list[ScalarValue] = []
     for node in graph.nodes:

@@ -1,7 +1,7 @@
-"""The gamma function, its logarithm and that one's derivative, of float32 numbers, in float64.
+"""Gamma, gammaln and digamma of float32 numbers, computed in float64.
 
-The tables interpolate in Chebyshev's nodes, to about 1e-15 of what they stand for: the results
-near the functions' zeros are small differences.
+The polynomials interpolate at Chebyshev nodes with errors of about 1e-15, because the results near
+the functions' zeros are small differences.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mxrun.backend.scalar_instructions import (
 )
 from mxrun.backend.scalar_value import ScalarValue
 
-# As in scalar_double, as exact as float64.
+# Like in scalar_double, to float64 precision.
 LOG = (
     0.6666666666666666,
     0.4000000000000089,
@@ -31,7 +31,7 @@ LOG = (
     0.13268485680654427,
     0.13089629160674623,
 )
-# log(gamma(x)) / (x - 2) by x - 2.25, from 1.5 to 3.
+# log(gamma(x)) / (x - 2) in x - 2.25, for x from 1.5 to 3.
 LGAMMA = (
     0.4994868595695864,
     0.2922384282165963,
@@ -53,7 +53,7 @@ LGAMMA = (
     4.671586095832982e-08,
     -1.9720735863772433e-08,
 )
-# x * (log(gamma(x)) - (x - 1/2) log(x) + x - log(2 pi) / 2) by 1 / x^2, from 3.
+# x * (log(gamma(x)) - (x - 1/2) log(x) + x - log(2 pi) / 2) in 1 / x^2, for x from 3 on.
 STIRLING = (
     0.0833333333333333,
     -0.0027777777777198706,
@@ -67,7 +67,7 @@ STIRLING = (
     -0.2070933006751568,
     0.26180852870866445,
 )
-# x^2 * (log(x) - 1 / (2 x) - digamma(x)) by 1 / x^2, from 8.
+# x^2 * (log(x) - 1 / (2 x) - digamma(x)) in 1 / x^2, for x from 8 on.
 DIGAMMA = (
     0.08333333333333333,
     -0.008333333333278636,
@@ -78,7 +78,7 @@ DIGAMMA = (
     0.06362150587634356,
 )
 
-# (sin(x) / x - 1) / x^2 by x^2, to pi / 2.
+# (sin(x) / x - 1) / x^2 in x^2, for |x| <= pi / 2.
 HALF_WAVE = (
     -0.1666666666666665,
     0.008333333333325933,
@@ -91,8 +91,9 @@ HALF_WAVE = (
 
 
 def _of_half_turns(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValue]:
-    """Whether the nearest multiple of pi / 2 to pi * x is no multiple of pi; the sine and the
-    cosine of what is left.
+    """Reduce pi * x by the nearest multiple of pi / 2.
+
+    Return whether the multiple is odd, and sine and cosine of the remainder.
     """
     part = x - nearest_even(x)
     quarter = nearest_even(part + part)
@@ -101,7 +102,7 @@ def _of_half_turns(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValu
 
 
 def _sine_of_turns(x: ScalarValue) -> ScalarValue:
-    """sin(pi * x)."""
+    """Compute sin(pi * x)."""
     part = x - nearest_even(x * 0.5) * 2.0
     mirrored = copy_sign(x.constant(1.0), part) - part
     angle = select(magnitude(part) > 0.5, mirrored, part) * math.pi
@@ -110,7 +111,7 @@ def _sine_of_turns(x: ScalarValue) -> ScalarValue:
 
 
 def gammaln(x: ScalarValue) -> ScalarValue:
-    """log |gamma(x)|, below 1/2 by gamma(x) gamma(1 - x) = pi / sin(pi x)."""
+    """Compute log |gamma(x)|, below 1/2 by gamma(x) gamma(1 - x) = pi / sin(pi x)."""
     mirrored = x < 0.5
     value = _gammaln_from_half(select(mirrored, 1.0 - x, x))
     wave = magnitude(_sine_of_turns(x))
@@ -120,7 +121,7 @@ def gammaln(x: ScalarValue) -> ScalarValue:
 
 
 def _gammaln_from_half(y: ScalarValue) -> ScalarValue:
-    """log(gamma(y)) of finite y from 1/2 on."""
+    """Compute log(gamma(y)) for finite y from 1/2 on."""
     logarithm = positive_log(y, LOG)
     early = y < 1.5
     shifted = select(early, y + 1.0, y)
@@ -133,7 +134,7 @@ def _gammaln_from_half(y: ScalarValue) -> ScalarValue:
 
 
 def gamma(x: ScalarValue) -> ScalarValue:
-    """The gamma function, below 1/2 as gammaln; NaN at the whole numbers below zero."""
+    """Compute the gamma function, below 1/2 like gammaln; NaN at negative integers."""
     mirrored = x < 0.5
     value = exp(_gammaln_from_half(select(mirrored, 1.0 - x, x)))
     wave = _sine_of_turns(x)
@@ -143,11 +144,11 @@ def gamma(x: ScalarValue) -> ScalarValue:
 
 
 def digamma(x: ScalarValue) -> ScalarValue:
-    """The derivative of log(gamma(x)); NaN at the whole numbers below zero."""
+    """Compute the derivative of log(gamma(x)); NaN at negative integers."""
     mirrored = x < 0.0
     y = select(mirrored, 1.0 - x, x)
     early = y < 8.0
-    # The sum of 1 / (y + k) for k from 0 to 7: two and two are (2 y + 7) / q.
+    # Sum of 1 / (y + k) for k from 0 to 7: each pair of terms is (2 y + 7) / q.
     a, b, c, d = ((y + k) * (y + (7.0 - k)) for k in (0.0, 1.0, 2.0, 3.0))
     numerator = fma((a + b) * c, d, (c + d) * (a * b))
     sum_of_steps = (y + y + 7.0) * numerator / ((a * b) * (c * d))

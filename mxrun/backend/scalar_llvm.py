@@ -1,12 +1,12 @@
-"""Machine code for maps: a graph of machine operations as a loop over vectors, through LLVM.
+"""LLVM code generation for maps: a graph of machine operations as a loop over vectors.
 
-The loop's body works on explicit vectors, so that nothing depends on what an optimiser recognises,
-and the code generator alone takes a few milliseconds. What is left behind the last whole vector
-goes through a small buffer and the same body.
+The loop's body uses explicit vectors, so that nothing depends on an optimiser's vectorisation, and
+code generation takes only a few milliseconds. The elements after the last full vector are copied to
+a small buffer and processed by the same body.
 
-A map's function takes an argument block as every native function does (see `jit`): elements, the
-output's address, then the operands' addresses and the parameters' bits. Each thread of the team
-takes its own part of the elements.
+A map's function takes an argument block like every native function (see `jit`): number of elements,
+the output's address, the operands' addresses, the parameters' bits. Each thread of the team
+processes its own part of the elements.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from mxrun.backend.scalar_instructions import OPTIONAL
 from mxrun.backend.scalar_value import BOOL, FLOATS, LoopForm, ScalarGraph, ScalarNode, contexts
 from mxrun.base.dtype import BFLOAT16
 
-# Elements of a vector. Two registers of 512 bits side by side fill the waits of long chains (tanh
-# over 3 million floats: 1.05 ms, with one 1.32); of float64 it is four.
+# Elements of a vector. Two registers of 512 bits side by side hide the latency of long dependency
+# chains (tanh over 3 million floats: 1.05 ms, with one 1.32); float64 takes four.
 LANES = 32
 
-# Processors foresee what is read, but not what is written: announced this many bytes before, exp
-# over 3 million floats takes 0.413 ms instead of 0.447.
+# Distance, in bytes, of prefetching for writes: processors prefetch reads themselves, but not
+# writes. With it exp over 3 million floats takes 0.413 ms instead of 0.447.
 AHEAD = 2048
 _LINE = 64
 
-# Elements of float32 that an instruction of AVX-512 works on.
+# Float32 elements of an AVX-512 instruction.
 _REGISTER = 16
 
 _WORD = ir.IntType(64)
@@ -46,7 +46,7 @@ _TYPES: dict[str, Any] = {
     "int64": _WORD,
     "uint8": ir.IntType(8),
     BOOL: ir.IntType(1),
-    # In memory alone.
+    # Only in memory.
     BFLOAT16: ir.IntType(16),
 }
 _NAMES = {"float32": "f32", "float64": "f64"}
@@ -55,21 +55,21 @@ _SIGNED = ("int32", "int64")
 
 
 def compile_map(symbol: str, graph: ScalarGraph, result: int, form: LoopForm) -> CompiledObject:
-    """The loop over a lowered graph whose node `result` is what the output gets.
+    """Compile the loop over a lowered graph that stores node `result` to the output.
 
-    Symbols are unique in a process.
+    symbol: name of the function, which must be unique in a process.
     """
     module = _parsed(symbol, graph, result, form)
     return CompiledObject(symbol, _target_machine().emit_object(module))
 
 
 def assembly(graph: ScalarGraph, result: int, form: LoopForm) -> str:
-    """The same loop as text, for people who look at it."""
+    """Return the loop as assembly text, for inspection."""
     return str(_target_machine().emit_assembly(_parsed("map_loop", graph, result, form)))
 
 
 def module_text(graph: ScalarGraph, result: int, form: LoopForm) -> str:
-    """The same loop as LLVM reads it."""
+    """Return the loop as LLVM IR."""
     return str(_parsed("map_loop", graph, result, form))
 
 
@@ -82,7 +82,7 @@ def _parsed(symbol: str, graph: ScalarGraph, result: int, form: LoopForm) -> Any
 
 
 def instructions() -> frozenset[str]:
-    """The optional operations of the processor we run on: AVX-512 has all of them."""
+    """Return the optional operations of this processor: AVX-512 has all of them."""
     return OPTIONAL if llvm.get_host_cpu_features().get("avx512f") else frozenset()
 
 
@@ -90,7 +90,8 @@ def instructions() -> frozenset[str]:
 def _target_machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    # Some processors' descriptions keep LLVM from the widest registers for fear of their clock.
+    # Some processors' descriptions make LLVM avoid the widest registers because of their lower
+    # clock.
     features = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
@@ -102,7 +103,7 @@ def _target_machine() -> Any:
 
 
 class _Loop:
-    """Builds the function of one loop."""
+    """Builder of one loop's function."""
 
     def __init__(
         self, module: Any, symbol: str, graph: ScalarGraph, result: int, form: LoopForm
@@ -115,10 +116,10 @@ class _Loop:
         self.contexts = contexts(graph, result)
 
     def build(self) -> None:
-        """The whole function."""
+        """Build the complete function."""
         builder, form = self.builder, self.form
         kinds = [_TYPES[dtype] for dtype in form.memory]
-        # The output first, because the add-to request reads it.
+        # The output comes first, because the add request reads it.
         cells = [self._cell(kinds[0])]
         cells += [
             self._cell(kind) for kind, step in zip(kinds[1:], form.steps, strict=True) if step
@@ -148,18 +149,18 @@ class _Loop:
         builder.ret_void()
 
     def _cell(self, kind: Any) -> Any:
-        """Room for a vector, whose elements are 0 until they are used.
+        """Allocate a buffer for one vector, initialised with 0.
 
-        What lay there, denormal numbers perhaps, would cost its time.
+        Previous content, such as denormal numbers, could slow the arithmetic down.
         """
         room = self.builder.alloca(self._vector_of(kind))
         self.builder.store(ir.Constant(self._vector_of(kind), None), room)
         return self.builder.bitcast(room, kind.as_pointer())
 
     def _vector(self, places: Sequence[Any], cells: Sequence[Any], rest: Any) -> Any:
-        """One vector of the result, of which `rest` > 0 elements are left; the last block.
+        """Generate the code of one vector, with `rest` > 0 elements left; return the last block.
 
-        An incomplete vector is computed in the cells, which hold what it reads meanwhile.
+        An incomplete vector is computed in the buffers `cells`.
         """
         builder, begin = self.builder, self.builder.block
         fill, body, drain, after = (
@@ -191,7 +192,7 @@ class _Loop:
         return after
 
     def _body(self, places: Sequence[Any]) -> None:
-        """The vector at the first place from those at the others."""
+        """Compute the vector at the first place from those at the others."""
         builder, (made, *read) = self.builder, self.form.memory
         moving = [dtype for dtype, step in zip(read, self.form.steps, strict=True) if step]
         self._announce(places[0])
@@ -199,7 +200,7 @@ class _Loop:
         value = self.values[self.result]
         if self.form.adds:
             if made == BFLOAT16:
-                # What is added is what would have been written.
+                # The added value is rounded exactly as a written one would be.
                 value = widened(builder, rounded(builder, value))
             add = builder.fadd if self.form.output_dtype in FLOATS else builder.add
             value = add(self._loaded(places[0], made), value)
@@ -208,17 +209,17 @@ class _Loop:
         builder.store(value, places[0], align=_SIZES[made])
 
     def _loaded(self, place: Any, dtype: str) -> Any:
-        """A vector from memory of a type."""
+        """Load a vector; bfloat16 is widened to float32."""
         vector = self.builder.load(place, align=_SIZES[dtype])
         return widened(self.builder, vector) if dtype == BFLOAT16 else vector
 
     def _announce(self, place: Any) -> None:
-        """Have the cache lines brought that are written `AHEAD` bytes further on."""
+        """Prefetch for writing the cache lines `AHEAD` bytes further on."""
         builder, byte = self.builder, ir.IntType(8).as_pointer()
         start = builder.bitcast(place, byte)
         for line in range(0, LANES * _SIZES[self.form.memory[0]], _LINE):
             ahead = builder.gep(start, [ir.Constant(_WORD, AHEAD + line)])
-            # To write, to stay in every cache, data.
+            # Write access, high locality, data cache.
             actual = [ahead, *(ir.Constant(_INDEX, number) for number in (1, 3, 1))]
             builder.call(self._declared("llvm.prefetch.p0", ir.VoidType(), actual), actual)
 
@@ -249,7 +250,7 @@ class _Loop:
         builder.position_at_end(after)
 
     def _fixed_nodes(self, operands: Sequence[Any]) -> None:
-        """Constants, parameters and operands of one element, in front of the loop."""
+        """Compute loop invariants: constants, parameters and one-element operands."""
         for index, node in enumerate(self.graph.nodes):
             if node.operation == "constant":
                 self.values[index] = ir.Constant(
@@ -267,7 +268,7 @@ class _Loop:
                     self.values[index] = widened(self.builder, value) if narrow else value
 
     def _from_word(self, word: Any, dtype: str) -> Any:
-        """A parameter's bits as a number."""
+        """Convert a parameter's bits to a number."""
         bits = ir.IntType(8 * _SIZES[dtype])
         whole = word if bits.width == 64 else self.builder.trunc(word, bits)
         return self.builder.bitcast(whole, _TYPES[dtype]) if dtype in FLOATS else whole
@@ -282,7 +283,7 @@ class _Loop:
         return builder.shuffle_vector(placed, ir.Constant(single, ir.Undefined), mask)
 
     def _moving_nodes(self, vectors: Sequence[Any]) -> None:
-        """Everything that differs from element to element."""
+        """Compute the nodes that differ between elements."""
         moving = iter(vectors)
         loaded = {i: next(moving) for i, step in enumerate(self.form.steps) if step}
         for index, node in enumerate(self.graph.nodes):
@@ -292,14 +293,14 @@ class _Loop:
         self._nodes_of(())
 
     def _nodes_of(self, choices: tuple[int, ...]) -> None:
-        """What the result needs under the choices that are made: see `contexts`."""
+        """Compute the nodes needed under these choices, see `contexts`."""
         for index, node in enumerate(self.graph.nodes):
             if index not in self.values and self.contexts.get(index) == choices:
                 rare = node.operation == "rarely"
                 self.values[index] = self._chosen(index, choices) if rare else self._made(node)
 
     def _chosen(self, index: int, choices: tuple[int, ...]) -> Any:
-        """A rare value, which is computed for a vector that has an element of its kind."""
+        """Compute a `rarely` node: its rare value only if the condition holds for some element."""
         builder = self.builder
         condition, rare, usual = self.graph.nodes[index].arguments
         mask, ordinary = self.values[condition], self.values[usual]
@@ -349,7 +350,11 @@ class _Loop:
         return self.builder.call(function, arguments)
 
     def _avx512(self, operation: str, arguments: Sequence[Any]) -> Any:
-        """An intrinsic function of vectors, numbers, what masked elements keep, and the mask."""
+        """Call a masked AVX-512 intrinsic.
+
+        Its arguments are vectors, immediates, the pass-through value, the mask and the rounding
+        mode.
+        """
         name, numbers = _AVX512[operation]
         register = ir.VectorType(ir.FloatType(), _REGISTER)
         mask = ir.Constant(ir.IntType(_REGISTER), -1)
@@ -357,14 +362,14 @@ class _Loop:
         parts = []
         for first in range(0, LANES, _REGISTER):
             own = [self._lanes_of(argument, first, _REGISTER) for argument in arguments]
-            # The last number is the rounding: the current mode.
+            # The last argument selects the current rounding mode.
             actual = [*own, *constants, own[0], mask, ir.Constant(_INDEX, 4)]
             function = self._declared(f"llvm.x86.avx512.mask.{name}.ps.512", register, actual)
             parts.append(self.builder.call(function, actual))
         return self._joined(parts)
 
     def _looked_up(self, node: ScalarNode, index: Any) -> Any:
-        """Entries of a table in two registers."""
+        """Look up entries of a table in two registers."""
         assert isinstance(node.detail, tuple)
         register = ir.VectorType(ir.FloatType(), _REGISTER)
         lower, upper = (
@@ -383,13 +388,13 @@ class _Loop:
         return self.builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), mask)
 
     def _joined(self, parts: Sequence[Any]) -> Any:
-        """Vectors one behind the other."""
+        """Concatenate two vectors."""
         first, second = parts
         mask = ir.Constant(ir.VectorType(_INDEX, LANES), list(range(LANES)))
         return self.builder.shuffle_vector(first, second, mask)
 
     def _declared(self, name: str, result: Any, arguments: Sequence[Any]) -> Any:
-        """The function of a name, declared once."""
+        """Return the function of a name, declaring it on first use."""
         function = self.module.globals.get(name)
         if function is None:
             kind = ir.FunctionType(result, [argument.type for argument in arguments])
@@ -412,7 +417,7 @@ class _Loop:
             signed = source in _SIGNED
             return (builder.sitofp if signed else builder.uitofp)(value, result)
         if source in FLOATS and target == "uint8":
-            # As C does it: by way of an int, of which the lowest bits stay.
+            # Like C: by way of an int, of which the lowest bits remain.
             return builder.trunc(builder.fptosi(value, self._vector_of(_INDEX)), result)
         if source in FLOATS:
             return builder.fptosi(value, result)
@@ -421,7 +426,7 @@ class _Loop:
         return (builder.sext if source in _SIGNED else builder.zext)(value, result)
 
     def _by_element(self, make: Callable[..., Any], arguments: Sequence[Any], result: Any) -> Any:
-        """What has no instruction over vectors, done for each element."""
+        """Apply a scalar operation to each element, where no vector instruction exists."""
         builder = self.builder
         total = ir.Constant(result, ir.Undefined)
         for lane in range(LANES):
@@ -431,7 +436,7 @@ class _Loop:
         return total
 
     def _library(self, node: ScalarNode) -> Callable[..., Any]:
-        """A call of a C function of numbers of the node's own type."""
+        """Return a call of a C function of numbers of the node's own type."""
         number = _TYPES[node.dtype]
 
         def made(*scalars: Any) -> Any:
@@ -459,8 +464,7 @@ _INTRINSICS = {
     "round_up": "ceil",
     "truncate": "trunc",
 }
-# Name and immediate operands. 11 of a mantissa: from 3/4 to 3/2,
-# NaN for what is below zero.
+# Name and immediate operands. 11 of a mantissa: interval 3/4 to 3/2, NaN for negative numbers.
 _AVX512: dict[str, tuple[str, tuple[int, ...]]] = {
     "scale": ("scalef", ()),
     "exponent": ("getexp", ()),

@@ -1,4 +1,4 @@
-"""A map's graph in the vocabulary as a graph of machine operations."""
+"""Lowering of a map's graph from scalar functions to machine operations."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from mxrun.backend.scalar_instructions import (
 )
 from mxrun.backend.scalar_value import BOOL, FLOATS, ScalarGraph, ScalarValue
 
-# By the C library in float64, which is for checking: slow, an element at a time, within the errors
-# that the library states (glibc: 2 units in the last place, 10 for the gamma functions).
+# float64 calls the C library, for checks only: slow, one element at a time, with the errors that
+# the library specifies (glibc: 2 units in the last place, 10 for the gamma functions).
 LIBRARY = {
     **{name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "pow", "cbrt")},
     **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc")},
@@ -37,9 +37,7 @@ LIBRARY = {
 def lowered(
     graph: ScalarGraph, result: int, instructions: frozenset[str]
 ) -> tuple[ScalarGraph, int]:
-    """The same function in the operations of a machine that has the optional `instructions`, and
-    the node of its result.
-    """
+    """Lower a graph for a machine with these instructions; return it and its result node."""
     dtype = graph.nodes[0].dtype
     graph, result = expanded(graph, result, _LOWERINGS[dtype].__contains__)
     machine = ScalarGraph(instructions)
@@ -118,7 +116,7 @@ _FLOATING: dict[str, Callable[..., ScalarValue]] = {
 
 
 def _of(module: ModuleType) -> dict[str, Callable[..., ScalarValue]]:
-    """The functions of a module that are named as the vocabulary's are."""
+    """Return the functions of a module that are named like scalar functions."""
     return {name: getattr(module, name) for name in VOCABULARY if hasattr(module, name)}
 
 

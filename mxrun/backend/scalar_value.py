@@ -1,9 +1,8 @@
-"""Scalar functions as graphs: what is left of a Python function that was called with `Value`s.
+"""Scalar expression graphs, recorded by calling a Python function with `ScalarValue` arguments.
 
-A graph's nodes are interned: what a function computes twice is in it once. Two kinds of operations
-share one form: those of the vocabulary (exp, tanh, where, ...), which a map's function is written
-in, and those of a machine (fused multiply-add, bits, shifts), which `scalar_lowering` makes of
-them.
+Nodes are interned, which eliminates common subexpressions. Two kinds of operations share one form:
+scalar functions (exp, tanh, where, ...), in which a map's function is written, and machine
+operations (fused multiply-add, bits, shifts), to which `scalar_lowering` converts them.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ import numpy as np
 
 BOOL = "bool"
 FLOATS = ("float32", "float64")
-# What a map may be compiled for.
+# Types for which a map may be compiled.
 MAP_DTYPES = (*FLOATS, "int32", "int64", "uint8")
 
 Number = bool | int | float
 
 
 def number_dtype(dtype: str) -> str:
-    """The type of the numbers beside a map's operands: theirs, but int64 where they are integers.
+    """Return the type of Python numbers in a map: the operands' type, but int64 for integers.
 
-    So what no uint8 holds can be compared with one, and sums and products have the bits of any
-    other arithmetic modulo a power of two.
+    Numbers that do not fit uint8 can then be compared with it, and sums and products have the bits
+    of arithmetic modulo a power of two.
     """
     return dtype if dtype in FLOATS else "int64"
 
 
 def whole_number(number: float) -> int:
-    """A number as an int64: its fraction is cut off, beyond the range is the nearest; NaN is 0."""
+    """Convert a number to int64: truncated, clamped to the range, 0 for NaN."""
     limits = np.iinfo(np.int64)
     if math.isnan(number):
         return 0
@@ -43,7 +42,7 @@ def whole_number(number: float) -> int:
 
 
 class Refused(Exception):
-    """A function asks a value for something that no compiled map can do."""
+    """Operation on a value that no compiled map can perform."""
 
     def __init__(self, problem: str, hint: str = "", name: str = "") -> None:
         super().__init__(problem)
@@ -52,10 +51,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class LoopForm:
-    """A map's loop: the type and the steps of its operands (1, or 0 for one element that all
-    share), whether the result is added to the output instead of replacing it, the output's type
-    (None: the operands'), and where some float32 tensors lie in memory as bfloat16, what the
-    output and each operand lie there as.
+    """Form of a map's loop.
+
+    dtype: type of the operands.
+    steps: step of each operand: 1, or 0 for a single element that is broadcast.
+    adds: whether the result is added to the output instead of replacing it.
+    result_dtype: the output's type; None: that of the operands.
+    stored: types in memory of the output and each operand, if some float32 tensors are stored as
+        bfloat16.
     """
 
     dtype: str
@@ -66,18 +69,18 @@ class LoopForm:
 
     @property
     def output_dtype(self) -> str:
-        """The type of the output."""
+        """Type of the output."""
         return self.result_dtype or self.dtype
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """The types in memory of the output and of each operand."""
+        """Types in memory of the output and of each operand."""
         return self.stored or (self.output_dtype, *(self.dtype,) * len(self.steps))
 
 
 @dataclass(frozen=True)
 class ScalarNode:
-    """One operation: the type of its result, the nodes it reads and a constant or name."""
+    """One operation: result type, indices of the argument nodes, and a constant or name."""
 
     operation: str
     dtype: str
@@ -87,9 +90,9 @@ class ScalarNode:
 
 @dataclass
 class ScalarGraph:
-    """Nodes in an order in which every node stands behind those it reads.
+    """Nodes in topological order.
 
-    instructions: the optional operations that the machine has, of a graph that is meant for one.
+    instructions: the machine's optional operations, for a graph of machine operations.
     """
 
     instructions: frozenset[str] = frozenset()
@@ -103,16 +106,16 @@ class ScalarGraph:
         arguments: tuple[ScalarValue, ...] = (),
         detail: Number | str | tuple[float, ...] | None = None,
     ) -> ScalarValue:
-        """The node's value, new or as it is."""
+        """Return the value of a node, which is created unless an equal one exists."""
         node = ScalarNode(operation, dtype, tuple(argument.index for argument in arguments), detail)
-        # -0.0 equals 0.0, True equals 1, and NaN not itself: their spellings tell them apart.
+        # repr distinguishes -0.0 from 0.0 and True from 1, and makes NaN equal to itself.
         index = self._places.setdefault((node, repr(detail)), len(self.nodes))
         if index == len(self.nodes):
             self.nodes.append(node)
         return ScalarValue(self, index)
 
     def constant(self, number: Any, dtype: str) -> ScalarValue:
-        """A number as a value of `dtype`; raises Refused for what the type cannot hold."""
+        """Return a constant of type `dtype`; raises Refused if the type cannot represent it."""
         if dtype == BOOL:
             return self.add("constant", BOOL, (), bool(number))
         if dtype in FLOATS:
@@ -120,22 +123,23 @@ class ScalarGraph:
                 return self.add("constant", dtype, (), float(np.dtype(dtype).type(number)))
         limits = np.iinfo(dtype)
         if not math.isfinite(number) or number != int(number):
-            raise Refused(f"{number!r} in a map of {dtype}", "whole numbers only")
+            raise Refused(f"{number!r} in a map of {dtype}", "integers only")
         if not limits.min <= number <= limits.max:
             raise Refused(f"{number!r} does not fit {dtype}")
         return self.add("constant", dtype, (), int(number))
 
     def describe(self) -> str:
-        """Every node on a line: equal texts are equal functions."""
+        """Return one line per node: equal texts mean equal functions."""
         return "\n".join(
             f"{node.operation} {node.dtype} {node.arguments} {node.detail!r}" for node in self.nodes
         )
 
 
 def contexts(graph: ScalarGraph, result: int) -> dict[int, tuple[int, ...]]:
-    """Every node that the result needs, with the choices that it is needed under.
+    """Return every node that the result needs, with the choices under which it is needed.
 
-    They are the `rarely` nodes, outermost first, whose rare value all ways to the result pass.
+    Choices are the `rarely` nodes, outermost first, whose rare value is on all paths from the node
+    to the result.
     """
     found: dict[int, tuple[int, ...]] = {result: ()}
     for index in range(result, -1, -1):
@@ -155,10 +159,10 @@ def contexts(graph: ScalarGraph, result: int) -> dict[int, tuple[int, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class ScalarValue:
-    """What a map's function sees in place of numbers.
+    """Symbolic number with which a map's function is called.
 
-    Python's operators make nodes; numbers beside a value take its type, truth values count as 0
-    and 1. A value has no truth of its own: choices are `where`.
+    Python's operators create nodes. Numbers combined with a value take its type; truth values count
+    as 0 and 1. A value has no truth value of its own: use `where` for choices.
     """
 
     graph: ScalarGraph
@@ -166,24 +170,24 @@ class ScalarValue:
 
     @property
     def node(self) -> ScalarNode:
-        """The operation that gives the value."""
+        """Operation that computes the value."""
         return self.graph.nodes[self.index]
 
     @property
     def dtype(self) -> str:
-        """The type of the value."""
+        """Type of the value."""
         return self.node.dtype
 
     def constant(self, number: Any) -> ScalarValue:
-        """A number beside this value, as a value of its type."""
+        """Return a number as a value of this value's type."""
         return self.graph.constant(number, self.dtype)
 
     def make(self, operation: str, *others: ScalarValue, dtype: str | None = None) -> ScalarValue:
-        """A node that reads this value and others; its type is this value's if not given."""
+        """Return a node that reads this value and others; its type is this value's by default."""
         return self.graph.add(operation, dtype or self.dtype, (self, *others))
 
     def convert(self, dtype: str) -> ScalarValue:
-        """The value as a number of another type; other numbers than 0 are true."""
+        """Convert to another type; numbers other than 0 are true."""
         if dtype == self.dtype:
             return self
         node = self.node
@@ -280,13 +284,13 @@ class ScalarValue:
     def __bool__(self) -> bool:
         raise Refused(
             "a compiled map cannot branch on a value (if, and, or, not, max, min, x if c else y)",
-            "where(c, x, y) chooses; maximum, minimum, logical_and, logical_or, logical_not",
+            "use where(c, x, y), maximum, minimum, logical_and, logical_or, logical_not",
         )
 
     def __float__(self) -> float:
         raise Refused(
-            "a value of a compiled map is no Python number",
-            "call the vocabulary of mxrun.operator.scalar, not math",
+            "a value of a compiled map is not a Python number",
+            "call the functions of mxrun.operator.scalar, not math",
         )
 
     __int__ = __index__ = __float__
@@ -294,10 +298,10 @@ class ScalarValue:
     def __array_ufunc__(
         self, function: Any, method: str, *inputs: Any, **options: Any
     ) -> ScalarValue:
-        """NumPy's numbers beside a value; any other function of NumPy is refused."""
+        """Apply an operator to NumPy scalars and values; refuse all other NumPy functions."""
         name = function.__name__
         if method == "__call__" and not options and name in _UFUNCS:
-            # As Python's numbers, or they would ask here again.
+            # Converted to Python numbers, because NumPy scalars would call this method again.
             return _UFUNCS[name](*(x.item() if isinstance(x, np.generic) else x for x in inputs))
         raise Refused(f"numpy.{name} in a compiled map", name=name)
 
@@ -321,9 +325,10 @@ _LOGICAL = ("and", "or", "xor")
 
 
 def arithmetic(operation: str, *operands: Any) -> ScalarValue:
-    """A node whose operands have one type: that of the first that is no truth value or number.
+    """Return a node whose operands are converted to one type.
 
-    Integers of several types take the widest.
+    The type is that of the first operand that is neither a truth value nor a Python number;
+    integers of several types take the widest.
     """
     values = [operand for operand in operands if isinstance(operand, ScalarValue)]
     graph = values[0].graph
@@ -333,7 +338,7 @@ def arithmetic(operation: str, *operands: Any) -> ScalarValue:
         dtype = max(numbers, key=lambda kind: np.dtype(kind).itemsize, default=BOOL)
     plain = [operand for operand in operands if not isinstance(operand, ScalarValue)]
     if dtype == BOOL and operation not in (*_LOGICAL, *_COMPARISONS[2:]):
-        raise Refused(f"{operation} of truth values", "where(c, 1, 0) makes numbers of them")
+        raise Refused(f"{operation} of truth values", "where(c, 1, 0) converts them to numbers")
     if operation in _LOGICAL and dtype in FLOATS:
         raise Refused(f"{operation} of {dtype} values", "logical_and, logical_or, logical_not")
     for number in plain:
@@ -354,5 +359,7 @@ def arithmetic(operation: str, *operands: Any) -> ScalarValue:
 def _divided(left: Any, right: Any) -> ScalarValue:
     quotient = arithmetic("divide", left, right)
     if quotient.dtype not in FLOATS:
-        raise Refused(f"a quotient of {quotient.dtype} values", "only of floating-point maps")
+        raise Refused(
+            f"a quotient of {quotient.dtype} values", "only floating-point maps support it"
+        )
     return quotient

@@ -1,6 +1,6 @@
-"""numba's version of the name that running sums are made of (declared in `jit`).
+"""numba implementations of the cumulative-sum intrinsics that are declared in `jit`.
 
-Imported only when a function must be compiled, like `vocabulary`.
+Imported only when a function must be compiled, like `numba_intrinsics`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from mxrun.backend.llvm_column import (
     vector_place,
 )
 
-# Lanes of a line's vectors.
+# Lanes of a vector along a line.
 _LANES = 8
 
 
 def _scan_columns(builder: Any, rows: Rows, output: Any, count: Any) -> None:
-    """Code for neighbouring columns, in vectors."""
+    """Generate code for neighbouring columns, in vectors."""
     wide = ir.VectorType(DOUBLE, ROW_LANES)
     narrow = ir.VectorType(FLOAT, ROW_LANES)
 
@@ -58,7 +58,7 @@ def _scan_columns(builder: Any, rows: Rows, output: Any, count: Any) -> None:
 
 @dataclass(frozen=True)
 class _Line:
-    """Neighbouring elements of memory, onward from `position` or back from it."""
+    """Neighbouring elements of memory, forwards or backwards from `position`."""
 
     data: Any
     output: Any
@@ -66,7 +66,7 @@ class _Line:
     onward: bool
 
     def group(self, builder: Any, number: Any, mask: Any, total: Any) -> None:
-        """Code for one vector: its own running sums in float32, on the float64 of those before."""
+        """Generate code for one vector: cumulative sums in float32 plus the float64 total."""
         kind, wide = ir.VectorType(FLOAT, _LANES), ir.VectorType(DOUBLE, _LANES)
         at = builder.mul(number, WORD(_LANES))
         if self.onward:
@@ -93,12 +93,12 @@ def _lanes(chosen: Sequence[int]) -> Any:
 
 
 def _turned(builder: Any, vector: Any) -> Any:
-    """The last lane first."""
+    """Reverse the lanes."""
     return builder.shuffle_vector(vector, vector, _lanes(range(vector.type.count)[::-1]))
 
 
 def _scan_line(builder: Any, line: _Line, count: Any, start: Any) -> None:
-    """Code for whole vectors, and for what is left."""
+    """Generate code for full vectors, and for the rest under a mask."""
     (total,) = variables(builder, [start])
     groups = builder.sdiv(count, WORD(_LANES))
     with cgutils.for_range(builder, groups) as loop:
@@ -118,7 +118,7 @@ def scan_columns(
     stride: Any,
     rows: Any,
 ) -> Any:
-    """Running sums down neighbouring columns."""
+    """Compute cumulative sums down neighbouring columns."""
     pointer, word = types.CPointer(types.float32), types.int64
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -140,7 +140,7 @@ def scan_line(
     step: Any,
     total: Any,
 ) -> Any:
-    """Running sums along neighbours."""
+    """Compute cumulative sums along a line."""
     pointer, word = types.CPointer(types.float32), types.int64
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

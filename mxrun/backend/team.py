@@ -1,7 +1,7 @@
-"""The compute team: the threads of one OpenMP runtime, shared by oneDNN and our own loops.
+"""Compute team: the threads of one OpenMP runtime, shared by oneDNN and compiled loops.
 
-oneDNN's GNU build and mxrun's compiled loops both run on libgomp, so that there is one pool of
-threads and never two fighting for the cores.
+oneDNN's GNU build and mxrun's compiled loops both run on libgomp, so that there is a single thread
+pool and no two pools compete for the cores.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from functools import cache
 from mxrun.backend.call import NativeCall
 from mxrun.base.errors import InternalError
 
-# How often a waiting thread looks before it sleeps. libgomp's 300,000 take over ten milliseconds,
-# which on a machine with other work keep from the core the very thread that is waited for. Mean
-# step on two cores beside two busy processes with 300,000 / 10,000 / 3,000: lenet 57 / 22 / 16 ms;
-# beside one busy thread: lenet 278 / 44 / 34, mlp 115 / 2.2 / 5.4. Alone it makes no difference as
-# long as it spans the gaps of a step, which 3,000 hardly do.
+# Number of polls of a waiting thread before it sleeps. libgomp's default of 300,000 takes over ten
+# milliseconds, which on a busy machine keeps the awaited thread itself from the core. Mean step on
+# two cores beside two busy processes with 300,000 / 10,000 / 3,000: lenet 57 / 22 / 16 ms; beside
+# one busy thread: lenet 278 / 44 / 34, mlp 115 / 2.2 / 5.4. On an idle machine it makes no
+# difference as long as it spans the gaps of a step, which 3,000 hardly does.
 _SPIN_COUNT = "10000"
 
-# Work below which another thread costs more than it brings: waking it takes 1 to 2 us, and what it
-# made then lies in another core's cache. Two cores of 110 GFLOP/s against one: a product of 1.05
-# MFLOP 1.5 to 1.6 times as fast, of 0.5 MFLOP 1.2 to 1.4, of 0.16 MFLOP slower; whole steps with
-# products of 1 to 2 MFLOP 4 to 10 % faster than with one thread for them. An update of 16,384
-# elements 0.8 times as fast, of 24,576 1.1, of 32,768 1.6.
+# Work below which another thread costs more than it gains: waking it takes 1 to 2 us, and its
+# results are then in another core's cache. Two cores of 110 GFLOP/s against one: a product of 1.05
+# MFLOP is 1.5 to 1.6 times as fast, of 0.5 MFLOP 1.2 to 1.4, of 0.16 MFLOP slower; complete steps
+# with products of 1 to 2 MFLOP are 4 to 10 % faster than with one thread for them. An update of
+# 16,384 elements is 0.8 times as fast, of 24,576 1.1, of 32,768 1.6.
 _ELEMENTS_PER_THREAD = 16_384
 _FLOPS_PER_THREAD = 500_000
 
@@ -36,7 +36,7 @@ _LIBRARY = "libgomp.so.1"
 
 @dataclass(frozen=True)
 class OpenMP:
-    """Addresses of libgomp's entry points, for native code that needs no header."""
+    """Addresses of libgomp's entry points, for native code."""
 
     parallel: int
     thread_number: int
@@ -46,15 +46,15 @@ class OpenMP:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """libgomp; opened once, for ctypes makes classes of functions anew each time."""
+    """Return libgomp, opened once, because ctypes creates function classes per instance."""
     return ctypes.CDLL(_LIBRARY)
 
 
 @cache
 def openmp() -> OpenMP | None:
-    """The process's libgomp, or None where there is none (everything then runs on one thread).
+    """Return the process's libgomp, or None if there is none (everything then runs on one thread).
 
-    Must be called before anything else loads libgomp, which reads its settings once.
+    Call it before anything else loads libgomp, which reads its settings only once.
     """
     if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
@@ -62,7 +62,7 @@ def openmp() -> OpenMP | None:
         library = _library()
     except OSError:
         return None
-    # OMP_DYNAMIC would let the runtime choose smaller teams than the kernels were prepared for.
+    # OMP_DYNAMIC would let the runtime use smaller teams than the kernels were prepared for.
     library.omp_set_dynamic(ctypes.c_int(0))
     return OpenMP(
         parallel=_address(library.GOMP_parallel),
@@ -73,17 +73,17 @@ def openmp() -> OpenMP | None:
 
 
 def set_threads(threads: int) -> None:
-    """Size of the team for parallel regions that the calling thread opens from now on.
+    """Set the team size for parallel regions that the calling thread opens from now on.
 
-    oneDNN bakes it into some primitives, so it must be the same while a primitive is created and
-    whenever it is executed.
+    oneDNN compiles it into some primitives, so it must be the same when a primitive is created and
+    when it is executed.
     """
     if openmp() is not None:
         _library().omp_set_num_threads(ctypes.c_int(threads))
 
 
 def set_threads_call(threads: int) -> NativeCall:
-    """`set_threads` as a call of the tape, for the thread that runs the tape."""
+    """Return `set_threads` as a call of the tape, for the thread that runs the tape."""
     runtime = openmp()
     if runtime is None:
         raise InternalError("there is no OpenMP runtime whose team could be set")
@@ -91,18 +91,18 @@ def set_threads_call(threads: int) -> NativeCall:
 
 
 def team_for_elements(elements: int, threads: int) -> int:
-    """How many of `threads` an elementwise pass over `elements` is worth."""
+    """Return how many of `threads` are worthwhile for an elementwise pass over `elements`."""
     return max(1, min(threads, elements // _ELEMENTS_PER_THREAD))
 
 
 def team_for_flops(flops: int, threads: int) -> int:
-    """How many of `threads` a product of `flops` operations is worth."""
+    """Return how many of `threads` are worthwhile for a product of `flops` operations."""
     return max(1, min(threads, flops // _FLOPS_PER_THREAD))
 
 
 @contextmanager
 def team(threads: int) -> Iterator[None]:
-    """The calling thread's team size within a block."""
+    """Context manager that sets the calling thread's team size."""
     if openmp() is None:
         yield
         return
@@ -115,12 +115,12 @@ def team(threads: int) -> Iterator[None]:
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def largest_team() -> int:
-    """The most threads that the runtime gives a team (OMP_THREAD_LIMIT); 1 without a runtime."""
+    """Return the runtime's maximum team size (OMP_THREAD_LIMIT); 1 without a runtime."""
     if openmp() is None:
         return 1
     return int(_library().omp_get_thread_limit())

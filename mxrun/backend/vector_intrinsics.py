@@ -1,6 +1,6 @@
-"""numba's versions of the names in `vectors`: LLVM's own vectors.
+"""numba implementations of the intrinsics in `vectors`, with LLVM vectors.
 
-Imported only when a function must be compiled, like `vocabulary`.
+Imported only when a function must be compiled, like `numba_intrinsics`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALIGNED = _INDEX(1)
 
 
 class Lanes(types.Type):  # type: ignore[misc]
-    """A vector of `element`s."""
+    """numba type of a vector of `element`s."""
 
     def __init__(self, element: Any, code: Any) -> None:
         self.code = ir.VectorType(code, LANES)
@@ -34,7 +34,7 @@ class Lanes(types.Type):  # type: ignore[misc]
 
 @register_model(Lanes)
 class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
-    """In a register as it is."""
+    """Data model of a vector: the LLVM vector itself, in a register."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, kind.code)
@@ -53,31 +53,31 @@ def _broadcast(builder: Any, value: Any) -> Any:
 
 
 def _first(builder: Any, count: Any) -> Any:
-    """The mask of the first `count` lanes."""
+    """Return the mask of the first `count` lanes."""
     limit = _broadcast(builder, builder.trunc(count, _INDEX))
     return builder.icmp_signed("<", ir.Constant(INTEGERS.code, list(range(LANES))), limit)
 
 
 def _place(builder: Any, pointer: Any, position: Any, vector: Any) -> Any:
-    """The address of a vector in memory."""
+    """Return the address of a vector in memory."""
     return builder.bitcast(builder.gep(pointer, [position]), vector.as_pointer())
 
 
 def _in_memory(element: Any) -> Any:
-    """The LLVM type of a vector as it lies in memory."""
+    """Return the LLVM type of a vector in memory."""
     known = {types.float32: FLOATS.code, types.int32: INTEGERS.code, types.uint16: _HALVES}
     return known.get(element, _BYTES)
 
 
 def _from_memory(builder: Any, loaded: Any) -> Any:
-    """What was loaded as a vector of a function: bfloat16 is the upper half of a float32."""
+    """Convert a loaded vector to register form; bfloat16 is widened to float32."""
     if loaded.type == _HALVES:
         return widened(builder, loaded)
     return builder.zext(loaded, INTEGERS.code) if loaded.type == _BYTES else loaded
 
 
 def _to_memory(builder: Any, vector: Any, kind: Any) -> Any:
-    """A vector as it goes to memory of `kind`."""
+    """Convert a vector to its form in memory of `kind`."""
     if kind == _HALVES:
         return rounded(builder, vector)
     return builder.trunc(vector, _BYTES) if kind == _BYTES else vector
@@ -93,7 +93,7 @@ def _masked(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any
 
 @intrinsic
 def lanes(typing_context: Any, value: Any) -> Any:
-    """One value in all lanes."""
+    """Broadcast a value to all lanes."""
     whole = isinstance(value, types.Integer)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -107,7 +107,7 @@ def lanes(typing_context: Any, value: Any) -> Any:
 
 @intrinsic
 def load_lanes(typing_context: Any, pointer: Any, position: Any, count: Any) -> Any:
-    """One masked load."""
+    """Generate a masked load."""
     element = pointer.dtype
     kind = _in_memory(element)
     result = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
@@ -126,7 +126,7 @@ def load_lanes(typing_context: Any, pointer: Any, position: Any, count: Any) -> 
 
 @intrinsic
 def gather_lanes(typing_context: Any, pointer: Any, position: Any, step: Any, count: Any) -> Any:
-    """One masked gather."""
+    """Generate a masked gather."""
     numbers = ir.Constant(ir.VectorType(_WORD, LANES), list(range(LANES)))
     places = ir.VectorType(FLOATS.code.element.as_pointer(), LANES)
 
@@ -147,7 +147,7 @@ def gather_lanes(typing_context: Any, pointer: Any, position: Any, step: Any, co
 
 @intrinsic
 def store_lanes(typing_context: Any, pointer: Any, position: Any, vector: Any, count: Any) -> Any:
-    """One masked store."""
+    """Generate a masked store."""
     kind = _in_memory(pointer.dtype)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -168,7 +168,7 @@ def store_lanes(typing_context: Any, pointer: Any, position: Any, vector: Any, c
 
 @intrinsic
 def stored_lanes(typing_context: Any, pointer: Any, vector: Any) -> Any:
-    """Rounded if memory is narrower, in registers alone."""
+    """Round in registers if the memory type is narrower."""
     kind = _in_memory(pointer.dtype)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -179,7 +179,7 @@ def stored_lanes(typing_context: Any, pointer: Any, vector: Any) -> Any:
 
 
 def _lanewise(result: Any, operands: tuple[Any, ...], code: Callable[..., Any]) -> Any:
-    """An intrinsic of vectors that is one expression."""
+    """Create an intrinsic of vectors from one LLVM expression."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return code(builder, *arguments)
@@ -189,13 +189,13 @@ def _lanewise(result: Any, operands: tuple[Any, ...], code: Callable[..., Any]) 
 
 @intrinsic
 def above(typing_context: Any, left: Any, right: Any) -> Any:
-    """Lane by lane."""
+    """Compare lane by lane."""
     return _lanewise(FLAGS, (FLOATS, FLOATS), lambda b, x, y: b.fcmp_ordered(">", x, y))
 
 
 @intrinsic
 def exceeds(typing_context: Any, left: Any, right: Any) -> Any:
-    """Not (left <= right), which NaN on either side is, and right is a number."""
+    """Compute not (left <= right), which is true if either is NaN, and right is not NaN."""
 
     def code(builder: Any, a: Any, b: Any) -> Any:
         return builder.and_(builder.fcmp_unordered(">", a, b), builder.fcmp_ordered("ord", b, b))
@@ -205,19 +205,19 @@ def exceeds(typing_context: Any, left: Any, right: Any) -> Any:
 
 @intrinsic
 def equals(typing_context: Any, left: Any, right: Any) -> Any:
-    """Lane by lane."""
+    """Compare lane by lane."""
     return _lanewise(FLAGS, (INTEGERS, INTEGERS), lambda b, x, y: b.icmp_signed("==", x, y))
 
 
 @intrinsic
 def choose(typing_context: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
-    """Lane by lane."""
+    """Select lane by lane."""
     return _lanewise(chosen, (FLAGS, chosen, chosen), lambda b, m, x, y: b.select(m, x, y))
 
 
 @intrinsic
 def add_lanes(typing_context: Any, left: Any, right: Any) -> Any:
-    """Lane by lane."""
+    """Add lane by lane."""
     if left == FLOATS:
         return _lanewise(FLOATS, (FLOATS, FLOATS), lambda b, x, y: b.fadd(x, y))
     return _lanewise(INTEGERS, (INTEGERS, INTEGERS), lambda b, x, y: b.add(x, y))
@@ -225,20 +225,21 @@ def add_lanes(typing_context: Any, left: Any, right: Any) -> Any:
 
 @intrinsic
 def subtract_lanes(typing_context: Any, left: Any, right: Any) -> Any:
-    """Lane by lane."""
+    """Subtract lane by lane."""
     return _lanewise(FLOATS, (FLOATS, FLOATS), lambda b, x, y: b.fsub(x, y))
 
 
 @intrinsic
 def multiply_lanes(typing_context: Any, left: Any, right: Any) -> Any:
-    """Lane by lane."""
+    """Multiply lane by lane."""
     return _lanewise(FLOATS, (FLOATS, FLOATS), lambda b, x, y: b.fmul(x, y))
 
 
 def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """The columns of sixteen vectors, by shuffles that processors have as one instruction."""
+    """Return the columns of sixteen vectors, by shuffles that are single instructions."""
     lanes_of = range(LANES)
-    # Two rows' even or odd halves of every four lanes, singly and in pairs; every other quarter.
+    # Even or odd halves of every four lanes of two rows, by single lanes and by pairs; every other
+    # quarter.
     singles = [
         [4 * (i // 4) + half + i % 4 // 2 + LANES * (i % 2) for i in lanes_of] for half in (0, 2)
     ]
@@ -277,9 +278,10 @@ def transpose_lanes(
     to: Any,
     step: Any,
 ) -> Any:
-    """Masked loads, shuffles and masked stores.
+    """Generate masked loads, shuffles and masked stores.
 
-    Rows beyond the last are loaded from the first one's place, and stored there before it.
+    Rows and columns beyond the last use the address of the first; such columns are stored there
+    before the first column.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -310,7 +312,7 @@ def transpose_lanes(
 
 @intrinsic
 def fetch(typing_context: Any, pointer: Any, position: Any) -> Any:
-    """A prefetch into every cache."""
+    """Generate a prefetch into every cache."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -325,7 +327,7 @@ def fetch(typing_context: Any, pointer: Any, position: Any) -> Any:
 
 @intrinsic
 def pair_lanes(typing_context: Any, low: Any, high: Any) -> Any:
-    """Both rounded, and side by side in words."""
+    """Round both vectors and combine them to 32-bit words."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         words = [builder.zext(rounded(builder, each), INTEGERS.code) for each in arguments]

@@ -1,9 +1,10 @@
-"""Sixteen numbers at once, in native functions whose loops LLVM does not vectorise itself.
+"""Vectors of 16 lanes, for native functions whose loops LLVM does not vectorise.
 
-A loop over a few channels with a choice in it, or several tensors that could overlap, becomes
-scalar code or vector code behind checks that cost more than the work. These names, for bodies of
-`jit.native`, say the vector code instead. A vector has 16 lanes of float32 or int32; memory is
-read and written at `position` of a pointer for the first `count` lanes, all 16 where it is more.
+LLVM compiles a loop over a few channels with a condition, or over several tensors that could
+overlap, to scalar code, or to vector code behind checks that cost more than the work. These
+intrinsics, for bodies of `jit.native`, express the vector code explicitly. A vector has 16 lanes of
+float32 or int32. Memory is read and written at `position` of a pointer for the first `count` lanes,
+or for all 16 if `count` is larger.
 """
 
 from __future__ import annotations
@@ -14,80 +15,80 @@ LANES = 16
 
 
 def lanes(value: float) -> Any:
-    """A vector of float32 (or of int32) whose lanes all are `value`, a float32 (or int64)."""
+    """Broadcast `value`, a float32 (or int64), to a vector of float32 (or of int32)."""
     raise TypeError("only inside a native function")
 
 
 def load_lanes(pointer: Any, position: int, count: int) -> Any:
-    """Lanes from memory; the rest is 0.
+    """Load lanes from memory; the others are 0.
 
-    float32 and int32 come as they are, bfloat16 widened to float32, bytes to int32.
+    float32 and int32 are loaded unchanged, bfloat16 is widened to float32, bytes to int32.
     """
     raise TypeError("only inside a native function")
 
 
 def gather_lanes(pointer: Any, position: int, step: int, count: int) -> Any:
-    """Lanes from every `step`-th element of float32 memory; the rest is 0."""
+    """Load lanes from every `step`-th element of float32 memory; the others are 0."""
     raise TypeError("only inside a native function")
 
 
 def store_lanes(pointer: Any, position: int, vector: Any, count: int) -> None:
-    """Lanes to memory: float32 or int32 as they are, the lowest bytes of int32 lanes to bytes.
+    """Store lanes: float32 or int32 unchanged, the lowest bytes of int32 lanes to byte memory.
 
-    float32 goes to bfloat16 rounded to the nearest, to an even one of two; NaN stays NaN.
+    float32 is rounded to bfloat16 memory, ties to even; NaN stays NaN.
     """
     raise TypeError("only inside a native function")
 
 
 def stored_lanes(pointer: Any, vector: Any) -> Any:
-    """float32 lanes as `load_lanes` would give them back once they were stored there."""
+    """Return float32 lanes as `load_lanes` would read them after they were stored there."""
     raise TypeError("only inside a native function")
 
 
 def above(left: Any, right: Any) -> Any:
-    """Where left > right, which NaN is not on either side: a mask of lanes."""
+    """Return the mask of lanes with left > right, which is false if either is NaN."""
     raise TypeError("only inside a native function")
 
 
 def exceeds(left: Any, right: Any) -> Any:
-    """Where left > right, or left is NaN and right is not: a mask of lanes."""
+    """Return the mask of lanes with left > right, or with left NaN and right not NaN."""
     raise TypeError("only inside a native function")
 
 
 def equals(left: Any, right: Any) -> Any:
-    """Where two int32 vectors are equal: a mask of lanes."""
+    """Return the mask of lanes in which two int32 vectors are equal."""
     raise TypeError("only inside a native function")
 
 
 def choose(mask: Any, chosen: Any, otherwise: Any) -> Any:
-    """Lanes of `chosen` where the mask is set, else of `otherwise`."""
+    """Select lanes of `chosen` where the mask is set, else of `otherwise`."""
     raise TypeError("only inside a native function")
 
 
 def add_lanes(left: Any, right: Any) -> Any:
-    """The sum of two vectors of one kind."""
+    """Add two vectors of one kind."""
     raise TypeError("only inside a native function")
 
 
 def subtract_lanes(left: Any, right: Any) -> Any:
-    """The difference of two vectors of float32."""
+    """Subtract two vectors of float32."""
     raise TypeError("only inside a native function")
 
 
 def multiply_lanes(left: Any, right: Any) -> Any:
-    """The product of two vectors of float32."""
+    """Multiply two vectors of float32."""
     raise TypeError("only inside a native function")
 
 
 def fetch(pointer: Any, position: int) -> None:
-    """Ask for the line of memory where `position` is, if there is any, that is needed soon."""
+    """Prefetch the cache line of `position`, which need not exist."""
     raise TypeError("only inside a native function")
 
 
 def pair_lanes(low: Any, high: Any) -> Any:
-    """Two vectors of float32 as bfloat16 memory has them, lane by lane beside one another.
+    """Convert two vectors of float32 to bfloat16, interleaved lane by lane.
 
-    Only to be stored, as float32.
+    The result is only for storing, as float32.
     """
     raise TypeError("only inside a native function")
 
@@ -102,9 +103,8 @@ def transpose_lanes(
     to: int,
     step: int,
 ) -> None:
-    """output[to + j * step + i] = pointer[position + i * stride + j], float32.
+    """Transpose a block: output[to + j * step + i] = pointer[position + i * stride + j], float32.
 
-    For each row i below `rows` and each column j below `columns`, of which there are one at least;
-    16 of either where it is more.
+    i is below `rows` and j below `columns`; both are at least 1, and values above 16 count as 16.
     """
     raise TypeError("only inside a native function")

@@ -1,1 +1,1 @@
-"""Errors, data types, contexts, registries and typed parameters: what every layer may use."""
+"""Foundations that every layer may import: errors, data types, registries, typed parameters."""

@@ -1,8 +1,8 @@
-"""Files of the user's cache folder, which count only where nobody else can have written them.
+"""Files of the user's cache folder, trusted only if no other user can have written them.
 
-What is read here decides results, and some of it is machine code. A folder or file of another
-user's, or one that others may write, is therefore as if it were not there: nothing is read from it,
-nothing is written to it, and `distrusted` says why.
+Cached content decides results, and some of it is machine code. A folder or file that belongs to
+another user, or that others may write, is therefore ignored: it is neither read nor written, and
+`distrusted` reports the reason.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from mxrun.base import flags
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _ROOT_USER = 0
-# What is not trusted and why, each once, in the order in which it was met.
+# Messages about untrusted paths, each once, in order of discovery.
 _DISTRUSTED: dict[str, None] = {}
 
 
 def distrusted() -> tuple[str, ...]:
-    """One sentence for each folder and file that this process met and did not use."""
+    """Return one sentence for each folder and file that this process did not trust."""
     return tuple(_DISTRUSTED)
 
 
 def read(kind: str, name: str) -> bytes | None:
-    """The content of a file among those of a kind; None where there is none that can be trusted."""
+    """Return the content of a cached file; None if there is none that can be trusted."""
     folder = _folder(kind)
     if folder is None or not _is_trusted_folder(folder):
         return None
     path = folder / name
     try:
-        # A pipe in the file's place must not be waited for.
+        # O_NONBLOCK: do not block on a pipe of this name.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
@@ -50,7 +50,7 @@ def read(kind: str, name: str) -> bytes | None:
 
 
 def write(kind: str, name: str, content: bytes) -> Path | None:
-    """Write a file whole, and return its folder; None where that cannot be or must not be done."""
+    """Write a file atomically and return its folder; None if it cannot or must not be written."""
     folder = _folder(kind)
     if folder is None:
         return None
@@ -77,7 +77,7 @@ def _folder(kind: str) -> Path | None:
 
 
 def _is_trusted_folder(folder: Path) -> bool:
-    """Whether a folder is there and only this user, or the system's, can name files in it."""
+    """Return whether a folder exists and only this user or root can create files in it."""
     try:
         return _is_trusted(folder, folder.stat())
     except OSError:

@@ -1,4 +1,4 @@
-"""How a loss over classes sees its tensors, so that metrics and labels can be read like it."""
+"""Interpretation of a classification loss's tensors, for metrics and labels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Classification:
-    """Output as [samples, classes, positions], labels as [samples, positions], row-major both.
+    """Shapes of a classification: output [samples, classes, positions], labels [samples,
+    positions].
 
-    A sample is part of one row of the batch, and every row has as many. `labelled`: whether the
-    labels are numbers of classes, one for each sample and position. `ignored`: the label of
-    predictions that do not count, if there is one.
+    Both are row-major. A row of the batch consists of one or more samples, the same number in every
+    row. labelled: whether the labels are class indices, one per sample and position. ignored: label
+    of predictions that do not count, if any.
     """
 
     samples: int
@@ -22,5 +23,5 @@ class Classification:
 
     @property
     def predictions(self) -> int:
-        """How many there are in a batch."""
+        """Number of predictions in a batch."""
         return self.samples * self.positions

@@ -1,7 +1,8 @@
-"""What was measured or found on this machine and is kept for later processes, as plain JSON.
+"""Disk cache of measurements and search results for later processes, as plain JSON.
 
-Each finding lies in the user's cache folder, in a file named by all that it depends on. A folder
-that cannot be written costs only that it is found again, a file that is damaged likewise.
+Each entry is one file in the user's cache folder. The hash of the entry's key, a text of everything
+the entry depends on, is the file's name. If the folder cannot be written or a file is damaged, the
+value is computed again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mxrun.base import cache_files
 
 
 def get(kind: str, key: str) -> Any:
-    """What is kept of a kind under a key; None where there is nothing, or nothing readable."""
+    """Return the cached value of a kind under a key; None if there is no readable one."""
     text = cache_files.read(kind, _name(key))
     if text is None:
         return None
@@ -30,9 +31,9 @@ def get(kind: str, key: str) -> Any:
 
 
 def put(kind: str, key: str, figures: Any, most: int | None = None) -> None:
-    """Keep what was found; `figures` is plain JSON.
+    """Store a value, which must be plain JSON.
 
-    most: how many findings of this kind are kept, of which the oldest go.
+    most: maximum number of entries of this kind; the oldest are removed.
     """
     text = json.dumps({"of": key.splitlines(), "figures": figures}, indent=1)
     folder = cache_files.write(kind, _name(key), text.encode())
@@ -41,7 +42,7 @@ def put(kind: str, key: str, figures: Any, most: int | None = None) -> None:
 
 
 def _drop_oldest(folder: Path, most: int) -> None:
-    """Leave the newest files; others may remove the same ones meanwhile."""
+    """Remove all but the newest `most` files; other processes may remove files at the same time."""
     ages = []
     with suppress(OSError):
         for path in folder.iterdir():

@@ -1,4 +1,4 @@
-"""Data types by name, with MXNet's type codes for its JSON."""
+"""Data types by name, with their codes in MXNet's JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from mxrun.base.errors import UserError, nearest
 
-# MXNet's codes: 3rdparty/mshadow/mshadow/base.h, enum TypeFlag.
+# MXNet's type codes: 3rdparty/mshadow/mshadow/base.h, enum TypeFlag.
 TYPE_CODES: dict[str, int] = {
     "float32": 0,
     "float64": 1,
@@ -19,16 +19,16 @@ TYPE_CODES: dict[str, int] = {
 NAMES_BY_CODE: dict[int, str] = {code: name for name, code in TYPE_CODES.items()}
 
 FLOAT32 = "float32"
-# The upper half of a float32. Only plans keep tensors in it (`precision: bfloat16`): no network
-# names it.
+# The upper half of a float32. Only plans store tensors in it (`precision: bfloat16`); networks
+# cannot name it.
 BFLOAT16 = "bfloat16"
 _BFLOAT16_BYTES = 2
 
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:
-    """The NumPy dtype called `name`; raises UserError for a name mxrun does not know."""
+    """Return the NumPy dtype called `name`; raises UserError for an unknown name."""
     if name == BFLOAT16:
-        # NumPy has none of its own; loaded where one is asked for, because it takes its time.
+        # NumPy has no bfloat16. Imported on demand, because importing ml_dtypes is slow.
         import ml_dtypes
 
         bfloat16: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
@@ -40,7 +40,7 @@ def numpy_dtype(name: str) -> np.dtype[np.generic]:
 
 
 def item_size(name: str) -> int:
-    """Bytes of one element."""
+    """Return the size of one element in bytes."""
     if name == BFLOAT16:
         return _BFLOAT16_BYTES
     return numpy_dtype(name).itemsize

@@ -1,4 +1,4 @@
-"""What can go wrong, as values: a place in a file, a diagnostic, and the errors that carry them."""
+"""Errors, diagnostics and source locations."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
 ]
 
 MAX_SHOWN = 20
-"""Diagnostics of one error that are shown; of more it is said how many there are."""
+"""Maximum number of diagnostics shown for one error; the others are only counted."""
 
 
 @dataclass(frozen=True, order=True)
 class SourceLocation:
-    """A position in a text file; lines and columns count from 1."""
+    """Position in a text file; lines and columns count from 1."""
 
     file: str
     line: int
@@ -40,10 +40,10 @@ class SourceLocation:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing wrong with the user's input.
+    """One problem with the user's input.
 
-    `problem` says what is wrong, `expected` and `got` the two sides of it, `hint` what to do next,
-    `chain` the inferences that led here, oldest first.
+    problem: the problem itself; expected, got: the two sides of a mismatch; hint: the next action;
+    chain: the inferences that led to the problem, oldest first.
     """
 
     problem: str
@@ -66,7 +66,7 @@ class Diagnostic:
 
 
 def shown(diagnostics: Sequence[Diagnostic]) -> list[str]:
-    """The texts of the first diagnostics, and of many how many more there are."""
+    """Return the texts of the first `MAX_SHOWN` diagnostics, and the number of the others."""
     texts = [str(diagnostic) for diagnostic in diagnostics[:MAX_SHOWN]]
     more = len(diagnostics) - MAX_SHOWN
     if more > 0:
@@ -75,13 +75,13 @@ def shown(diagnostics: Sequence[Diagnostic]) -> list[str]:
 
 
 class MxrunError(Exception):
-    """Base of every error that mxrun raises on purpose; `exit_code` is the process's."""
+    """Base class of every error that mxrun raises on purpose; `exit_code` is the process's."""
 
     exit_code = 1
 
 
 class UserError(MxrunError):
-    """The user's input cannot be used: carries every diagnostic found in one pass."""
+    """Error in the user's input, with every diagnostic found in one pass."""
 
     exit_code = 2
 
@@ -95,19 +95,19 @@ class UserError(MxrunError):
 
 
 class Stopped(MxrunError):
-    """A signal asked the run to stop; everything is saved and it can be resumed."""
+    """Stop of a run by a signal; everything is saved and the run can be resumed."""
 
     exit_code = 75
 
 
 class InternalError(MxrunError):
-    """A promise of mxrun's own code is broken; never the user's fault."""
+    """Violation of an invariant of mxrun's own code; never the user's fault."""
 
 
 class OperatorRaised(Exception):
-    """An operator's own code raised what this error is raised from, at work for a network's node.
+    """Exception in an operator's code, with the node that ran; the original is its `__cause__`.
 
-    node: the node's operator and name; place: where the config has it.
+    node: the node's operator and name; place: its position in the config.
     """
 
     def __init__(self, node: str, place: SourceLocation | None) -> None:
@@ -117,10 +117,10 @@ class OperatorRaised(Exception):
 
 
 class OperatorErrorContext:
-    """Within its block, what operators raise says for which node; mxrun's errors pass as they are.
+    """Context manager that adds the node's name to exceptions raised by operator code.
 
-    SystemExit too is theirs: it would end the run as if all was well. Raises OperatorRaised from
-    what was raised.
+    Raises OperatorRaised from the original exception. mxrun's own errors propagate unchanged.
+    SystemExit is converted too, because it would end the run as if it had succeeded.
     """
 
     def __init__(self, node: str, place: SourceLocation | None) -> None:

@@ -1,4 +1,4 @@
-"""Files written so that they are whole or not there, and say why when they cannot be written."""
+"""Atomic, durable file writes, and errors that explain why a file cannot be written."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from typing import IO
 
 from mxrun.base.errors import Diagnostic, UserError
 
-# The names that files and folders have until they are whole, and once they are to go.
+# Temporary names of files and folders that are still being written, or about to be removed.
 PARTIAL = r"(?:\.[0-9a-f]{16})?\.partial"
-"""A pattern: what the name of a file that is not whole yet has behind that of the file."""
+"""Pattern of the suffix that the temporary name of an incomplete file appends to its name."""
 
 _HIDDEN = re.compile(rf"(^|/)\.([^/]+?)(?:{PARTIAL}|\.replaced|\.removed)(?=/|$)")
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the system says against writing `path` into a UserError that names it."""
+    """Context manager that converts an OSError into a UserError naming the file.
+
+    Temporary names are replaced by the final one in the message.
+    """
     try:
         yield
     except OSError as error:
@@ -37,7 +40,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Make the names in a folder durable with fsync."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -46,16 +49,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def is_replaced(path: Path) -> bool:
-    """Whether `whole_file` puts a new file in place of `path`: anything but a device, a pipe or
-    another thing that is no plain file is.
+    """Return whether `whole_file` replaces `path` by a new file: if it is a plain file or missing.
+
+    Devices and pipes are not replaced.
     """
     return path.is_file() or not path.exists()
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Raise UserError for files that `whole_file` could not write, as far as is known before.
+    """Raise UserError for files that `whole_file` cannot write, as far as that can be predicted.
 
-    For what takes long, and for several files, of which none is written unless all can be.
+    Call it before long work, and before writing several files if none may be written alone.
     """
     found = [(path, why) for path in paths if path is not None and (why := why_unwritable(path))]
     if found:
@@ -68,7 +72,7 @@ def check_writable(*paths: Path | None) -> None:
 
 
 def why_unwritable(path: Path) -> str | None:
-    """Why no file can be written at `path`, as far as is known before; None where it can."""
+    """Return why no file can be written at `path`, as far as predictable; None if it can."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
         return "it is a folder"
@@ -83,12 +87,12 @@ def why_unwritable(path: Path) -> str | None:
 
 @contextmanager
 def whole_file(path: Path, follow: bool = True) -> Iterator[IO[bytes]]:
-    """A file to write: after a crash `path` is what it was or the new file, whole and durable.
+    """Context manager that yields a file and atomically renames it to `path` at the end.
 
-    Of several writers at once the last one's file is there in the end, whole. A link stays, and the
-    file that it names is written; unless `follow`, the file takes the link's place. Devices and
-    pipes, which nothing can replace, are written as they are. Raises UserError when the file cannot
-    be written.
+    After a crash `path` is either the old file or the new one, complete and durable. If several
+    processes write at once, the last writer's file remains, complete. A symbolic link stays and its
+    target is written; unless `follow`, the file replaces the link. Devices and pipes cannot be
+    replaced and are written directly. Raises UserError if the file cannot be written.
     """
     with writing(path):
         if not is_replaced(path):
@@ -96,7 +100,8 @@ def whole_file(path: Path, follow: bool = True) -> Iterator[IO[bytes]]:
                 yield file
             return
         target = Path(os.path.realpath(path)) if follow and path.is_symlink() else path
-        # A name of its own: no other writer has it, and nothing that lies there is followed.
+        # A random name: no other writer uses it, and O_EXCL | O_NOFOLLOW never opens an existing
+        # file or link.
         partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
         created = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(partial, created, 0o666)
@@ -107,18 +112,18 @@ def whole_file(path: Path, follow: bool = True) -> Iterator[IO[bytes]]:
                 os.fsync(file.fileno())
             partial.replace(target)
         finally:
-            # Once it has its name it is not there any more.
+            # After the rename the partial file no longer exists.
             with suppress(OSError):
                 partial.unlink()
         sync_folder(target.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write bytes as `whole_file` does; raises UserError when the file cannot be written."""
+    """Write bytes atomically, see `whole_file`; raises UserError if the file cannot be written."""
     with whole_file(path) as file:
         file.write(content)
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write a text as `whole_file` does; raises UserError when the file cannot be written."""
+    """Write UTF-8 text atomically, see `whole_file`; raises UserError if it cannot be written."""
     write_bytes(path, content.encode("utf-8"))

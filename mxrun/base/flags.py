@@ -1,4 +1,4 @@
-"""Environment variables, read in one place."""
+"""Environment variables and interpreter flags."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 
 
 def debug() -> bool:
-    """MXRUN_DEBUG=1: the graph is verified after every pass."""
+    """Return whether MXRUN_DEBUG is set: the graph is verified after every pass."""
     return os.environ.get("MXRUN_DEBUG", "") not in ("", "0")
 
 
 def docstrings() -> bool:
-    """Whether this process keeps docstrings; `python -OO` and PYTHONOPTIMIZE=2 strip them."""
+    """Return whether this process has docstrings; `python -OO` and PYTHONOPTIMIZE=2 strip them."""
     return sys.flags.optimize < 2
 
 
 def onednn_library() -> str | None:
-    """MXRUN_ONEDNN_LIBRARY: path of another oneDNN 3.x library than the installed package's."""
+    """Return MXRUN_ONEDNN_LIBRARY: path of a oneDNN 3.x library to use instead of the package's."""
     return os.environ.get("MXRUN_ONEDNN_LIBRARY") or None
 
 
 def cache_folder() -> Path | None:
-    """Where compiled code is kept: `mxrun` in XDG_CACHE_HOME, by default in ~/.cache.
+    """Return the cache folder: `mxrun` in XDG_CACHE_HOME, by default in ~/.cache.
 
     None for a user without a home: code must not be loaded from a folder that others may write.
     """

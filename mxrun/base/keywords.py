@@ -1,28 +1,28 @@
-"""The words that a config keeps for itself, among its layers and in its data."""
+"""Reserved words of the config, in layers and in its data section."""
 
 from __future__ import annotations
 
-# How an implementation is chosen where none is named: the first that accepts the work, or the
-# fastest of all candidates, which are timed.
+# Selection of an implementation if none is named: the first that supports the operation, or the
+# fastest of all candidates, by autotuning.
 PREFERRED, AUTO = "preferred", "auto"
 
 RESERVED_KEYS = ("name", "inputs", "outputs", "precision", "implementation", "fused")
-"""Keys of every layer beside its operator's parameters."""
+"""Keys of every layer in addition to its operator's parameters."""
 
 REST = "rest"
-"""The split of `data.eval` that is what the one of `data.train` leaves."""
+"""Split of `data.eval`: the records that the split of `data.train` leaves."""
 
 REPEAT = "repeat"
-"""What stands in an operator's place to repeat layers."""
+"""Key that repeats layers, in place of an operator's name."""
 
 _KEPT = frozenset((*RESERVED_KEYS, REPEAT))
 
 OPERATOR_NAME = f"letters, digits and _, and none of {', '.join(sorted(_KEPT))}"
-"""What `is_operator_name` accepts, in words."""
+"""Names that `is_operator_name` accepts, in words."""
 
 
 def is_operator_name(value: object) -> bool:
-    """Whether an operator may be called so: a layer is told by it, and code of it is named so."""
+    """Return whether an operator may have this name, which identifies layers and generated code."""
     return (
         isinstance(value, str) and value.isascii() and value.isidentifier() and value not in _KEPT
     )

@@ -1,4 +1,4 @@
-"""What a machine can do at its best, as measured once: the figures that floors are made of."""
+"""Peak performance of a machine, from which lower bounds on run times are computed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-# A team that has the cores to itself starts and meets again in a few microseconds.
+# A team that has the cores to itself starts and joins in a few microseconds.
 _TEAM_S = 50e-6
 
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Bytes per second through a team's cores that go over the same `nbytes` again and again.
+    """Bytes per second of a team that repeatedly processes a working set of `nbytes`.
 
-    update: everything is read and written in its place, and counts twice. copy: one half is read,
-    the other written. read: nothing is written.
+    update: every byte is read and written in place, and counts twice.
+    copy: one half is read, the other written.
+    read: every byte is read, none is written.
     """
 
     nbytes: int
@@ -27,15 +28,15 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Machine:
-    """The best figures of a team of `threads`.
+    """Peak figures of a team of `threads`.
 
-    flops_per_s: of a matrix product, by the type of its factors; `float32` is always there,
-        `bfloat16` where the processor has instructions for it.
-    bandwidths: for growing working sets, at least one; a larger one is never faster.
-    loop_s: one call, on the tape, of a compiled loop that has nothing to do.
-    primitive_s: the same of a primitive of oneDNN's.
-    team_s: what either costs beyond that when the whole team takes part.
-    cache_bytes: the sizes of the data caches as the team has them, the nearest first.
+    flops_per_s: of a matrix product, by the dtype of its factors; `float32` is always present,
+        `bfloat16` if the processor has instructions for it.
+    bandwidths: for increasing working sets, at least one; a larger one is never faster.
+    loop_s: one call, on the tape, of an empty compiled loop.
+    primitive_s: one call, on the tape, of a minimal oneDNN primitive.
+    team_s: additional cost of either if the entire team takes part.
+    cache_bytes: sizes of the data caches available to the team, the nearest first.
     """
 
     threads: int
@@ -48,15 +49,17 @@ class Machine:
 
     @property
     def disturbed(self) -> bool:
-        """Whether other work kept the team from working together while it was measured."""
+        """Return whether other work delayed the team during the measurement."""
         return self.team_s > _TEAM_S
 
     def flops(self, dtype: str) -> float:
-        """Operations per second on factors of `dtype`: float32's where it was not measured."""
+        """Return operations per second on factors of `dtype`; float32's if it was not measured."""
         return self.flops_per_s.get(dtype, self.flops_per_s["float32"])
 
     def bandwidth(self, nbytes: int) -> Bandwidth:
-        """Of a working set of any size: between measured sizes, on a line over their logarithm."""
+        """Return the bandwidth of a working set of any size, interpolated over the logarithm of
+        size.
+        """
         before = self.bandwidths[0]
         for after in self.bandwidths:
             if nbytes <= after.nbytes:
@@ -73,11 +76,12 @@ class Machine:
         )
 
     def seconds_to_move(self, read: int, written: int, in_place: int = 0) -> float:
-        """The least time to read and write so many bytes.
+        """Return the least time to read and write so many bytes.
 
-        in_place: how many of those written lie where others are read, which is an update. Further
-        writing goes with as much reading at the speed of a copy, and what is read alone at that of
-        reading. Bytes that are written alone count as copied, which is faster.
+        in_place: number of written bytes that overwrite read ones; they move at the speed of an
+        update. The other written bytes pair with as many read ones at the speed of a copy, and the
+        remaining reads move at the speed of reading. Writes without reads count as copied, which is
+        faster.
         """
         bandwidth = self.bandwidth(read + written - in_place)
         rest = read + written - 2 * in_place
@@ -89,12 +93,12 @@ class Machine:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as plain JSON."""
+        """Return the figures as plain JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Any) -> Machine | None:
-        """What `to_json` made; None for anything else."""
+        """Return the figures from the JSON of `to_json`; None for anything else."""
         try:
             machine = cls(
                 threads=int(value["threads"]),

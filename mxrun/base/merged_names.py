@@ -1,4 +1,4 @@
-"""Many names as a few patterns: `conv1_weight, conv2_weight` are `conv*_weight`."""
+"""Abbreviation of many names by patterns: `conv1_weight, conv2_weight` are `conv*_weight`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _NUMBER = re.compile(r"[0-9]+")
 
 
 def merged_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Merge names that differ in their numbers alone, in order of first appearance.
+    """Merge names that differ only in their numbers, in order of first appearance.
 
-    A number that is the same in all merged names stays; `*` takes the place of the others.
+    A number that is the same in all merged names stays; `*` replaces the others.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in names:
@@ -20,7 +20,7 @@ def merged_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _pattern(texts: tuple[str, ...], names: list[str]) -> str:
-    """One pattern of names that have these texts around their numbers."""
+    """Return the pattern of names that share `texts` around their numbers."""
     columns = zip(*(_NUMBER.findall(name) for name in names), strict=True)
     numbers = [column[0] if len({*column}) == 1 else "*" for column in columns]
     return texts[0] + "".join(

@@ -1,7 +1,7 @@
-"""Names that a misspelt one may mean.
+"""Suggestions for misspelt names.
 
-Two names are near where they differ in case and separators alone, or in few letters for their
-length (Damerau-Levenshtein distance), or where one begins with the other.
+Two names are near if they differ only in case and separators, if their edit distance
+(Damerau-Levenshtein) is small for their length, or if one begins with the other.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import re
 from collections.abc import Collection, Iterable
 
 MAX_NAMES = 12
-"""Names that a message lists before it says how many more there are."""
+"""Maximum number of names that a message lists; the others are only counted."""
 
 _MAX_SUGGESTED = 3
-# A letter may be wrong for so many letters of the longer name.
+# One mistake is allowed per so many letters of the longer name.
 _LETTERS_PER_MISTAKE = 4
-# Shorter names begin too many others, or end too few, to mean them.
+# Shorter names are prefixes of too many others: minimum length of the misspelt and the known name.
 _MIN_BEGINNING = 3
 _MIN_WHOLE = 4
 _SEPARATORS = re.compile(r"[\s_\-./]+")
 
 
 def folded(name: str) -> str:
-    """The letters and digits of a name in lower case: `batch_norm` is `batchnorm`."""
+    """Return the letters and digits of a name in lower case: `batch_norm` becomes `batchnorm`."""
     return _SEPARATORS.sub("", name).lower()
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """The known names nearest to `name`, nearest first, at most 3; empty where none is near.
+    """Return the known names nearest to `name`, nearest first, at most 3.
 
-    Those that differ in case and separators alone, where there are any.
+    If some differ only in case and separators, only those are returned.
     """
     wanted = folded(name)
     candidates = {each: folded(each) for each in sorted(set(known) - {name})}
@@ -49,16 +49,16 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _begins(wanted: str, known: str) -> bool:
-    """Whether one of two names begins with the other, of which enough is there."""
+    """Return whether one of two names begins with the other, if the shorter one is long enough."""
     if len(wanted) >= _MIN_BEGINNING and known.startswith(wanted):
         return True
     return len(known) >= _MIN_WHOLE and wanted.startswith(known)
 
 
 def edit_distance(left: str, right: str, most: int) -> int:
-    """Letters to insert, delete, change or swap with their neighbours to make `right` of `left`.
+    """Return the Damerau-Levenshtein distance: letters to insert, delete, change or swap.
 
-    Any number above `most` stands for all of them.
+    A distance above `most` is returned as `most` + 1.
     """
     if abs(len(left) - len(right)) > most:
         return most + 1
@@ -78,29 +78,29 @@ def edit_distance(left: str, right: str, most: int) -> int:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint naming the known names closest to `name`; empty when nothing comes close."""
+    """Return a hint naming the known names closest to `name`; empty if none is near."""
     near = near_names(name, known)
     return "did you mean " + " or ".join(map(repr, near)) + "?" if near else ""
 
 
 def listed(names: Collection[str], most: int = MAX_NAMES) -> str:
-    """Names side by side, of many the first and how many more there are."""
+    """Return names separated by commas: the first `most`, then the number of the others."""
     shown = list(names)[:most]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(shown) + more
 
 
 class Suggestions:
-    """Near names for the first mistakes of a pass, as many as an error shows.
+    """Limited number of suggestions, as many as an error shows.
 
-    Each is held against every known name: for all of thousands that would take minutes.
+    Each name is compared with every known name; for thousands of mistakes that would take minutes.
     """
 
     def __init__(self, most: int) -> None:
         self._left = most
 
     def nearest(self, name: str, known: Iterable[str]) -> str:
-        """As `nearest`; empty once there were enough."""
+        """Return the hint of the function `nearest`; empty once the limit is reached."""
         if self._left <= 0:
             return ""
         self._left -= 1

@@ -1,7 +1,7 @@
-"""Typed parameters: declared once with type, default, range and doc; checked with our own words.
+"""Typed parameters: declared once with type, default, range and doc, validated by pydantic.
 
-An operator's parameters also have MXNet's string form (`kernel="(3, 3)"`), which its JSON uses;
-`to_strings` and `from_strings` are each other's inverse.
+Error messages are mxrun's own. An operator's parameters also have MXNet's string form (`kernel="(3,
+3)"`), which its JSON uses; `to_strings` and `from_strings` are inverse to each other.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from mxrun.base.errors import nearest
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 LARGEST_INT32 = 2**31 - 1
 NULL = "null"
-"""MXNet's name of the choice "none of them"."""
+"""MXNet's name of the choice "none"."""
 
 Float32 = Annotated[float, Field(ge=-LARGEST_FLOAT32, le=LARGEST_FLOAT32)]
-"""A number that float32 can hold, for all that ends in a tensor or multiplies one."""
+"""Number representable in float32, for every value stored in a tensor or multiplied by one."""
 Int32 = Annotated[int, Field(le=LARGEST_INT32)]
-"""An integer that kernel libraries can hold, for all that is or makes a size."""
+"""Integer that kernel libraries accept, for sizes and values that determine sizes."""
 Positive = Annotated[Float32, Field(gt=0)]
 NotNegative = Annotated[Float32, Field(ge=0)]
 
 
 class Parameters(BaseModel):
-    """Base of every operator's, data set's and initialiser's parameters: frozen, strict, finite."""
+    """Base class of parameters of operators, data sets and initialisers: frozen, strict, finite."""
 
-    # There are many and a run uses few: a model is built when it is first used.
+    # There are many classes and a run uses few: a pydantic model is built on first use.
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
     )
 
     def to_strings(self) -> dict[str, str]:
-        """The explicitly given parameters in MXNet's string form, in declaration order."""
+        """Return the explicitly given parameters in MXNet's string form, in declaration order."""
         given = self.model_fields_set
         return {name: str(getattr(self, name)) for name in type(self).model_fields if name in given}
 
@@ -51,7 +51,7 @@ P = TypeVar("P", bound=Parameters)
 
 @dataclass(frozen=True)
 class ParameterProblem:
-    """One parameter that cannot be used; `path` leads from the parameters to the culprit."""
+    """Invalid parameter; `path` leads from the parameters to the invalid value."""
 
     path: tuple[str | int, ...]
     problem: str
@@ -63,10 +63,10 @@ class ParameterProblem:
 def check(
     model: type[M], values: Mapping[str, object]
 ) -> tuple[M | None, tuple[ParameterProblem, ...]]:
-    """Validate `values` against `model`: the instance, or None and every problem found.
+    """Validate `values` against `model`; return the instance, or None and every problem found.
 
-    None is the choice called "null" (MXNet's spelling, which YAML reads as None) where a field has
-    such a choice and does not take None itself.
+    None means the choice "null" (MXNet's spelling, which YAML reads as None) if a field has such a
+    choice and does not accept None itself.
     """
     named = {
         name: NULL if value is None and _has_null_choice(model, name) else value
@@ -75,7 +75,7 @@ def check(
     try:
         return model.model_validate(_with_tuples(named)), ()
     except ValidationError as error:
-        # A list is also called too short where its items are wrong: those say enough.
+        # pydantic also reports a list with invalid items as too short; the items' errors suffice.
         parents = {detail["loc"][:-1] for detail in error.errors()}
         return None, tuple(
             _explain(model, values, dict(detail))
@@ -96,7 +96,7 @@ def from_strings(
 
 
 def describe_field(field: FieldInfo) -> str:
-    """What a field accepts, in words: its type with its range."""
+    """Return the type and range of a field in words."""
     text = describe_type(field.annotation)
     words = {"Gt": ">", "Ge": ">=", "Lt": "<", "Le": "<="}
     bounds = []
@@ -114,7 +114,7 @@ def describe_field(field: FieldInfo) -> str:
 
 
 def _describe_length(field: FieldInfo) -> str:
-    """How many items a field takes, in words; empty where that is not limited."""
+    """Return the limits on a field's number of items in words; empty if there are none."""
     words = {"min_length": "at least", "max_length": "at most"}
     limits = [
         f"{text} {getattr(rule, key)}"
@@ -126,7 +126,7 @@ def _describe_length(field: FieldInfo) -> str:
 
 
 def describe_type(annotation: Any) -> str:
-    """A type in words: `int`, `[int, ...]`, `one of relu, tanh`."""
+    """Return a type in words: `int`, `[int, ...]`, `one of relu, tanh`."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return describe_field(FieldInfo.from_annotation(annotation))
@@ -173,7 +173,7 @@ def _explain(
 
 
 def _as_list_hint(value: object, count: int) -> str:
-    """How to write one number where a field takes a list of numbers; empty for other values."""
+    """Return how to write one number for a field that takes a list; empty for other values."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
     axes = ", one number for each axis" if count > 1 else ""
@@ -181,9 +181,9 @@ def _as_list_hint(value: object, count: int) -> str:
 
 
 def _usual_length(model: type[BaseModel], values: Mapping[str, object], field: FieldInfo) -> int:
-    """How many items a list has: another given one's, or those of the examples; else 1.
+    """Return the probable length of a list: that of another given list or an example; else 1.
 
-    The lists of one operator, such as kernel, stride and pad, mostly have an item for each axis.
+    The lists of one operator, such as kernel, stride and pad, usually have an item for each axis.
     """
     others = (values[name] for name in model.model_fields if name in values)
     examples = (next(iter(each.examples or ()), None) for each in model.model_fields.values())
@@ -193,7 +193,7 @@ def _usual_length(model: type[BaseModel], values: Mapping[str, object], field: F
 
 
 def _has_null_choice(model: type[BaseModel], name: str) -> bool:
-    """Whether the field has a choice called "null" and no None of its own."""
+    """Return whether the field has a choice called "null" and does not accept None."""
     field = model.model_fields.get(name)
     if field is None or _accepts(field.annotation, type(None)):
         return False
@@ -225,7 +225,7 @@ def _with_lists(value: Any) -> Any:
 
 
 def _parse(text: str, annotation: Any) -> object:
-    """Read one MXNet string; what does not parse stays a string, for `check` to report."""
+    """Parse one MXNet string; text that does not parse stays a string, for `check` to report."""
     if typing.get_origin(annotation) is typing.Literal or annotation is str:
         return text
     if _accepts(annotation, bool) and not _accepts(annotation, int):

@@ -1,4 +1,4 @@
-"""Which of many patterns a name matches."""
+"""Matching of a name against many shell-style patterns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _Entry = tuple[int, str, re.Pattern[str] | None]
 
 
 class PatternTable:
-    """Shell-style patterns, case-sensitive, by what they begin with.
+    """Shell-style patterns, case-sensitive, indexed by their literal prefix.
 
-    A name is held only against the patterns that begin as it does, so that thousands of patterns
-    of as many names take no time for each pair.
+    A name is compared only with the patterns whose prefix it has, so that thousands of names and
+    thousands of patterns do not take time for each pair.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -29,14 +29,15 @@ class PatternTable:
         self._longest = max(map(len, self._by_beginning), default=0)
 
     def candidates(self, name: str) -> list[_Entry]:
-        """The patterns that begin as the name does: position, text, and the form of one that is no
-        plain name.
+        """Return the patterns whose prefix `name` has: position, text, compiled form.
+
+        The compiled form is None for a plain name.
         """
         beginnings = (name[:size] for size in range(min(len(name), self._longest) + 1))
         return [entry for each in beginnings for entry in self._by_beginning.get(each, ())]
 
     def matching(self, name: str) -> list[str]:
-        """The patterns that match, in the order they were given."""
+        """Return the patterns that match, in the order they were given."""
         found = [
             (position, pattern)
             for position, pattern, form in self.candidates(name)

@@ -1,4 +1,4 @@
-"""A named table that rejects duplicates and answers an unknown name with the nearest known ones."""
+"""Registry: a named table that rejects duplicates and suggests names near an unknown one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Maps names and aliases to registered things of one kind (`kind` is used in messages)."""
+    """Map from names and aliases to entries of one kind; messages use `kind`."""
 
     _all: ClassVar[list[Registry[Any]]] = []
 
@@ -24,7 +24,7 @@ class Registry(Generic[T]):
         self._aliases: dict[str, str] = {}
 
     def add(self, name: str, entry: T, *aliases: str) -> None:
-        """Register `entry`; raises InternalError when a name or alias is already taken."""
+        """Register `entry`; raises InternalError if a name or alias is already taken."""
         for key in (name, *aliases):
             if key in self._entries or key in self._aliases:
                 raise InternalError(f"{self.kind} {key!r} is registered twice")
@@ -32,13 +32,13 @@ class Registry(Generic[T]):
         self._aliases.update(dict.fromkeys(aliases, name))
 
     def put(self, name: str, entry: T) -> None:
-        """Register `entry`, in place of one that has the name already."""
+        """Register `entry`, replacing an entry of that name."""
         self._entries[name] = entry
 
     @classmethod
     @contextmanager
     def all_or_nothing(cls) -> Iterator[None]:
-        """Take back what is registered within the block, of every kind, where the block raises."""
+        """Context manager that undoes the registrations of every registry if its block raises."""
         before = [(each, dict(each._entries), dict(each._aliases)) for each in cls._all]
         kept = False
         try:
@@ -63,16 +63,16 @@ class Registry(Generic[T]):
         return entry
 
     def names(self) -> Iterator[str]:
-        """Every name and alias."""
+        """Yield every name and alias."""
         yield from self._entries
         yield from self._aliases
 
     def aliases(self, name: str) -> tuple[str, ...]:
-        """The other names of the entry registered as `name`, sorted."""
+        """Return the aliases of the entry registered as `name`, sorted."""
         return tuple(sorted(alias for alias, entry in self._aliases.items() if entry == name))
 
     def unknown(self, name: str) -> Diagnostic:
-        """The diagnostic for a name that is not registered."""
+        """Return the diagnostic for a name that is not registered."""
         names = [*self._entries, *self._aliases]
         hint = nearest(name, names) or f"known: {listed(sorted(names))}"
         return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)

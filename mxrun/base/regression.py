@@ -1,4 +1,4 @@
-"""How a loss over numbers sees its tensors, so that metrics can be read like it."""
+"""Interpretation of a regression loss's tensors, for metrics."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Regression:
-    """Output and labels as [samples, elements], row-major both; a sample is a row of the batch.
+    """Shapes of a regression: output and labels [samples, elements], row-major; a sample is a row.
 
-    `probabilities`: whether the output lies between 0 and 1, as the chance that the label is 1.
+    probabilities: whether the output is the probability, 0 to 1, that the label is 1.
     """
 
     samples: int
@@ -18,5 +18,5 @@ class Regression:
 
     @property
     def is_binary(self) -> bool:
-        """Whether each sample has one chance, and so one of two classes."""
+        """Return whether each sample has a single probability: binary classification."""
         return self.probabilities and self.elements == 1

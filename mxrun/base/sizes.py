@@ -1,10 +1,10 @@
-"""Sizes of memory as people write them: `512 MiB`, `1.5GiB`, `4096`."""
+"""Memory sizes in text: `512 MiB`, `1.5GiB`, `4096`."""
 
 from __future__ import annotations
 
 import re
 
-# Each 1024 times the one before it.
+# Each unit is 1024 times the one before.
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 SIZE_FORM = "a number of bytes, or one of KiB, MiB, GiB or TiB, such as 512 MiB"
 _SIZE = re.compile(
@@ -13,7 +13,7 @@ _SIZE = re.compile(
 
 
 def parse_size(text: str) -> int | None:
-    """Whole bytes of a text, what is left of a byte cut off; None where it is no size."""
+    """Return a size in bytes, rounded down; None if the text is not a size."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What is known of a tensor before it has an address: shape, data type and physical layout."""
+"""Tensor specifications: shape, data type and physical layout, without an address."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from functools import cached_property
 from mxrun.base.dtype import item_size
 
 Shape = tuple[int, ...]
-# None stands for what inference has not found yet: the rank, or one dimension.
+# None stands for a rank or a dimension that inference has not determined yet.
 PartialShape = tuple[int | None, ...] | None
 
-# Every block of an arena starts and ends at a multiple of a cache line, in bytes.
+# Every block of an arena starts and ends at a multiple of a cache line (bytes).
 ALIGNMENT = 64
 
 
 def align(nbytes: int) -> int:
-    """`nbytes` rounded up to the next multiple of 64."""
+    """Return `nbytes` rounded up to the next multiple of 64."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the elements of a logical shape lie in memory.
+    """Physical order of a tensor's elements in memory.
 
-    `plain` is row-major in the logical order, `channels_last` stores axis 1 innermost
-    (NCHW as NHWC), any other name is a kernel's own packing, whose size in bytes only that
-    kernel knows: `nbytes`.
+    `plain` is row-major in the logical order. `channels_last` stores axis 1 innermost (NCHW as
+    NHWC). Any other name is a kernel's own packing, of `nbytes` bytes, a size that only the kernel
+    can compute.
     """
 
     name: str = "plain"
@@ -62,13 +62,13 @@ class TensorSpec:
         return self.elements * item_size(self.dtype)
 
     def laid_out(self, layout: Layout) -> TensorSpec:
-        """The same tensor in another layout."""
+        """Return the same tensor in another layout."""
         return self if layout == self.layout else TensorSpec(self.shape, self.dtype, layout)
 
     def same_bytes(self, other: TensorSpec) -> bool:
-        """Whether both specs describe the same bytes, so that no reorder is needed.
+        """Return whether both specs describe the same bytes, so that no reorder is needed.
 
-        Channels-last and plain agree where there is one channel or one position per channel.
+        Channels-last and plain are the same if there is one channel or one position per channel.
         """
         if (self.shape, self.dtype) != (other.shape, other.dtype):
             return False
@@ -83,5 +83,5 @@ class TensorSpec:
 
 
 def unpacked(spec: TensorSpec) -> TensorSpec:
-    """The tensor in a layout that has strides: its own if that has, else the plain one."""
+    """Return the tensor in a layout with strides: its own if it has strides, else plain."""
     return spec if spec.layout in (PLAIN, CHANNELS_LAST) else spec.laid_out(PLAIN)

@@ -1,6 +1,6 @@
-"""How long a user waits without a word."""
+"""Threshold for announcing long waits to the user."""
 
 from __future__ import annotations
 
 WAIT_NOTICE_S = 2.0
-"""A wait that is expected to be longer is announced, in seconds."""
+"""Seconds of expected wait above which the wait is announced."""

@@ -1,1 +1,1 @@
-"""The commands, one file each."""
+"""The command line: one file per command."""

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ConfigOrNone = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="KEY=VALUE", help="Values in place of the file's, such as train.epochs=3."
+        metavar="KEY=VALUE", help="Override values of the config, such as train.epochs=3."
     ),
 ]
 Batch = Annotated[
@@ -36,7 +36,7 @@ def _is_batch(text: str | None) -> str | None:
 
 
 def batch_size(given: str | None) -> int | Literal["max"] | None:
-    """What `--batch` says where it may say `max`."""
+    """Return the value of `--batch`: a number, `max`, or None if the option is absent."""
     return "max" if given == "max" else None if given is None else int(given)
 
 
@@ -45,34 +45,36 @@ LargestBatch = Annotated[
     typer.Option(
         callback=_is_batch,
         metavar="N|max",
-        help="Samples per step; max: as many as fit into memory.budget, or else into the machine's "
-        "free memory.",
+        help="Samples per step; max: the largest batch that fits into memory.budget or, without a "
+        "budget, into free memory.",
         show_default="config",
     ),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, max=1024, metavar="N", help="Compute team.", show_default="config"),
+    typer.Option(
+        min=1, max=1024, metavar="N", help="Number of compute threads.", show_default="config"
+    ),
 ]
 AllowPlugins = Annotated[
     bool,
     typer.Option(
         "--allow-plugins",
-        help="Run the plugins that a run's folder names, now and later: they can do whatever you "
-        "can.",
+        help="Trust the plugins that a run's folder names, now and later. A plugin can do whatever "
+        "you can.",
     ),
 ]
 AllowOtherCode = Annotated[
     bool,
     typer.Option(
-        "--allow-changes", help="Go on where config or plugins have changed since the run."
+        "--allow-changes", help="Continue although config or plugins have changed since the run."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only the result, as one line of JSON.")]
 
 
 class PhaseName(str, Enum):
-    """What a run does: `train` evaluates too, `infer` has no gradients."""
+    """Phase of a run: `train` includes evaluation, `infer` has no gradients."""
 
     TRAIN = "train"
     INFER = "infer"

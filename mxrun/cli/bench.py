@@ -10,32 +10,34 @@ import typer
 from mxrun.cli.arguments import Batch, Config, Json, Overrides, PhaseName, Threads
 from mxrun.cli.clock import process_start
 
-Phase = Annotated[PhaseName, typer.Option(help="What a step is: training, or inference.")]
-Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Steps that are timed.")]
-Warmup = Annotated[int, typer.Option(min=0, metavar="N", help="Steps before, beside the first.")]
+Phase = Annotated[PhaseName, typer.Option(help="Measure training or inference.")]
+Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Number of timed steps.")]
+Warmup = Annotated[int, typer.Option(min=0, metavar="N", help="Warm-up steps after the first.")]
 Trace = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write the profiled steps for ui.perfetto.dev."),
+    typer.Option(metavar="FILE", help="Write a trace of the profiled steps, for ui.perfetto.dev."),
 ]
 Against = Annotated[
     str | None,
     typer.Option(
         metavar="PEER,PEER...",
-        help="Compare with peers on the same network: torch, torch-compile, mxnet, and for "
-        "inference onnxruntime, openvino; such as torch,mxnet.",
-        show_default="nobody",
+        help="Compare with other programs (peers) on the same network: torch, torch-compile, "
+        "mxnet; for inference also onnxruntime, openvino.",
+        show_default="none",
     ),
 ]
 PeerPython = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="PEER=PATH", help="The Python that has a peer, where that is not this one."
+        metavar="PEER=PATH", help="Python interpreter that has the peer installed, if not this one."
     ),
 ]
 
 Remeasure = Annotated[
     bool,
-    typer.Option("--remeasure", help="Measure the machine again, whose best figures are kept."),
+    typer.Option(
+        "--remeasure", help="Measure the machine's peak speeds again, not using the cache."
+    ),
 ]
 
 
@@ -55,17 +57,17 @@ def bench(
 ) -> None:
     """Measure a network's steps and operators.
 
-    On made-up records: no data is needed and nothing is saved. Whole steps are timed first; further
-    steps, each with a clock beside every call, then say where the time goes. To measure a run on
-    its own data, profile it: mxrun train CONFIG --profile.
+    Uses synthetic data; nothing is saved. Complete steps are timed first. Further steps are then
+    profiled: every call is timed, to show where the time goes. To measure a run on its own data,
+    use mxrun train CONFIG --profile.
 
-    Every operator stands against its floor: its operations at the speed of a matrix product or its
-    bytes at that of a copy, whichever takes longer. The machine is measured for that once, and with
-    --remeasure again.
+    Every operator is compared with its floor, a lower bound on its time: its operations at the
+    speed of a matrix product or its bytes at the speed of a copy, whichever takes longer. The
+    speeds of the machine are measured once and cached; --remeasure measures them again.
 
-    With --against, peers run the same network on the same batches in processes of their own, in the
-    fastest of their ways, and take turns with mxrun. Each pair of turns gives a ratio: above 1,
-    mxrun is faster. First of all losses (inference: outputs) of all are compared.
+    With --against, peers run the same network on the same batches, each in a process of its own and
+    in its fastest mode, alternating with mxrun. Each pair of measurements gives a ratio: above 1,
+    mxrun is faster. Before any timing, the losses (inference: outputs) are compared.
 
     \b
     Examples:
@@ -93,7 +95,7 @@ def bench(
     if pythons and not names:
         from mxrun.base.errors import Diagnostic, UserError
 
-        problem = f"--peer-python says where {', '.join(pythons)} is, and nothing asks for a peer"
+        problem = f"--peer-python is given for {', '.join(pythons)}, but no peer is requested"
         raise UserError(Diagnostic(problem, hint=f"add --against {','.join(pythons)}"))
     request = command.BenchRequest(
         phase.value, batch, threads, steps, warmup, names, pythons, remeasure
@@ -110,23 +112,23 @@ def bench(
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The peers of `torch,mxnet`; raises UserError where there is none between two commas."""
+    """Split `torch,mxnet` into names of peers. Raises UserError if a name is empty."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
         from mxrun.base.errors import Diagnostic, UserError
 
-        problem = "--against wants a name on either side of a comma"
+        problem = "--against has an empty name of a peer"
         expected = "peers, such as torch or torch,mxnet"
         raise UserError(Diagnostic(problem, expected=expected, got=repr(text)))
     return names
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """`peer=path` in two; raises UserError for anything else."""
+    """Split `peer=path`. Raises UserError for any other form."""
     name, separator, path = text.partition("=")
     if not (name and separator and path):
         from mxrun.base.errors import Diagnostic, UserError
 
-        problem = f"--peer-python {text}: names no peer and its Python"
+        problem = f"--peer-python {text}: cannot be read as a peer and its Python"
         raise UserError(Diagnostic(problem, expected="PEER=PATH, such as mxnet=env/bin/python"))
     return name, path

@@ -13,8 +13,8 @@ def check(
 ) -> None:
     """Check a config and show its layers.
 
-    Needs no data. All that is wrong is reported at once, each with its line and column; all that is
-    right as a table of shapes, parameters and FLOPs.
+    Needs no data. Reports all errors at once, each with its line and column. A correct config gives
+    a table of the layers with their shapes, parameters and FLOPs.
 
     \b
     Examples:

@@ -8,7 +8,7 @@ import typer
 
 from mxrun.cli.arguments import Json
 
-# What the user gave, the operator, is not right.
+# The user's operator is wrong, as any other invalid input.
 _BROKEN = 2
 
 
@@ -16,23 +16,21 @@ def check_op(
     operator: Annotated[
         str,
         typer.Argument(
-            metavar="OPERATOR", help="An operator's name, or FILE.py:NAME for one of a file."
+            metavar="OPERATOR", help="Name of an operator, or FILE.py:NAME for one in a file."
         ),
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE", help="Parameters that all cases have, such as no_bias=true."
-        ),
+        typer.Argument(metavar="KEY=VALUE", help="Parameters of all cases, such as no_bias=true."),
     ] = None,
     json: Json = False,
 ) -> None:
     """Check that an operator keeps its contract.
 
-    Tries what every operator promises: all write requests, in-place hints, gradients against
-    central differences, undeclared inputs, shapes in both directions, repeatability, hidden
-    allocations, and all implementations against the readable body. The cases follow from the
-    operator's own shapes, parameters and examples. Exit code 2 where a promise is broken.
+    Tests the promises of every operator: all write requests, in-place hints, gradients against
+    central differences, undeclared inputs, shape inference in both directions, repeatability,
+    hidden allocations, and all implementations against the NumPy body. The cases are generated from
+    the operator's own shapes, parameters and examples. Exit code 2 if a promise is broken.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The group of commands: what an unknown one probably means."""
+"""Group of commands that suggests a command for an unknown name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from mxrun.base.near_names import folded, near_names
 
-# What other programs call our commands, see `folded`.
+# Names of these commands in other programs, in the form that `folded` returns.
 _MEANT: Mapping[str, str] = {
     "export": "convert",
     "save": "convert",
@@ -34,10 +34,10 @@ _MEANT: Mapping[str, str] = {
 
 
 class CommandGroup(TyperGroup):
-    """Typer's group, whose suggestions take letters alone for likeness: export for plot."""
+    """Typer group with its own suggestions; those of Typer compare letters only (export: plot)."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names; what it may mean where there is none."""
+        """Return the command named by the first argument, or fail with a suggestion."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self.commands:
             ctx.fail(f"No such command {name!r}. {suggestion(name, self.commands)}")
@@ -45,7 +45,7 @@ class CommandGroup(TyperGroup):
 
 
 def suggestion(name: str, commands: Mapping[str, object]) -> str:
-    """What to type in place of a command that there is not."""
+    """Return the suggestion for a command name that does not exist."""
     meant = _MEANT.get(folded(name))
     near = [meant] if meant is not None else near_names(name, commands)
     if not near:

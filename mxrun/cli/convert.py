@@ -12,7 +12,7 @@ from mxrun.cli.arguments import AllowOtherCode, AllowPlugins, Json, Overrides
 
 
 class FormName(str, Enum):
-    """What networks are converted to."""
+    """Target formats of a conversion."""
 
     ONNX = "onnx"
 
@@ -21,15 +21,17 @@ Source = Annotated[
     str,
     typer.Argument(metavar="CONFIG|RUN", help="A config, or the folder of a run or checkpoint."),
 ]
-To = Annotated[FormName, typer.Option(help="The form.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write there.")]
+To = Annotated[FormName, typer.Option(help="Target format.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
 CheckpointName = Annotated[
     str | None,
-    typer.Option(metavar="WHICH", help="Of a run: best, newest or a step.", show_default="best"),
+    typer.Option(
+        metavar="WHICH", help="Checkpoint of a run: best, newest or a step.", show_default="best"
+    ),
 ]
 OnlyBatch = Annotated[
     int | None,
-    typer.Option(min=1, max=(1 << 31) - 1, metavar="N", help="For this batch size only."),
+    typer.Option(min=1, max=(1 << 31) - 1, metavar="N", help="Fix the batch size."),
 ]
 
 
@@ -47,8 +49,8 @@ def convert(
 ) -> None:
     """Write a network for other programs.
 
-    As ONNX: the inference graph with its parameters, for batches of any size. Losses become what
-    they give in inference, and Dropout nothing. A config's parameters are the initial ones.
+    Writes the inference graph with its parameters as ONNX, for batches of any size. A loss becomes
+    its output in inference; Dropout is removed. From a config, the parameters are the initial ones.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Form(str, Enum):
-    """How results are written."""
+    """Output formats of results."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -32,13 +32,13 @@ class Form(str, Enum):
     NPY = "npy"
 
 
-# Inputs that a message names.
+# Limit of the inputs that a message lists.
 _MAX_NAMED_INPUTS = 3
 _OF_SUFFIX = {".jsonl": Form.JSONL, ".csv": Form.CSV, ".npy": Form.NPY, ".npz": Form.NPY}
 
 
 class PrecisionName(str, Enum):
-    """The type of activations."""
+    """Dtype of activations."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
@@ -47,7 +47,7 @@ class PrecisionName(str, Enum):
 Precision = Annotated[
     PrecisionName | None,
     typer.Option(
-        help="The type of activations; a checkpoint serves both.", show_default="the run's"
+        help="Type of activations; any checkpoint can run in both.", show_default="the run's"
     ),
 ]
 RunFolder = Annotated[
@@ -57,46 +57,47 @@ Inputs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="INPUT",
-        help="Images, .npy files, tables of numbers (csv), folders of these; - reads one of "
-        "them from standard input.",
+        help="Images, .npy files, tables of numbers (csv), or folders of these; - reads one of "
+        "these from standard input.",
     ),
 ]
 SplitName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Instead of files: train or eval, the config's data, or a split of its data set.",
+        help="Run on data of the config instead of files: train, eval, or a split of the data set.",
     ),
 ]
 CheckpointName = Annotated[
     str | None,
     typer.Option(
         metavar="WHICH",
-        help="best, newest or a step; default: the best where the run keeps one.",
+        help="best, newest or a step; default: the best if the run saves it, else the newest.",
     ),
 ]
 Top = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="How many classes are told.", show_default="1"),
+    typer.Option(min=1, metavar="N", help="Show the N most likely classes.", show_default="1"),
 ]
 ClassesFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Names of the classes, one a line.")
+    Path | None,
+    typer.Option(metavar="FILE", help="File with the names of the classes, one a line."),
 ]
 Outputs = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME,...", help="Layers whose outputs are wanted instead of the network's."
+        metavar="NAME,...", help="Layers whose outputs to return instead of the network's."
     ),
 ]
 OutputForm = Annotated[
     Form | None,
     typer.Option(
-        help="How results are written; npy: all numbers as arrays, several outputs as npz.",
-        show_default="what --to ends in, or table",
+        help="Format of the results; npy: all numbers as arrays, several outputs as npz.",
+        show_default="from the ending of --to, else table",
     ),
 ]
 To = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write there, not to standard output.")
+    Path | None, typer.Option(metavar="FILE", help="Write to a file instead of standard output.")
 ]
 
 
@@ -119,10 +120,9 @@ def infer(
 ) -> None:
     """Run a trained network.
 
-    On files the records go through what the config does to them in evaluation: bytes become the
-    values that they had in training, then its transforms follow. Where training kept moving
-    averages of the weights, these are used. Results come in the order of the inputs, a folder's
-    files sorted.
+    Records from files are prepared as in evaluation: bytes are scaled as in training, then the
+    config's evaluation transforms are applied. If training computed moving averages of the weights,
+    these are used. Results are in the order of the inputs; the files of a folder are sorted.
 
     \b
     Examples:
@@ -161,7 +161,7 @@ def infer(
 
 
 def _check_records(inputs: Sequence[str], split: str | None) -> None:
-    """Raise BadParameter unless either files or a split are given."""
+    """Raise BadParameter unless exactly one of files and a split is given."""
     if inputs and split is not None:
         raise typer.BadParameter(
             f"{', '.join(inputs[:_MAX_NAMED_INPUTS])} and --split {split} both say what to run on: "
@@ -169,13 +169,13 @@ def _check_records(inputs: Sequence[str], split: str | None) -> None:
         )
     if not inputs and split is None:
         raise typer.BadParameter(
-            "nothing to run on: name files, folders or - after RUN, such as images/, or a part of "
+            "nothing to run on: name files, folders or - after RUN, such as images/, or a split of "
             "the run's data, such as --split eval"
         )
 
 
 def _output_names(outputs: str | None) -> tuple[str, ...]:
-    """The layers of `fc1,fc2`; raises BadParameter where a name is empty."""
+    """Split `fc1,fc2` into names of layers. Raises BadParameter if a name is empty."""
     if outputs is None:
         return ()
     names = tuple(name.strip() for name in outputs.split(","))
@@ -187,7 +187,7 @@ def _output_names(outputs: str | None) -> tuple[str, ...]:
 
 
 def _give(inference: command.Inference, form: Form, to: Path | None, json: bool) -> None:
-    """Run it and write its results: at once for a table or JSON, else as they come."""
+    """Run inference and write its results: at the end for a table or JSON, else by record."""
     from mxrun.report.infer import advancing, inference_table
     from mxrun.report.result import write_json, write_tables
 
@@ -211,7 +211,7 @@ def _give(inference: command.Inference, form: Form, to: Path | None, json: bool)
 def _write(
     inference: command.Inference, form: Form, to: Path | None, advance: Callable[[int], None]
 ) -> None:
-    """Write results as they come."""
+    """Write results while they are computed."""
     from mxrun.report.infer import write_arrays, write_csv, write_jsonl
 
     if form is Form.JSONL:
@@ -222,7 +222,7 @@ def _write(
         names = [output.name for output in inference.outputs]
         if len(names) > 1 and to is not None and to.suffix == ".npy":
             raise typer.BadParameter(
-                f"a .npy file holds one output, and these are {len(names)}: {', '.join(names)}; "
+                f"a .npy file holds one output, not {len(names)} ({', '.join(names)}): "
                 f"write --to {to.with_suffix('.npz')}"
             )
         archive = len(names) > 1 or (to is not None and to.suffix == ".npz")
@@ -231,7 +231,7 @@ def _write(
 
 
 def _form(output: Form | None, to: Path | None, top: int | None) -> Form:
-    """How results are written; raises BadParameter where the options do not go together."""
+    """Return the output format. Raises BadParameter if the options contradict each other."""
     form = output or Form.TABLE
     if to is not None:
         form = output or _OF_SUFFIX.get(to.suffix, Form.TABLE)
@@ -239,18 +239,20 @@ def _form(output: Form | None, to: Path | None, top: int | None) -> Form:
             raise typer.BadParameter(_no_form(to, output))
     if form is Form.NPY and top is not None:
         raise typer.BadParameter(
-            f"--top {top} picks classes, and npy holds the numbers of all: leave out --top, or "
+            f"--top {top} selects classes, but npy holds the numbers of all: leave out --top, or "
             "write --output jsonl or csv"
         )
     if form is Form.NPY and to is None and sys.stdout.isatty():
-        raise typer.BadParameter("arrays are nothing for a terminal: add --to FILE.npy")
+        raise typer.BadParameter("a terminal cannot show npy, which is binary: add --to FILE.npy")
     return form
 
 
 def _no_form(to: Path, output: Form | None) -> str:
-    """Why nothing says how a file is written."""
+    """Return the message for a file whose format is unknown or not allowed."""
     if output is Form.TABLE:
         return "--output table is for the terminal: with --to write jsonl, csv or npy"
     ending = f"the ending {to.suffix!r}" if to.suffix else "a name without an ending"
     endings = ", ".join(_OF_SUFFIX)
-    return f"--to {to}: {ending} says no form: end it in one of {endings}, or add --output jsonl"
+    return (
+        f"--to {to}: {ending} does not name a format: use one of {endings}, or add --output jsonl"
+    )

@@ -23,9 +23,9 @@ from mxrun.cli.arguments import (
 )
 from mxrun.cli.memory_problem import memory_problem
 
-# The exit code for an arena above the limit: the report is good, and the network is not.
+# Exit code for an arena above the limit: the command succeeded, the network is too large.
 _ABOVE = 1
-# What says something of networks, and nothing of a file of blocks.
+# Options that apply to networks, not to a file of blocks.
 _FOR_NETWORKS = (
     *("CONFIG", "--phase", "--batch", "--threads", "--diff"),
     *("--svg", "--html", "--csv", "--fail-above", "--what-if"),
@@ -45,7 +45,7 @@ def inspect_memory(
     phase: Annotated[
         PhaseName | None,
         typer.Option(
-            help="What is planned: training with evaluation, or inference.",
+            help="Plan training with evaluation, or inference.",
             show_default=PhaseName.TRAIN.value,
         ),
     ] = None,
@@ -55,53 +55,57 @@ def inspect_memory(
     what_if: Annotated[
         bool,
         typer.Option(
-            "--what-if", help="Plan other settings too: what they save, and what they take."
+            "--what-if", help="Plan other settings too: bytes saved and time added by each."
         ),
     ] = False,
     diff: Annotated[
         str | None,
-        typer.Option(metavar="CONFIG", help="Another config to hold against this one."),
+        typer.Option(metavar="CONFIG", help="Compare with another config."),
     ] = None,
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the arena over the steps.")
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The drawing as a page that tells what one points at."),
+        typer.Option(metavar="FILE", help="The drawing as a page that describes each block."),
     ] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The blocks as a problem in MiniMalloc's format."),
+        typer.Option(
+            metavar="FILE", help="The blocks as an allocation problem in MiniMalloc's format."
+        ),
     ] = None,
     fail_above: Annotated[
         int | None,
         typer.Option(
             parser=_size,
             metavar="SIZE",
-            help="Exit with 1 where CONFIG's arena is larger, such as 2GiB.",
+            help="Exit with 1 if CONFIG's arena is larger than SIZE, such as 2GiB.",
         ),
     ] = None,
     problem: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Place the blocks of such a problem, and nothing else."),
+        typer.Option(
+            metavar="FILE", help="Place the blocks of such a file instead of planning a network."
+        ),
     ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="With --problem: search on for so long, for the smallest arena. Ctrl-C ends it "
-            "with the best found.",
+            help="With --problem: search this long for the smallest arena. Ctrl-C ends the search "
+            "with the best one found.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show to the byte what memory a run takes.
+    """Show the memory of a run, exact to the byte.
 
-    Needs no data: what a run touches is what is planned here. Says how much is alive at each step,
-    what at the peak and why, which memory could not be shared, and, measured, what the process
-    takes outside of the plan. KEY=VALUE, --phase, --batch and --threads are for --diff's config
-    too. Drawings and problem are those of the phase that sets the arena's size.
+    Needs no data: a run uses exactly the memory planned here. Shows the live bytes at each step,
+    the live tensors at the peak with the reasons, the memory that could not be shared, and the
+    measured memory of the process outside the plan. KEY=VALUE, --phase, --batch and --threads apply
+    to the config of --diff too. Drawings and CSV show the phase that sets the size of the arena.
 
     \b
     Examples:
@@ -129,7 +133,7 @@ def inspect_memory(
         memory_problem(problem, unfit, time_limit, json)
         return
     if time_limit is not None:
-        raise UserError("--time-limit goes with --problem")
+        raise UserError("--time-limit requires --problem FILE")
     _check_networks(config, diff, what_if)
     names = [name for name in (config, diff) if name is not None]
     paths = [find_config(name) for name in names]
@@ -138,7 +142,8 @@ def inspect_memory(
             planning.allow_plugins(path, overrides or ())
     _check_files(paths, {"--svg": svg, "--html": html, "--csv": csv})
     write_notes(notes())
-    # A process that has bound one network's kernels shows nothing of what another's take.
+    # Memory outside the plan is measured for one network only: the kernels of a second one would
+    # already be bound in this process.
     alone, planned = diff is None, (phase or PhaseName.TRAIN).value
     asked = (overrides or (), planned, batch_size(batch), threads, write_note, alone, what_if)
     named = names if diff is not None else [""]
@@ -164,7 +169,7 @@ def inspect_memory(
 
 
 def _check_networks(config: str | None, diff: str | None, what_if: bool) -> None:
-    """Raise UserError where no network is given, or two ways to compare it."""
+    """Raise UserError if no network is given, or two comparisons are requested at once."""
     if config is None:
         raise UserError(
             Diagnostic(
@@ -183,7 +188,7 @@ def _check_networks(config: str | None, diff: str | None, what_if: bool) -> None
 
 
 def _inspected(config: Path, name: str, asked: Sequence[Any]) -> dict[str, Any]:
-    """The report of one config; with a name, what is wrong with it says whose fault it is."""
+    """Return the report of one config. A non-empty `name` is added to the context of its errors."""
     from mxrun.commands import inspect_memory as command
 
     try:
@@ -197,10 +202,9 @@ def _inspected(config: Path, name: str, asked: Sequence[Any]) -> dict[str, Any]:
 
 
 def _check_files(configs: Sequence[Path], asked: Mapping[str, Path | None]) -> None:
-    """Raise UserError for a file that would take the place of a config, or of another one's, and
-    for one that cannot be written.
+    """Raise UserError for an output file that is a config, another output file, or not writable.
 
-    Before anything is planned, for that may take long.
+    Runs before planning, which may take long.
     """
     from mxrun.base.files import check_writable
 
@@ -209,14 +213,16 @@ def _check_files(configs: Sequence[Path], asked: Mapping[str, Path | None]) -> N
         if path is not None:
             first = seen.setdefault(path.resolve(), option)
             if first != option:
-                raise UserError(f"{first} and {option} name one file, {path}: give each its own")
+                raise UserError(
+                    f"{first} and {option} name the same file, {path}: use different files"
+                )
     check_writable(*asked.values())
 
 
 def _write_files(
     report: Mapping[str, Any], svg: Path | None, html: Path | None, csv: Path | None
 ) -> None:
-    """What was asked for beside the report, each as a file."""
+    """Write the requested drawing, page and CSV file."""
     from mxrun.base.files import write_text
     from mxrun.report.notes import write_notes
 

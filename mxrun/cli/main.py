@@ -1,6 +1,6 @@
-"""The program: its commands, its options, its exit codes.
+"""The program: its commands, global options and exit codes.
 
-Each command imports what it needs when it runs, so that `--help` stays fast.
+Each command imports its dependencies when it runs, so that `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    # rich's help would double the time that `--help` takes.
+    # Help rendered by rich takes twice as long.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -41,32 +41,32 @@ app = typer.Typer(
 
 _STANDARD_ERROR = 2
 _OUT_OF_MEMORY = (
-    "mxrun: out of memory: no more is to be had for this process; what is saved already stays\n"
-    "  hint: allow the process more memory, or ask for less at a time: a smaller batch, fewer "
+    "mxrun: out of memory: this process can get no more memory; files saved so far stay\n"
+    "  hint: allow the process more memory, or use less at a time: a smaller batch, fewer "
     "records\n"
 )
 
 
 def run() -> int:
-    """Run the command that the process's arguments name; its exit code.
+    """Run the command named on the command line, and return its exit code.
 
-    What cannot be written to a standard stream is the user's to know, as every UserError is, and
-    so is memory that is not to be had.
+    A failed write to a standard stream and a failed memory allocation are reported to the user,
+    like any UserError.
     """
     try:
         return _run()
     except (MemoryError, OperatorRaised) as error:
         if not isinstance(error.__cause__ or error, MemoryError):
             raise
-    # Of what was raised nothing is held any longer. Nothing is imported or laid out, as there may
-    # be no memory for it.
+    # The exception's objects are free by now. The text is constant and nothing is imported: there
+    # may be no memory for either.
     with suppress(OSError):
         os.write(_STANDARD_ERROR, _OUT_OF_MEMORY.encode())
     return UserError.exit_code
 
 
 def _run() -> int:
-    """Run the command; raises what is nobody's on purpose."""
+    """Run the command and report MxrunErrors; other exceptions propagate."""
     try:
         try:
             app()
@@ -74,7 +74,7 @@ def _run() -> int:
             from mxrun.report.result import output_failed
 
             output_failed(error)
-        # A plugin is the user's: there is no telling what it raises.
+        # A plugin is the user's code and may raise any exception.
         except Exception as error:
             if isinstance(error, MxrunError):
                 raise
@@ -95,7 +95,7 @@ def _run() -> int:
 
 
 def _tell_distrusted() -> None:
-    """Say which of the cache's files were not used, and why."""
+    """Report the cache files that were not used, with the reasons."""
     if distrusted():
         from mxrun.report.notes import write_notes
 
@@ -119,7 +119,7 @@ def _mxrun(
 ) -> None:
     """Train, run, measure and inspect neural networks from a YAML file.
 
-    Everything is known before the first step: every shape, kernel, byte and address.
+    Everything is decided before the first step: every shape, kernel, byte and address.
 
     Begin with: mxrun train digits_lenet
     """

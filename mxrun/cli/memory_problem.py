@@ -11,9 +11,9 @@ from mxrun.base.errors import Diagnostic, UserError
 def memory_problem(
     path: Path, others: Sequence[str], time_limit_s: float | None, json: bool
 ) -> None:
-    """Place the blocks of a file; `others` names what is for networks and was given too.
+    """Place the blocks of a file.
 
-    Raises UserError where it was.
+    others: names of options that apply to networks only. Raises UserError if there are any.
     """
     from mxrun.commands import memory_problem as command
     from mxrun.report.memory_search import searching
@@ -22,9 +22,9 @@ def memory_problem(
     if others:
         raise UserError(
             Diagnostic(
-                f"--problem reads blocks from a file, and not a network: {', '.join(others)} "
+                f"--problem reads blocks from a file, not a network: {', '.join(others)} "
                 "cannot be combined with it",
-                hint=f"mxrun inspect-memory --problem {path} goes with --time-limit and --json",
+                hint=f"--problem {path} accepts --time-limit and --json",
             )
         )
     with searching(time_limit_s) as advance:

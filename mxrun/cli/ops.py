@@ -14,21 +14,21 @@ def ops(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="An operator, an alias, or FILE.py:NAME for one of a file; default: all.",
+            help="Name or alias of an operator, or FILE.py:NAME for one in a file; default: all.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="KEY=VALUE", help="Parameters to describe it under, such as no_bias=true."
+            metavar="KEY=VALUE", help="Parameters of the description, such as no_bias=true."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """List the operators, or describe one.
 
-    What an operator reads and gives depends on its parameters: one is described under examples of
-    those that it needs, and under those given here.
+    The inputs and outputs of an operator depend on its parameters. The description uses the
+    parameters given here, and examples of the other required ones.
 
     \b
     Examples:

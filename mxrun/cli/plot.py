@@ -15,21 +15,21 @@ def plot(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="A config (file or bundled name): its network. A run's folder: its learning "
-            "curves. An operator's name: the operator.",
+            help="A config (file or bundled name) for its network, a run's folder for its learning "
+            "curves, or the name of an operator.",
         ),
     ],
     overrides: Overrides = None,
     svg: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a drawing there instead of to the terminal."),
+        typer.Option(metavar="FILE", help="Write an SVG file instead of drawing in the terminal."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Draw a network, or the learning curves of a run.
+    """Draw a network, an operator, or the learning curves of a run.
 
-    In the terminal each row is a node and the lanes before it are the tensors on their way to the
-    nodes that read them. KEY=VALUE changes the config, or sets an operator's parameters.
+    In the terminal each row is a node. The lines to its left are tensors that lead to the nodes
+    that read them. KEY=VALUE overrides the config, or sets parameters of the operator.
 
     \b
     Examples:

@@ -17,24 +17,26 @@ if TYPE_CHECKING:
     from mxrun.commands.train import TrainingResult
 
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of the same name.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an existing run of the same name.")
+]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with the run of the same name, bit for bit.")
+    bool, typer.Option("--resume", help="Continue the run of the same name, to the same bits.")
 ]
 AllowChanges = Annotated[
     bool,
     typer.Option(
         "--allow-changes",
-        help="With --resume: go on although config, data, team or library are not the same; "
-        "the result is another run's.",
+        help="With --resume: continue although config, data, threads or library have changed; "
+        "the result is that of a different run.",
     ),
 ]
 Profile = Annotated[
-    bool, typer.Option("--profile", help="Time every call, and say where the time went.")
+    bool, typer.Option("--profile", help="Time every call, and show where the time goes.")
 ]
 Trace = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write the first steps' calls for ui.perfetto.dev."),
+    typer.Option(metavar="FILE", help="Write a trace of the first steps, for ui.perfetto.dev."),
 ]
 
 
@@ -49,11 +51,12 @@ def train(
     profile: Profile = False,
     trace: Trace = None,
 ) -> None:
-    """Train a network into runs/NAME.
+    """Train a network and save the run in runs/NAME.
 
-    The folder gets the resolved config, metrics, checkpoints and a summary. Where the data set
-    wants a path and the config has none, it trains on synthetic data. SIGINT, SIGTERM, SIGHUP and
-    SIGUSR1 save after the step in hand and exit with 75; a second SIGINT leaves at once.
+    The folder gets the resolved config, metrics, checkpoints and a summary. If the data set needs a
+    path and the config has none, training uses synthetic data. On SIGINT, SIGTERM, SIGHUP and
+    SIGUSR1, training finishes the current step, saves and exits with 75; a second SIGINT exits at
+    once.
 
     \b
     Examples:
@@ -89,19 +92,19 @@ def train(
 
 
 def _check_options(resume: bool, overwrite: bool, allow_changes: bool) -> None:
-    """Raise BadParameter for options that contradict each other or stand alone."""
+    """Raise BadParameter for options that contradict each other or lack the option they modify."""
     if resume and overwrite:
         raise typer.BadParameter(
-            "--resume goes on with the run and --overwrite replaces it: give one of them"
+            "--resume continues the run and --overwrite replaces it: give only one of them"
         )
     if allow_changes and not resume:
         raise typer.BadParameter(
-            "--allow-changes says how to resume: give --resume too, or leave it out"
+            "--allow-changes applies to --resume only: add --resume, or leave it out"
         )
 
 
 def _report(trained: TrainingResult, profile: bool, trace: Path | None, json: bool) -> None:
-    """Write what the run came to, and the trace."""
+    """Write the summary of the run, and the trace."""
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.trace import write_trace
 
@@ -116,14 +119,14 @@ def _report(trained: TrainingResult, profile: bool, trace: Path | None, json: bo
     try:
         tables = _tables(summary)
     except MemoryError:
-        # The run is complete: what loads the tables' code takes, its figures do without.
+        # The run is complete. The JSON needs no further imports, unlike the tables.
         write_json(summary)
     else:
         write_tables(tables)
 
 
 def _tables(summary: Mapping[str, Any]) -> list[RenderableType]:
-    """The tables and lines for people."""
+    """Return the tables and lines printed at the end of a run."""
     from mxrun.report.confusion import confusion_tables
     from mxrun.report.profile import run_tables
     from mxrun.report.tables import contention_lines, train_table

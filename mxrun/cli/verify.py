@@ -8,24 +8,25 @@ import typer
 
 from mxrun.cli.arguments import Batch, Config, Json, Overrides, Threads
 
-# A promise of ours that does not hold.
+# A promise of mxrun is broken.
 _BROKEN = 1
 
 
 def verify(
     config: Config,
     overrides: Overrides = None,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps in every way.")] = 20,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps of every variant.")] = 20,
     batch: Batch = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Check that a network trains to the same bits however it is planned.
+    """Check that all plans of a network give the same bits.
 
-    Trains on made-up records, as planned and in other ways: without fused operators, without
-    tensors that share memory, with memory poisoned as soon as it is free, with gradients made by
-    walking backwards. What each way leads to is compared, and inference likewise. One way frees
-    memory too early, to show that this would be seen. Exit code 1 where a promise is broken.
+    Trains on synthetic data with the normal plan and with variants of it: without fused operators,
+    without tensors that share memory, with freed memory filled with NaN, with gradients made by
+    walking the forward pass backwards. The results of all variants are compared, then those of
+    inference. One variant frees memory too early, to show that the comparison detects it. Exit
+    code 1 if a promise is broken.
 
     \b
     Examples:

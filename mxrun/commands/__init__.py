@@ -1,1 +1,1 @@
-"""The commands, one file each: read one from top to bottom to see what it does."""
+"""Implementations of the commands, one file each, to be read from top to bottom."""

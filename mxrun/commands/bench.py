@@ -1,4 +1,4 @@
-"""`bench`: whole steps on made-up batches, then the same steps with a clock beside every call."""
+"""Implementation of `bench`: timed steps on synthetic batches, then profiled steps."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from mxrun.train.loop import quantiles
 if TYPE_CHECKING:
     from mxrun.session.comparison import PeerResult
 
-# Steps with a clock beside every call: enough for an average, and all that a trace shows.
+# Number of profiled steps: enough for an average, and all that a trace shows.
 _PROFILED_STEPS = 50
 
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What is measured: `phase` train or infer, `steps` whole steps after `warmup` others.
+    """Options of a measurement: `phase` train or infer, `steps` timed steps after `warmup` others.
 
-    batch, threads: in place of the config's. against: the peers to compare with; pythons: by peer
-    or package the interpreter that has it, where that is not this one. remeasure: whether the
-    machine is measured although its figures are known.
+    batch, threads: replace the config's. against: the baselines to compare with; pythons: by
+    baseline or package, the Python interpreter that has it, if it is not this one. remeasure:
+    measure the machine even if its speeds are known.
     """
 
     phase: str = "train"
@@ -51,10 +51,10 @@ class BenchRequest:
 
 @dataclass(frozen=True, eq=False)
 class BenchReport:
-    """Times of whole steps in ms, and of the operators in further, profiled steps.
+    """Times of complete steps in ms, and of the operators in additional, profiled steps.
 
-    profiled, plain: nanoseconds of the monotonic clock [profiled steps, 4], when each began, had
-        its batch, had run and was measured; plain steps took turns with those profiled.
+    profiled, plain: times of the monotonic clock in ns [profiled steps, 4]: start, after loading,
+    after running, after measuring. Plain and profiled steps alternate.
     """
 
     name: str
@@ -73,7 +73,7 @@ class BenchReport:
     peers: Mapping[str, PeerResult]
 
     def to_json(self) -> dict[str, Any]:
-        """The report for machines; `share` and `overhead` are fractions, `peers` by name."""
+        """Return the report as JSON; `share` and `overhead` are fractions, `peers` is by name."""
         profiled, plain = ((t[:, 3] - t[:, 0]) / 1e6 for t in (self.profiled, self.plain))
         batch_ms, tape_ms, measure_ms = np.diff(self.profiled, axis=1).mean(axis=0) / 1e6
         return {
@@ -91,7 +91,7 @@ class BenchReport:
             "profile": {
                 "steps": len(profiled),
                 "step_ms": quantiles(profiled),
-                # The fastest step of each kind: other work on the machine disturbs it least.
+                # Ratio of the fastest steps, which other processes disturb least.
                 "overhead": float(profiled.min() / plain.min() - 1),
                 "batch_ms": batch_ms,
                 "operators_ms": sum(operator.ms for operator in self.operators),
@@ -105,7 +105,7 @@ class BenchReport:
         }
 
     def _tape_json(self) -> dict[str, Any]:
-        """The tape's own cost; `share` is that of the median step."""
+        """Return the cost of the tape itself; `share` is a fraction of the median step."""
         tape = self.tape
         each_us = 1e6 / tape.calls if tape.calls else 0.0
         return {
@@ -117,7 +117,7 @@ class BenchReport:
         }
 
     def events(self) -> Iterator[Event]:
-        """The profiled steps for a trace: whole steps, their stages, and every call."""
+        """Yield the events of a trace: complete steps, their stages, and every call."""
         for number, times in enumerate(self.plain.tolist()):
             arguments = {"step": number}
             name = "step without clocks"
@@ -138,12 +138,12 @@ def bench(
     say: Callable[[str], None],
     started_at: float,
 ) -> BenchReport:
-    """Measure a config's steps on made-up records; no file is read but the config, none written.
+    """Measure a config's steps on synthetic records; only the config is read, no file is written.
 
-    A step takes a fresh batch into the plan, runs every operator and, in training, follows loss and
-    metrics, as a run's steps do. `say` hears of long waits; `started_at` is the process's start on
-    the monotonic clock. Raises UserError for a config that is wrong or does not fit into memory,
-    and where not one of the peers asked for can be compared with.
+    A step loads a new batch, runs every operator and, in training, computes loss and metrics, like
+    the steps of a run. say: receives notes about long waits. started_at: start of the process on
+    the monotonic clock. Raises UserError for an invalid config, if the plan does not fit into
+    memory, and if none of the requested baselines can be compared.
     """
     compare = _comparison(request, say)
     built = load(path, overrides, request.batch)
@@ -160,7 +160,7 @@ def bench(
     step_s = steps.seconds(request.steps)
     rss_peak_bytes = peak_resident_bytes()
     profile = steps.executor.profile(steps.phase, count)
-    # Making the profile may have compiled something; caches are to be as warm as before.
+    # Creating the profile may compile code; this step warms the caches again.
     steps.run(steps.executor.run)
     plain, profiled = np.zeros((count, 4), np.int64), np.zeros((count, 4), np.int64)
     for without, within in zip(plain, profiled, strict=True):
@@ -190,10 +190,10 @@ def bench(
 def _comparison(
     request: BenchRequest, say: Callable[[str], None]
 ) -> Callable[[ModelDefinition, Steps], Mapping[str, PeerResult]]:
-    """What compares with the peers asked for; they are looked for at once."""
+    """Find the requested baselines and return a function that compares with them."""
     if not request.against:
         return lambda built, steps: {}
-    # Only now: it would be a tenth of the time that a run without peers takes to its first step.
+    # Imported on demand: without baselines it would be a tenth of the time to the first step.
     from mxrun.peers.baseline import find
     from mxrun.session.comparison import Length, compare
 

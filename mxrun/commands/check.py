@@ -1,4 +1,4 @@
-"""`check`: a valid config's layers and totals."""
+"""Implementation of `check`: validation of a config, its layers and totals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxrun.session.planning import load
 
 @dataclass(frozen=True)
 class LayerRow:
-    """One line of the layer table; FLOPs are those of a whole batch, forward."""
+    """Row of the layer table; FLOPs are those of forward for a batch."""
 
     name: str
     operator: str
@@ -26,7 +26,7 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """A valid config's layers and totals."""
+    """Layers and totals of a valid config."""
 
     name: str
     batch_size: int
@@ -35,12 +35,12 @@ class CheckReport:
     flops: int
 
     def to_json(self) -> dict[str, Any]:
-        """The report for machines."""
+        """Return the report as JSON."""
         return asdict(self)
 
 
 def check(path: str | Path, overrides: Sequence[str] = ()) -> CheckReport:
-    """Validate config and shapes without data; raises UserError."""
+    """Validate config and shapes without data. Raises UserError."""
     built = load(path, overrides)
     rows = tuple(_layer_rows(built))
     return CheckReport(
@@ -53,7 +53,7 @@ def check(path: str | Path, overrides: Sequence[str] = ()) -> CheckReport:
 
 
 def _layer_rows(built: ModelDefinition) -> Iterator[LayerRow]:
-    """One row per operator; a shared parameter counts where it is read first."""
+    """Yield one row per operator; a shared parameter counts for its first reader."""
     model = built.model
     specs = model.parameters
     counted: set[str] = set()

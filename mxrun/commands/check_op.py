@@ -1,4 +1,4 @@
-"""`check-op`: whether an operator keeps its contract."""
+"""Implementation of `check-op`: checks of an operator's contract."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ Description = dict[str, Any]
 
 
 def check_operator(target: str, settings: Sequence[str] = ()) -> Description:
-    """Try every check on an operator, NAME or FILE:NAME, on cases made up for it.
+    """Run all checks of an operator, NAME or FILE:NAME, on generated cases.
 
-    settings: `KEY=VALUE` parameters that all cases have; without them the examples of the
-    parameters and their other choices in turn. What the operator prints goes to standard error,
-    beside its warnings. Raises UserError for an unknown operator, a file that cannot be loaded and
-    wrong parameters.
+    settings: `KEY=VALUE` parameters of all cases; by default the examples of the parameters and
+    their other choices in turn. The operator's output is redirected to standard error. Raises
+    UserError for an unknown operator, a file that cannot be loaded and invalid parameters.
     """
     with redirect_stdout(sys.stderr):
         prop = example(named_operator(target), settings)
@@ -40,7 +39,7 @@ def check_operator(target: str, settings: Sequence[str] = ()) -> Description:
 
 
 def without_gradient(prop: AnyProperty) -> list[str]:
-    """The arguments through which nothing can be trained: backward computes none for them."""
+    """Return the arguments for which backward computes no gradient."""
     kinds = zip(prop.list_arguments(), prop.list_gradients(), strict=True)
     return [name for name, kind in kinds if kind is GradientKind.NONE]
 

@@ -1,4 +1,4 @@
-"""`convert`: a network and its parameters in another framework's form."""
+"""Implementation of `convert`: export of a network and its parameters to another framework."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from mxrun.session.onnx_metadata import onnx_metadata
 from mxrun.session.planning import load
 from mxrun.session.trained_model import TrainedModel
 
-# Protobuf's limit for one message; larger models would want their parameters in another file.
+# Protobuf's limit for one message; larger models would need a separate file of parameters.
 _MAX_FILE_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class ConvertRequest:
-    """What is converted, and where to.
+    """Source and target of a conversion.
 
-    source: a config, or the folder of a run or checkpoint; checkpoint: of a run, as `infer` has it.
-    batch: the only batch size that the result is for; by default it is for any. allow_changes: also
-    where config or plugins have changed since the run.
+    source: a config, or the folder of a run or checkpoint. checkpoint: selects one of a run, as in
+    `infer`. batch: the only batch size of the result; by default it accepts any. allow_changes:
+    also convert if config or plugins have changed since the run.
     """
 
     source: str
@@ -41,8 +41,10 @@ class ConvertRequest:
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written: tensors as (type, sizes); metadata as the file has it; notes say where
-    parameters are from.
+    """Summary of the written file.
+
+    inputs, outputs: (type, sizes) by name. metadata: as in the file. notes: origin of the
+    parameters.
     """
 
     file: Path
@@ -55,7 +57,7 @@ class Converted:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The result for machines; `parameters` counts numbers, a size in words may vary."""
+        """Return the summary as JSON: `parameters` counts elements, text sizes are variable."""
         tensors = {"inputs": self.inputs, "outputs": self.outputs}
         return {
             "file": str(self.file),
@@ -78,7 +80,7 @@ class Converted:
 def convert(request: ConvertRequest) -> Converted:
     """Write a network's inference graph as ONNX.
 
-    Raises UserError for operators that have no form there and a file that cannot be written.
+    Raises UserError for operators without an ONNX form and for a file that cannot be written.
     """
     source = _source(request)
     check_writable(request.file)
@@ -110,7 +112,7 @@ def convert(request: ConvertRequest) -> Converted:
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """A network and its arrays; `trained` where they are a run's. notes: where they are from."""
+    """Network and its arrays; `trained` is set for a run. notes: origin of the arrays."""
 
     built: ModelDefinition
     arrays: Mapping[str, Array]
@@ -119,13 +121,13 @@ class _Source:
 
 
 def _source(request: ConvertRequest) -> _Source:
-    """What is converted."""
+    """Load the network to convert."""
     path = Path(request.source)
     if path.is_dir():
         if request.overrides:
             raise UserError(
                 Diagnostic(
-                    "a run's config is as it was trained: KEY=VALUE goes with configs",
+                    "a run's config cannot be changed: KEY=VALUE goes with configs",
                     got=" ".join(request.overrides),
                     hint="leave that out, or convert a config in place of the run's folder",
                 )

@@ -1,4 +1,4 @@
-"""`infer`: a trained network on files, standard input or a data set, batch by batch."""
+"""Implementation of `infer`: a trained network on files, standard input or a data set."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class InferRequest:
-    """What to infer, and how.
+    """Options of inference.
 
-    inputs: files, folders, `-`; or else split: a data section of the config, or a split of its data
-    set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs are wanted instead of
-    the network's. top: how many classes; classes: a file of their names. batch, threads, precision:
-    in place of the config's. allow_changes: also where config or plugins have changed since.
+    inputs: files, folders, `-`. split, instead of inputs: a data section of the config, or a split
+    of its data set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs replace
+    the network's. top: number of classes reported; classes: a file of their names. batch, threads,
+    precision: replace the config's. allow_changes: also run if config or plugins have changed since
+    training.
     """
 
     inputs: tuple[str, ...] = ()
@@ -64,16 +65,16 @@ class InferRequest:
 
     @property
     def measured(self) -> bool:
-        """Whether the loss and the config's metrics are followed on the way."""
+        """True if the loss and the config's metrics are computed."""
         return self.split is not None and not self.outputs
 
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """One tensor that every record gets.
+    """Output tensor, with one row per record.
 
-    shape: of one record's part. top: how many classes are told, the likeliest first; 0 where the
-    numbers themselves are. classes: the names of all classes.
+    shape: of one record's row. top: number of most likely classes reported; 0 for the numbers
+    themselves. classes: names of all classes.
     """
 
     head: Head
@@ -83,11 +84,11 @@ class Output:
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """Name of the output for the user."""
         return self.head.name
 
     def told(self, values: Array) -> Row:
-        """One record's part for machines; of equals the class with the lower number comes first."""
+        """Return one record's result as JSON; of equal values the lower class comes first."""
         if not self.top:
             return {"output": values.tolist()}
         likeliest = np.argsort(-values, kind="stable")[: self.top].tolist()
@@ -102,18 +103,17 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class InferenceBatch:
-    """The results of one batch: its records, and for each output an array [records, *shape]."""
+    """Results of one batch: its records, and for each output an array [records, *shape]."""
 
     records: Records
     arrays: Mapping[str, Array]
 
 
 class Inference:
-    """A trained network, ready to run on its records; they are gone through once.
+    """Trained network that is ready to run on its records, which are iterated once.
 
-    `trained` says which weights these are, `outputs` what every record gets, `classes` the names
-    of the labels' classes, where they have any, `notes` what the user should know of weights and
-    records.
+    trained: the weights. outputs: the tensors reported for every record. classes: names of the
+    labels' classes, if any. notes: notes for the user about weights and records.
     """
 
     def __init__(
@@ -135,9 +135,9 @@ class Inference:
     def batches(
         self, advance: Callable[[int], None] = lambda records: None
     ) -> Iterator[InferenceBatch]:
-        """Run the network; `advance` hears after each batch how many records are done.
+        """Run the network and yield results; `advance` receives the number of finished records.
 
-        Raises UserError, naming the file, for a record that cannot be read.
+        Raises UserError naming the file if a record cannot be read.
         """
         started = time.perf_counter()
         draws = RANDOM_STATE in self._executor.plan.specs
@@ -159,9 +159,10 @@ class Inference:
             yield InferenceBatch(records, arrays)
 
     def rows(self, advance: Callable[[int], None] = lambda records: None) -> Iterator[Row]:
-        """As `batches`, a record at a time: its file, its number there, its label, its outputs.
+        """Yield the results record by record: file, number of the record in it, label, outputs.
 
-        One output stands in the row itself, several stand under `outputs` by name.
+        A single output is part of the row itself; several are under `outputs` by name. advance: as
+        in `batches`.
         """
         for batch in self.batches(advance):
             for index, (name, number) in enumerate(batch.records.names):
@@ -177,12 +178,12 @@ class Inference:
                     yield row | {"outputs": told}
 
     def _label(self, label: Any) -> Row:
-        """A record's class by number and, where classes have names, by name; or its numbers."""
+        """Return a record's label: class number and name (if classes have names), or numbers."""
         named = isinstance(label, int) and 0 <= label < len(self.classes)
         return {"label": label} | ({"label_name": self.classes[label]} if named else {})
 
     def summary(self) -> Row:
-        """What was run, how fast, and what was measured; complete once the records are through."""
+        """Return the run, its speed and its metrics as JSON; complete after the last record."""
         checkpoint = self.trained.checkpoint
         return {
             "run": self.trained.built.config.name,
@@ -203,11 +204,11 @@ class Inference:
 
 
 def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inference:
-    """Make a run's network ready for the records that `request` names.
+    """Prepare a run's network for the records that `request` names.
 
-    Nothing is planned for training, and where files hold less than a batch, no more than they hold.
-    `say` hears of long waits.
-    Raises UserError for what is wrong with run, checkpoint, names or the first records.
+    Only inference is planned, for a batch no larger than the records of the files. say: receives
+    notes about long waits. Raises UserError for errors in the run, the checkpoint, names or the
+    first records.
     """
     batch = _largest(path, request, say) if request.batch == MAX else request.batch
     trained = TrainedModel.open(Path(path), request.checkpoint, batch, request.allow_changes)
@@ -230,7 +231,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
 
 
 def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
-    """The largest batch that fits, and that the records fill where it is known how many."""
+    """Return the largest batch that fits, at most the number of records if it is known."""
     trained = TrainedModel.open(Path(path), request.checkpoint, 1, request.allow_changes)
     chosen = heads(trained.built, request.outputs)
     source = _source(trained, request, chosen)
@@ -241,7 +242,7 @@ def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
     found = largest_batch(trained.built, asked, say)
     if source.total is None or source.total >= found:
         return found
-    say(f"--batch max: {source.total} samples, for there are no more records")
+    say(f"--batch max: {source.total} samples, because there are no more records")
     return max(1, source.total)
 
 
@@ -253,7 +254,7 @@ def _asked(
     batch_size: int,
     say: Say,
 ) -> tuple[Symbol, CompileRequest]:
-    """What is planned for batches of a size."""
+    """Return the symbol and the compile request for a batch size."""
     built = trained.built
     threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
     measured = built.model.symbol.heads if request.measured else ()
@@ -273,9 +274,9 @@ def _asked(
 
 
 def _team_of(trained: TrainedModel) -> int | None:
-    """The team that the run had, as far as there are cores for it: its evaluations' last bits.
+    """Return the team size of the run, on which the last bits depend, limited by the cores.
 
-    None where the config names a team.
+    None if the config sets a team size.
     """
     if trained.built.config.threads is not None:
         return None
@@ -283,7 +284,7 @@ def _team_of(trained: TrainedModel) -> int | None:
 
 
 def _source(trained: TrainedModel, request: InferRequest, chosen: Sequence[Head]) -> Source:
-    """Where the records come from."""
+    """Return the source of the records."""
     built = trained.built
     data, labels = needed_inputs(built, chosen)
     if request.split is not None:
@@ -292,15 +293,15 @@ def _source(trained: TrainedModel, request: InferRequest, chosen: Sequence[Head]
     if labels:
         raise UserError(
             Diagnostic(
-                f"what is asked for depends on labels ({names}), which files do not hold",
-                hint="--outputs names layers before the loss; --split takes records with labels",
+                f"the outputs depend on labels ({names}), which files do not contain",
+                hint="--outputs names layers before the loss; --split reads records with labels",
             )
         )
     if len(data) > 1:
         raise UserError(
             Diagnostic(
-                f"the network has several inputs ({names}), and a file holds records of one",
-                hint="--split takes records of all of them",
+                f"the network has several inputs ({names}), but a file has records of one",
+                hint="--split reads records of all of them",
             )
         )
     manifest = trained.checkpoint.manifest
@@ -311,7 +312,10 @@ def _source(trained: TrainedModel, request: InferRequest, chosen: Sequence[Head]
 def _outputs(
     trained: TrainedModel, request: InferRequest, chosen: Sequence[Head], rows: Mapping[str, Shape]
 ) -> list[Output]:
-    """How each head is told: classes where it is a distribution over them or `top` asks for it."""
+    """Return the outputs of the heads.
+
+    A head reports classes if it is a distribution over classes, or if `top` is given.
+    """
     outputs = []
     for head in chosen:
         shape = rows[head.name]
@@ -334,13 +338,13 @@ def _outputs(
 def _names_of_labels(
     trained: TrainedModel, request: InferRequest, outputs: Sequence[Output]
 ) -> tuple[str, ...]:
-    """Those that a file gives, else those that training had; empty where there are none."""
+    """Return the class names of a file, or else those of training; empty if there are none."""
     given = [output.classes for output in outputs if output.top and request.classes is not None]
     return given[0] if given else trained.classes
 
 
 def _class_names(trained: TrainedModel, path: Path | None, count: int) -> tuple[str, ...]:
-    """The names of `count` classes: a file's lines, or those learned; else their numbers."""
+    """Return the names of `count` classes: lines of a file, names of training, or numbers."""
     if path is None:
         learned = trained.classes[:count]
         return (*learned, *map(str, range(len(learned), count)))
@@ -352,7 +356,7 @@ def _class_names(trained: TrainedModel, path: Path | None, count: int) -> tuple[
     if len(names) != count:
         raise UserError(
             Diagnostic(
-                f"{path}: holds the names of another number of classes",
+                f"{path}: the number of class names differs from the network's",
                 expected=f"{count} lines, one for each class",
                 got=str(len(names)),
             )

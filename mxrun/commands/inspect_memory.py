@@ -1,4 +1,4 @@
-"""`inspect-memory`: a plan without data, why its peak is as high, and what lies outside of it."""
+"""Implementation of `inspect-memory`: a plan without data, its peak, memory outside the arena."""
 
 from __future__ import annotations
 
@@ -23,19 +23,17 @@ from mxrun.session.micro_batches import planned
 from mxrun.session.planning import Say, load, silent
 from mxrun.session.what_if import Question, what_if
 
-# Bound kernels only carry their addresses along, so any will do: nothing runs and nothing lies
-# here.
+# Fictitious base address: bound kernels store addresses, but nothing is run or stored there.
 _NOWHERE = 1 << 40
 
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What a run's arena would hold; every figure in bytes counts the whole arena.
+    """Memory of a run's plan; all figures in bytes refer to the entire arena.
 
-    micro_batches: in how many parts each batch is computed.
-    outside: resident bytes of a process that is ready to run the plan but has no arena, by what
-        they are; empty where the system does not tell, and where nobody asked. what_if: other
-        settings and what they come to; None where nobody asked.
+    micro_batches: number of micro-batches per batch. outside: resident bytes by kind of a process
+    that is ready to run the plan but has no arena; empty if the system does not report them, or if
+    they were not requested. what_if: effects of other settings; None if they were not requested.
     """
 
     name: str
@@ -47,7 +45,7 @@ class MemoryReport:
     what_if: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report for machines."""
+        """Return the report as JSON."""
         plan = self.plan
         return {
             "name": self.name,
@@ -78,7 +76,7 @@ class MemoryReport:
         }
 
     def _peak(self) -> dict[str, Any]:
-        """The step at which most is alive, and what is; first and last are steps, both included."""
+        """Return the peak step and its live tensors; first and last are steps, both inclusive."""
         phase = self.plan.largest_phase
         position = phase.peak_step()
         step = phase.steps[position]
@@ -93,12 +91,12 @@ class MemoryReport:
         }
 
     def _fragmentation(self) -> float:
-        """How much of the lower bound the arena takes on top of it."""
+        """Return the relative excess of the arena over the lower bound."""
         bound = self.plan.lower_bound_bytes
         return self.plan.planned_bytes / bound - 1 if bound else 0.0
 
     def _free_list_bytes(self) -> int:
-        """The arena if whole blocks were handed on, without offsets, as MXNet does it."""
+        """Return the size of the arena with a free list of blocks, as in MXNet."""
         sizes = (
             free_list_bytes(
                 [block.nbytes for block in phase.blocks],
@@ -110,18 +108,18 @@ class MemoryReport:
         return self.plan.pinned_bytes + max(sizes, default=0)
 
     def _pinned(self) -> list[dict[str, Any]]:
-        """What lies in the arena during all phases."""
+        """Return the blocks that are live during all phases."""
         return [_placed(live) for live in pinned_tensors(self.plan.largest_phase, self.plan.pinned)]
 
     def _blocks(self) -> dict[str, list[dict[str, Any]]]:
-        """By phase: what is placed again and again; first and last are steps, both included."""
+        """Return the reusable blocks by phase; first and last are steps, both inclusive."""
         return {
             name: [_lifetime(live) for live in whole_lives(phase)]
             for name, phase in self.plan.phases.items()
         }
 
     def _timeline(self) -> dict[str, Any]:
-        """By phase: the steps' names, and the bytes of the arena that are alive at each."""
+        """Return, by phase, the steps' names and the live bytes of the arena at each."""
         return {
             name: {
                 "operators": [step.name for step in phase.steps],
@@ -132,10 +130,10 @@ class MemoryReport:
 
 
 def _hints(phase: PhasePlan) -> Iterator[dict[str, Any]]:
-    """Each occasion to share memory, and the bytes that it saves or would."""
+    """Yield each opportunity to share memory with the bytes that it saves or would save."""
     sizes = {value.name: value.spec.nbytes for value in phase.graph.values}
     for hint in phase.hints:
-        # Of what is joined, the part's and not the whole's.
+        # For concat in place, the size of the slice and not of the parent buffer.
         yield asdict(hint) | {"bytes": sizes[hint.source if hint.kind == JOINED else hint.target]}
 
 
@@ -164,24 +162,24 @@ def inspect_memory(
     measured: bool = True,
     changes: bool = False,
 ) -> MemoryReport:
-    """Plan a run without data; `phase` is train (which evaluates too) or infer.
+    """Plan a run without data; `phase` is train (including evaluation) or infer.
 
-    say: hears of long waits. measured: whether what lies outside the arena is wanted, for which
-    all kernels are bound. changes: whether other settings are to be planned as well.
+    say: receives notes about long waits. measured: also measure the memory outside the arena, for
+    which all kernels are bound. changes: also plan other settings.
     """
     training = phase == "train"
     built = load(path, overrides, max_batch_size(batch, path, overrides, training, threads, say))
     if changes and built.config.memory.micro_batches:
         raise UserError(
             Diagnostic(
-                "--what-if plans whole batches",
+                "--what-if does not support micro-batches",
                 place=built.config.place("memory", "micro_batches"),
                 hint="add memory.micro_batches=false",
             )
         )
     made = planned(built, training, threads, say)
     if changes:
-        say("--what-if plans other settings, which takes some ten times as long as this one")
+        say("--what-if plans other settings, which takes about ten times as long as this plan")
     question = Question(path, overrides, training, threads, made.built, made.plan)
     return MemoryReport(
         name=built.config.name,
@@ -195,10 +193,10 @@ def inspect_memory(
 
 
 def team_figures(before: int, after: int) -> dict[str, int]:
-    """What the team's start has added to so many resident bytes, and how many there are then.
+    """Return the bytes that the team's start added, and the total, from resident bytes.
 
-    Where pages are given back meanwhile there may be fewer than before: then the team's part is
-    too small to be told, and counts as nothing.
+    If pages were freed meanwhile, `after` may be less than `before`: the team's part is then too
+    small to be measured and counts as 0.
     """
     team_bytes = max(after - before, 0)
     return {"team_bytes": team_bytes, "total_bytes": before + team_bytes}
@@ -207,12 +205,12 @@ def team_figures(before: int, after: int) -> dict[str, int]:
 def outside_bytes(plan: Plan) -> dict[str, Any]:
     """Bind the plan's kernels without an arena, start the team, and measure this process.
 
-    What a run has besides are the records of its data, and what Python allocates while it runs.
+    A run additionally holds the records of its data, and Python's allocations while it runs.
     """
     tapes = [bind(phase, _NOWHERE, plan.threads) for phase in plan.phases.values()]
-    # Nothing is added; but the team's threads start, with their stacks and heaps.
+    # An empty loop, which starts the team's threads with their stacks and heaps.
     start_team = HostLoop(add_loop, (0, 0, 0), plan.threads)
-    # Measuring takes memory as well, the first time.
+    # The first measurement itself allocates memory.
     resident_bytes()
     before = resident_bytes()
     start_team()
@@ -227,6 +225,6 @@ def outside_bytes(plan: Plan) -> dict[str, Any]:
         "heap_bytes": before.heap,
         "stack_bytes": before.stack,
         **team_figures(before.total, after.total),
-        # Its memory is never given back, and later processes find its results kept.
+        # The compiler's memory is never freed; later processes find its results in the cache.
         "compiler_ran": "numba" in sys.modules,
     }

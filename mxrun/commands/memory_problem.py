@@ -1,7 +1,7 @@
-"""`inspect-memory --problem`: any blocks placed as a network's are, from MiniMalloc's CSV format.
+"""Implementation of `inspect-memory --problem`: placement of blocks from MiniMalloc's CSV format.
 
-The first line names the columns id, lower, upper and size in any order; each other line is a block
-of `size` bytes, alive during [lower, upper).
+The first line names the columns id, lower, upper and size in any order. Each other line is a block
+of `size` bytes, live during [lower, upper).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mxrun.planner.allocator.allocate import Allocation, improving
 
 _COLUMNS = ("id", "lower", "upper", "size")
 _OPTIONAL = ("alignment", "gaps", "hint", "offset")
-# A cell and the comma behind it; one that begins with a quote may hold commas.
+# Cell and the following comma; a cell that begins with a quote may contain commas.
 _CELL = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"\s*|(?P<plain>[^,]*))(?P<comma>,|$)')
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
-# Sums of such numbers, and offsets on top of each other, stay within 64 bits.
+# Limit of numbers and of their sum, so that sums and offsets fit into 64 bits.
 _MAX_SUM = 1 << 60
 
 
 @dataclass(frozen=True)
 class PlacedProblem:
-    """The answer to a problem: where each block lies, by its id."""
+    """Solution of a placement problem: the offset of each block by its id."""
 
     name: str
     offsets: Mapping[str, int]
@@ -36,7 +36,7 @@ class PlacedProblem:
     planning_ms: float
 
     def to_json(self) -> dict[str, Any]:
-        """The answer for machines; `gap_bytes` is what the arena may be too large by at most."""
+        """Return the solution as JSON; `gap_bytes` is planned_bytes minus the proved minimum."""
         allocation = self.allocation
         return {
             "name": self.name,
@@ -49,18 +49,18 @@ class PlacedProblem:
         }
 
 
-# Hears of the seconds that a search took so far, and of what it found.
+# Receives the elapsed seconds of a search, and its best allocation so far.
 Advance = Callable[[float, Allocation], None]
 
 
 def place_problem(
     path: Path, time_limit_s: float | None = None, advance: Advance = lambda seconds, found: None
 ) -> PlacedProblem:
-    """Place the blocks of a file; raises UserError saying what in it is wrong, and where.
+    """Place the blocks of a file. Raises UserError with the location of an error in it.
 
-    Without a time limit the work of the search is limited, and its answer always the same. With one
-    the search goes on until it is over or nothing can be better, in portions of about half a
-    second; Ctrl-C ends it then with the best that was found.
+    Without a time limit the search has a work limit, and its result is always the same. With one
+    the search continues in portions of about half a second until the limit, or until the placement
+    is optimal; Ctrl-C ends it early with the best placement so far.
     """
     blocks = read_problem(path)
     start = time.perf_counter()
@@ -81,7 +81,10 @@ def place_problem(
 
 
 def read_problem(path: Path) -> list[tuple[str, int, int, int]]:
-    """The blocks of a file as (id, lower, upper, size); raises UserError for the first mistake."""
+    """Return the blocks of a file as (id, lower, upper, size).
+
+    Raises UserError for the first error.
+    """
     lines = _text(path).split("\n")
     columns = _columns(_cells(path, 1, lines[0]))
     blocks: dict[str, tuple[str, int, int, int]] = {}
@@ -96,13 +99,13 @@ def read_problem(path: Path) -> list[tuple[str, int, int, int]]:
         row = dict(zip(columns, cells, strict=True))
         block = _block(row)
         if block[0] in blocks:
-            _fail(row["id"], "two blocks have one id", "an id of its own", repr(block[0]))
+            _fail(row["id"], "two blocks have the same id", "a unique id", repr(block[0]))
         blocks[block[0]] = block
         total += block[3]
         if total > _MAX_SUM:
             _fail(
                 row["size"],
-                "the sizes add up to too much",
+                "the sum of the sizes is too large",
                 f"at most {_MAX_SUM:,}",
                 f"{total:,}",
             )
@@ -124,11 +127,11 @@ def _text(path: Path) -> str:
         column = error.start - before.rfind(b"\n")
         place = SourceLocation(str(path), before.count(b"\n") + 1, column)
         got = f"byte 0x{content[error.start]:02x}"
-        raise UserError(Diagnostic("this is no text", place, "UTF-8", got)) from error
+        raise UserError(Diagnostic("this is not text", place, "UTF-8", got)) from error
 
 
 def _cells(path: Path, number: int, line: str) -> list[_Cell]:
-    """What stands between the commas of a line, without the spaces around it and its quotes."""
+    """Return the cells of a line, without surrounding spaces and quotes."""
     cells = []
     for match in _CELL.finditer(line):
         start = match.start("quoted") if match["quoted"] is not None else match.start("plain")
@@ -143,7 +146,7 @@ def _cells(path: Path, number: int, line: str) -> list[_Cell]:
 
 
 def _columns(header: list[_Cell]) -> list[str]:
-    """The names of the columns, each of the four once."""
+    """Return the names of the columns; each of the four occurs once."""
     expected = "the columns " + ", ".join(_COLUMNS)
     seen: list[str] = []
     for cell in header:
@@ -153,7 +156,7 @@ def _columns(header: list[_Cell]) -> list[str]:
             hint = "leave the column out where it sets no condition"
             _fail(cell, problem, f"no more than {expected}", hint=hint)
         if name not in _COLUMNS:
-            _fail(cell, "this is no column", expected, repr(name), nearest(name, _COLUMNS))
+            _fail(cell, "this is not a known column", expected, repr(name), nearest(name, _COLUMNS))
         if name in seen:
             _fail(cell, f"there are two columns {name!r}", expected)
         seen.append(name)
@@ -169,11 +172,11 @@ def _block(row: Mapping[str, _Cell]) -> tuple[str, int, int, int]:
     if not name.text:
         _fail(name, "the block has no id", "a name or a number", "nothing")
     if not name.text.isprintable():
-        # Terminals obey some of what they cannot print.
+        # Terminals interpret some unprintable characters as commands.
         _fail(name, "this id cannot be printed", "characters that can", ascii(name.text))
     lower, upper, size = (_number(row[column]) for column in _COLUMNS[1:])
     if upper <= lower:
-        _fail(row["upper"], "the block is never alive", f"an upper above {lower}", str(upper))
+        _fail(row["upper"], "the block is never live", f"an upper above {lower}", str(upper))
     if size < 0:
         _fail(row["size"], "a size cannot be negative", "bytes, 0 or more", str(size))
     return name.text, lower, upper, size
@@ -182,7 +185,7 @@ def _block(row: Mapping[str, _Cell]) -> tuple[str, int, int, int]:
 def _number(cell: _Cell) -> int:
     number = int(cell.text) if _NUMBER.fullmatch(cell.text) else None
     if number is None or abs(number) > _MAX_SUM:
-        expected = f"a whole number of at most {_MAX_SUM:,}"
+        expected = f"an integer of at most {_MAX_SUM:,}"
         _fail(cell, "this number cannot be used", expected, repr(cell.text))
     return number
 

@@ -1,7 +1,7 @@
-"""`ops`: what the registry knows of the operators.
+"""Implementation of `ops`: descriptions of registered operators.
 
-What an operator reads and gives depends on its parameters, so each is described under example
-parameters: the first of `examples` of every field that has some, over the defaults.
+The inputs and outputs of an operator depend on its parameters, so each is described with example
+parameters: the first of the `examples` of every field that has some, over the defaults.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from mxrun.session.plugins import named_operator
 from mxrun.train.optimizer import OPTIMIZERS
 
 _BATCH = 4
-# Samples of an input, tried in turn until all shapes follow; square ones fit products too.
+# Sample shapes of an input, tried in order until all shapes are known; square ones fit products.
 _SAMPLES: tuple[Shape, ...] = ((4,), (4, 4), (3, 8, 8), (3, 8, 8, 8), ())
-# What MXNet calls the arguments that training changes; a layer makes variables of them.
+# MXNet's names of learned arguments; a layer creates variables for them.
 _LEARNED = frozenset({"weight", "bias", "gamma", "beta"})
-# Parameters by which an optimizer chooses among its updates.
+# Parameters by which an optimizer selects its update operator.
 _DECIDING: tuple[Mapping[str, Any], ...] = (
     {},
     {"momentum": 0.9},
@@ -45,21 +45,21 @@ Description = dict[str, Any]
 
 
 def operators() -> list[Description]:
-    """Every operator a network may name, in alphabetical order: what it is called and does."""
+    """Return name and summary of every operator that a network may use, in alphabetical order."""
     library.load()
     return [_summary(example(name)) for name in operator_names()]
 
 
 def operator_names() -> list[str]:
-    """The operators that are not internal."""
+    """Return the names of the operators that are not internal."""
     return [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
 
 
 def operator(name: str, settings: Sequence[str] = ()) -> Description:
-    """Everything about one operator, by name, alias or FILE:NAME, under `KEY=VALUE` parameters.
+    """Describe one operator, by name, alias or FILE:NAME, with `KEY=VALUE` parameters.
 
     Raises UserError for an unknown operator, with the nearest names, for a file that cannot be
-    loaded and for wrong parameters.
+    loaded and for invalid parameters.
     """
     prop = example(named_operator(name), settings)
     arguments, outputs = prop.list_arguments(), prop.list_outputs()
@@ -95,7 +95,7 @@ def operator(name: str, settings: Sequence[str] = ()) -> Description:
 
 
 def _read_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """The parameters of `KEY=VALUE` arguments; values are YAML."""
+    """Parse the parameters of `KEY=VALUE` arguments; values are YAML."""
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     for number, text in enumerate(settings, 1):
@@ -112,9 +112,9 @@ def _read_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def example(name: str, settings: Sequence[str] = ()) -> AnyProperty:
-    """The operator under its example parameters, with `KEY=VALUE` settings in place of some.
+    """Return the operator with its example parameters, replaced by `KEY=VALUE` settings.
 
-    Raises UserError for an unknown operator and for wrong parameters.
+    Raises UserError for an unknown operator and for invalid parameters.
     """
     fields = OPERATORS.get(name).parameter_type.model_fields
     examples = {key: field.examples[0] for key, field in fields.items() if field.examples}
@@ -133,18 +133,18 @@ def _summary(prop: AnyProperty) -> Description:
 
 
 def _doc(prop: AnyProperty) -> str:
-    """The docstring of the operator itself, not one that it inherits."""
+    """Return the docstring of the operator itself, not an inherited one."""
     return inspect.cleandoc(type(prop).__doc__ or "")
 
 
 def _first_sentence(doc: str) -> str:
-    """Up to the first full stop that a capital follows, on one line."""
+    """Return the text up to the first full stop before a capital letter, on one line."""
     text = " ".join(doc.partition("\n\n")[0].split())
     return re.split(r"\.\s+(?=[A-Z])", text)[0].rstrip(".")
 
 
 def _given(prop: AnyProperty) -> list[str]:
-    """The parameters that are set, in the order of declaration."""
+    """Return the names of the set parameters, in order of declaration."""
     given = prop.parameters.model_fields_set
     return [key for key in prop.parameter_type.model_fields if key in given]
 
@@ -163,7 +163,7 @@ def _parameters(prop: AnyProperty) -> list[Description]:
 
 
 def _tensor_names(prop: AnyProperty) -> tuple[list[str], list[str], list[str], list[str]]:
-    """What hints and dependencies speak of: out_grad, in_data, out_data, in_grad."""
+    """Return the names that hints and dependencies use: out_grad, in_data, out_data, in_grad."""
     arguments, outputs = prop.list_arguments(), prop.list_outputs()
     return (
         [f"gradient of {name}" for name in outputs],
@@ -184,7 +184,7 @@ def _backward_reads(prop: AnyProperty) -> list[str]:
 
 
 def _inplace(prop: AnyProperty) -> dict[str, list[list[str]]]:
-    """The pairs [from, to] that may share memory."""
+    """Return the pairs [from, to] that may share memory."""
     out_grad, in_data, out_data, in_grad = _tensor_names(prop)
     forward = prop.forward_inplace_option(in_data, out_data)
     backward = []
@@ -197,9 +197,9 @@ Shapes = dict[str, Shape]
 
 
 def _example_shapes(prop: AnyProperty) -> Shapes | None:
-    """Shapes of all arguments that follow from one of the samples; None where none does.
+    """Return shapes of all arguments inferred from one of the samples, or None.
 
-    Only what a network wires gets the sample's shape: all of it, else the first argument alone.
+    Only wired arguments get the sample's shape: the first of them alone, or all of them.
     """
     names = prop.list_arguments()
     wired = [name for name in names if name not in _LEARNED and name not in prop.label_arguments]
@@ -213,7 +213,7 @@ def _example_shapes(prop: AnyProperty) -> Shapes | None:
 
 
 def _infer(prop: AnyProperty, inputs: PartialShapes) -> list[PartialShape]:
-    """The arguments' shapes; none where they contradict or the outputs stay unknown."""
+    """Return the arguments' shapes; [None] if they contradict or an output is unknown."""
     outputs: PartialShapes = [None] * len(prop.list_outputs())
     try:
         for _ in prop.list_arguments():
@@ -225,7 +225,7 @@ def _infer(prop: AnyProperty, inputs: PartialShapes) -> list[PartialShape]:
 
 
 def _resources(prop: AnyProperty, shapes: Shapes) -> Description:
-    """What forward and backward request, under example shapes."""
+    """Return the resources that forward and backward request for example shapes."""
     unknown_outputs: list[str | None] = [None] * len(prop.list_outputs())
     types, _ = prop.infer_type([None] * len(shapes), unknown_outputs)
     specs = [
@@ -245,14 +245,14 @@ def _request(request: ResourceRequest) -> Description:
 
 
 def _yaml(prop: AnyProperty, shapes: Shapes | None) -> str:
-    """The lines of a config that use the operator; empty where a config cannot."""
+    """Return the lines of a config that use the operator; empty if a config cannot."""
     if prop.list_mutated_inputs():
         return _optimizer_yaml(prop.type_string)
     return "" if shapes is None else _network_yaml(prop, shapes)
 
 
 def _network_yaml(prop: AnyProperty, shapes: Shapes) -> str:
-    """Inputs and the layer; an argument without the batch axis stays a variable of the layer."""
+    """Return inputs and the layer; arguments without a batch axis are variables of the layer."""
     body: Description = {
         key: _plain(getattr(prop.parameters, key))
         for key in _given(prop)
@@ -278,7 +278,7 @@ def _network_yaml(prop: AnyProperty, shapes: Shapes) -> str:
 
 
 def _optimizer_yaml(update: str) -> str:
-    """The optimizer that makes the update, of several the one it is named after."""
+    """Return the optimizer that uses the update; of several, the one with its name."""
     for name in sorted(OPTIMIZERS, key=lambda name: (not update.startswith(name), name)):
         kind = OPTIMIZERS.get(name)
         for deciding in _DECIDING:
@@ -291,7 +291,7 @@ def _optimizer_yaml(update: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples as lists, as YAML and JSON have them."""
+    """Return the value with tuples converted to lists, as in YAML and JSON."""
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 

@@ -1,4 +1,4 @@
-"""`plot`: a network's nodes and their wiring, or a run's learning curves."""
+"""Implementation of `plot`: data of a network's graph, or of a run's learning curves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mxrun.session.planning import load
 from mxrun.session.synthetic_data import synthetic_notes
 
 _METRICS = "metrics.jsonl"
-# Numbers of so many bits are no counts and no measurements.
+# Exclusive limit of integers; larger ones are neither counts nor measurements.
 _MAX_INT = 1 << 63
 _OF_A_RUN = (_METRICS, "config.yaml")
 
@@ -29,9 +29,9 @@ Shapes = Mapping[NodeEntry, PartialShape]
 
 
 def plot(what: str, settings: Sequence[str] = ()) -> Report:
-    """What there is to draw of a run's folder, a config or an operator; `kind` says which.
+    """Return the data to plot of a run's folder, a config or an operator; `kind` names the plot.
 
-    Raises UserError where `what` is nothing of the kind or `settings` do not fit it.
+    Raises UserError if `what` is none of these, or if `settings` are not supported for it.
     """
     folder = Path(what)
     if os.path.isdir(what) and any((folder / name).is_file() for name in _OF_A_RUN):
@@ -58,17 +58,17 @@ def _network(path: Path, overrides: Sequence[str]) -> Report:
 
 
 def _operator(prop: AnyProperty) -> Report:
-    """One operator applied to nothing yet."""
+    """Return the node of an operator without inputs."""
     name = prop.type_string
     nodes = described([Node(name.lower(), prop)], {}, ())
     return {"kind": "network", "name": name, "batch_size": None, "nodes": nodes}
 
 
 def described(nodes: Sequence[Node], shapes: Shapes, inputs: Collection[str]) -> list[Report]:
-    """Every node, inputs before users, with the shapes of what it gives and reads.
+    """Describe all nodes, inputs before users, with the shapes of their outputs and inputs.
 
-    kind: operator, unapplied (an operator without inputs), input (a variable that data fill) or
-    variable. family: the operators that are implemented together. Unknown shapes are null.
+    kind: operator, unapplied (an operator without inputs), input (a variable filled with data) or
+    variable. family: module of the operator's implementation. Unknown shapes are null.
     """
     return [
         {
@@ -106,7 +106,7 @@ def _visible_outputs(node: Node) -> tuple[str, ...]:
 
 
 def _inputs(node: Node, shapes: Shapes) -> Iterator[Report]:
-    """The arguments and auxiliary states; `node` is null where nothing is wired."""
+    """Yield the arguments and auxiliary states; `node` is null if nothing is wired."""
     if node.prop is None:
         return
     names = (*node.prop.list_arguments(), *node.prop.list_auxiliary_states())
@@ -125,9 +125,9 @@ def _shape(shapes: Shapes, entry: NodeEntry) -> list[int | None] | None:
 
 
 def curves(folder: Path) -> Report:
-    """The learning curves of a run: for each metric its values after each epoch.
+    """Return the learning curves of a run: the values of each metric after each epoch.
 
-    Raises UserError, naming file and line, where metrics.jsonl is damaged or has no epoch yet.
+    Raises UserError naming file and line if metrics.jsonl is damaged or has no epoch yet.
     """
     path = folder / _METRICS
     records = list(_read_records(path))
@@ -143,7 +143,7 @@ def curves(folder: Path) -> Report:
     }
 
     def number(value: Any) -> float | None:
-        """What a curve has: a metric may be a table in one epoch and a number in another."""
+        """Return the value of a curve; null if the metric is a table in this epoch."""
         return None if isinstance(value, (list, Mapping)) else value
 
     return {
@@ -167,7 +167,7 @@ def curves(folder: Path) -> Report:
 
 
 def _read_records(path: Path) -> Iterator[Report]:
-    """The lines of metrics.jsonl; none where there is no such file."""
+    """Yield the records of metrics.jsonl; none if there is no such file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -201,7 +201,7 @@ def _is_record(record: Any) -> bool:
 
 
 def _is_measured(part: Mapping[str, Any]) -> bool:
-    """Numbers, null for what was not finite; a metric may also be a table, which has no curve."""
+    """Return whether all values are numbers, null (not finite), or tables, which have no curve."""
     return all(
         value is None or isinstance(value, (list, Mapping)) or _is_number(value)
         for value in part.values()
@@ -209,7 +209,7 @@ def _is_measured(part: Mapping[str, Any]) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number that can be drawn: JSON has larger ones, and Python reads NaN."""
+    """Return whether a value can be plotted: JSON allows larger numbers, and Python parses NaN."""
     if type(value) is int:
         return abs(value) < _MAX_INT
     return type(value) is float and math.isfinite(value)

@@ -1,4 +1,4 @@
-"""`schema`: the JSON Schema of config files, from the registries."""
+"""Implementation of `schema`: the JSON Schema of config files, from the registries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mxrun.train.optimizer import OPTIMIZERS
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of config files, operators, data sets and optimisers included."""
+    """Return the JSON Schema of config files, with operators, data sets and optimisers."""
     library.load()
     return json_schema(
         operators={

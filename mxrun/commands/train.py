@@ -1,4 +1,4 @@
-"""`train`: a plan, its data and the loop, down to the summary."""
+"""Implementation of `train`: plan, data, training loop and summary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from mxrun.train.run_directory import RunDirectory, run_path
 from mxrun.train.run_lock import RunLock, only_writer
 from mxrun.train.saver import RunSaver
 
-# Reading a batch takes less unless a disk or a network stalls.
+# Reading a batch is faster unless a disk or a network stalls.
 _WAIT_NOTICE_S = 3.0
 
 Existing = Literal["refuse", "overwrite", "resume"]
@@ -50,10 +50,11 @@ Existing = Literal["refuse", "overwrite", "resume"]
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """How to run: what to do with a run of that name that is there, and whether it may differ.
+    """Options of a training run.
 
-    profile: whether every call is timed. `started_at` is the process's start on the monotonic
-    clock. batch: in place of the config's data.batch_size.
+    existing: treatment of an existing run of the same name. allow_changes: resume even if the run
+    differs. profile: time every call. started_at: start of the process on the monotonic clock.
+    batch: replaces the config's data.batch_size.
     """
 
     existing: Existing = "refuse"
@@ -65,12 +66,11 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class TrainSummary:
-    """What a training run came to; times are of the steps taken by this process.
+    """Summary of a training run; times are of the steps run by this process.
 
-    core_wait_share: of the time that training took, the part in which it was ready to run while
-    others had the cores; None where the system does not tell.
-    classes: their names by number, as in the rows and columns of a confusion matrix; empty where
-    labels are numbers alone.
+    core_wait_share: fraction of the training time in which the process was ready to run while other
+    processes occupied the cores; None if the system does not report it. classes: their names by
+    number, as in the rows and columns of a confusion matrix; empty if labels have no names.
     """
 
     steps: int
@@ -94,12 +94,12 @@ class TrainSummary:
     classes: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
-        """The summary for machines."""
+        """Return the summary as JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> TrainSummary | None:
-        """What `to_json` gave and summary.json holds; None where that is something else."""
+        """Return the summary from the content of summary.json; None if it is invalid."""
         if content.keys() != {field.name for field in fields(cls)} or not is_summary(content):
             return None
         times, first = content["step_ms"], content["first_step_s"]
@@ -115,7 +115,7 @@ class TrainSummary:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A finished run, and the profile that was asked for."""
+    """Summary of a finished run, and the profile if one was requested."""
 
     summary: TrainSummary
     profile: RunProfile | None
@@ -124,10 +124,10 @@ class TrainingResult:
 def train(
     path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
 ) -> TrainingResult:
-    """Train as the config says.
+    """Train as the config describes.
 
-    Raises UserError for what is wrong with config, data or run folder, before the first step, and
-    Stopped when a signal asked for an end and everything is saved.
+    Raises UserError for errors in config, data or run folder, before the first step, and Stopped
+    when a signal requested an end and everything is saved.
     """
     batch = _batch_size(path, overrides, observer, request)
     if batch is not None:
@@ -146,7 +146,7 @@ def train(
 def _loaded(
     path: str | Path, overrides: Sequence[str], batch: int | None = None
 ) -> tuple[ModelDefinition, bool]:
-    """The config, and whether synthetic data stand in for the data that it does not name."""
+    """Return the model definition, and whether synthetic data replace missing data sections."""
     built = load(path, overrides, batch)
     stand_ins = synthetic_sections(built)
     return (load(path, (*overrides, *stand_ins), batch), True) if stand_ins else (built, False)
@@ -155,7 +155,7 @@ def _loaded(
 def _batch_size(
     path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
 ) -> int | None:
-    """The batch size that is asked for; the largest is one that the records fill."""
+    """Return the requested batch size; `max` is limited to the number of records."""
     found = max_batch_size(request.batch, path, overrides, training=True, say=observer.note)
     if found is None or request.batch != MAX:
         return found
@@ -164,12 +164,12 @@ def _batch_size(
         return found
     records = len(open_datasets({"train": built.data["train"]}, built.model.records)["train"])
     if records < found:
-        observer.note(f"--batch max: {records} samples, for there are no more records")
+        observer.note(f"--batch max: {records} samples, because there are no more records")
     return min(found, records)
 
 
 def prepare(built: ModelDefinition) -> Run:
-    """A run with its first values; raises UserError when data or memory do not allow it."""
+    """Return an initialised run. Raises UserError if data or memory do not permit it."""
     run = _opened(built)
     run.initialise()
     return run
@@ -178,8 +178,8 @@ def prepare(built: ModelDefinition) -> Run:
 def _opened(built: ModelDefinition, say: Say = silent, saved: PlanRecord | None = None) -> Run:
     """Open the data, plan, and allocate.
 
-    saved: the plan of the run that goes on. Its team is taken again where the config names none,
-    and its kernels where they were timed: times may have become others.
+    saved: the plan of a resumed run. Its team size is used again if the config sets none, and its
+    kernels if they were autotuned, because times may have changed.
     """
     if built.missing:
         raise UserError(built.missing)
@@ -199,11 +199,11 @@ def _opened(built: ModelDefinition, say: Say = silent, saved: PlanRecord | None 
 
 
 class _Training:
-    """One run of the training command."""
+    """Execution of one run of the command."""
 
     def __init__(self, run: Run, observer: Observer, request: TrainRequest) -> None:
         self._run, self._observer, self._request = run, observer, request
-        # Entered once there is something to save: until then a signal ends the process at once.
+        # Entered once there is state to save; until then a signal ends the process at once.
         self._interruption = Interruption()
         self._awaited = ""
         for iterator in run.iterators.values():
@@ -211,10 +211,11 @@ class _Training:
         self._profile = RunProfile(run.executor) if request.profile else None
 
     def run(self) -> TrainingResult:
-        """Train to the end, then write the summary."""
+        """Train to the end and write the summary."""
         name = self._run.built.config.name
         if self._request.existing != "resume":
-            # Read before the folder is touched: it may be wrong, or lie in that very folder.
+            # Read before the folder is changed: the warm start may be invalid, or be in that very
+            # folder.
             classes = self._run.datasets["train"].classes
             for note in self._run.read_starting_point().notes_for(classes):
                 self._observer.note(note)
@@ -238,7 +239,7 @@ class _Training:
         keeper = CheckpointManager(directory.path, run.built.training.policy, lock.check)
         held = None if checkpoint is None else loop.progress
         if checkpoint is not None and checkpoint.manifest.due:
-            # What was killed after it had saved may not have come to this.
+            # A process killed after saving may not have removed the other checkpoints.
             keeper.remove_others(checkpoint.manifest.progress)
         snapshot = partial(run.snapshot, loop=loop)
         saver = RunSaver(directory, keeper, snapshot, held, self._observer.note)
@@ -320,9 +321,7 @@ class _Training:
         return self._interruption.signal is not None
 
     def _wait(self, seconds: float, record: str) -> None:
-        """A batch is awaited: raise WaitEnded where a signal asks to stop; say which record has
-        been read for long, once for each.
-        """
+        """Handle a wait for a batch: raise WaitEnded after a stop signal, report a slow record."""
         if self._interrupted():
             raise WaitEnded
         if seconds >= _WAIT_NOTICE_S and record != self._awaited:
@@ -330,24 +329,27 @@ class _Training:
             self._observer.note(f"waiting for {record}, for {seconds:.0f} s so far")
 
     def _beginning(self) -> Beginning:
-        """Where to begin; raises UserError where that cannot be, and nothing is changed yet."""
+        """Return the start of the run; nothing is changed yet.
+
+        Raises UserError if the run cannot start.
+        """
         if self._request.existing == "resume":
             return resume(self._run, self._request.allow_changes)
         overwrite = self._request.existing == "overwrite"
         if overwrite:
-            # What is there goes only for a run that can begin.
+            # An existing run is removed only for a run that can start.
             self._run.read_batches()
         config = self._run.built.config
         return Beginning(partial(RunDirectory.create, config.name, config.resolved(), overwrite))
 
     def _explanation(self, directory: RunDirectory, beginning: Beginning) -> UserError:
-        """Take the steps since the last checkpoint again, in checked mode."""
+        """Replay the steps since the last checkpoint in checked mode and return the error found."""
         self._observer.note("numbers are no longer finite: looking for the first that was not")
         loop = self._run.loop(NullObserver(), CheckedLoop)
         first = beginning.checkpoint
         try:
             newest = newest_checkpoint(directory.path).checkpoint
-            # What the run began with may have other states than are saved.
+            # The checkpoint at the start may have had its optimizer states replaced.
             same = first is not None and newest is not None and first.folder == newest.folder
             self._run.restore(first if same else newest, loop)
         except UserError as error:
@@ -355,7 +357,7 @@ class _Training:
                 [
                     Diagnostic(
                         "training has diverged: a number was not finite, and the steps that led "
-                        "there cannot be taken again",
+                        "there cannot be repeated",
                         hint="lower the learning rate (train.optimizer)",
                     ),
                     *error.diagnostics,
@@ -366,12 +368,12 @@ class _Training:
         except Located as located:
             return UserError(located.diagnostic)
         except WaitEnded:
-            return UserError("training has diverged: a number was not finite; stopped looking")
+            return UserError("training has diverged: a number was not finite; search stopped")
         return UserError("training has diverged: a number was not finite, but not when repeated")
 
 
 def _share(before: float | None, after: float | None, seconds: float) -> float | None:
-    """The part of `seconds` between two readings of a clock; None where there is no clock."""
+    """Return (after - before) / seconds; None if the clock is not available."""
     if before is None or after is None:
         return None
     return (after - before) / max(seconds, 1e-9)

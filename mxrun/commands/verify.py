@@ -1,4 +1,4 @@
-"""`verify`: a network trains to the same numbers however its plan is made."""
+"""Implementation of `verify`: a network trains to the same numbers with all plan variants."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from mxrun.session.planning import Say, check_fits, load, request_for, silent
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-# Of what inference folds: the greatest difference, relative to the greatest number of a tensor,
-# where all is float32 and where anything is bfloat16, which has 16 bits less.
+# Tolerances of constant folding in inference: largest difference, relative to the largest number of
+# a tensor, in float32, and with any bfloat16, which has 16 bits less.
 TOLERANCE = 1e-5
 LOW_TOLERANCE = 5e-2
-# Blocks to free early before it is said that none matters, and those words.
+# Maximum number of blocks tried for early freeing, and the text if none of them matters.
 _MAX_CANDIDATES = 16
 NOTHING_EARLY = "nothing to free early"
 _KEPT = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
@@ -41,10 +41,11 @@ _KEPT = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 
 @dataclass(frozen=True)
 class PlanVariant:
-    """Another way to plan the same work.
+    """Variant of a plan for the same work.
 
-    phase: whose results are compared: what training leaves, or what inference gives. exact: whether
-    every bit is promised. is_wrong: whether a block is freed too early on purpose, which must show.
+    phase: whose results are compared: the state after training, or the outputs of inference. exact:
+    whether equal bits are promised. is_wrong: whether a block is deliberately freed too early,
+    which must be detected.
     """
 
     name: str
@@ -83,20 +84,20 @@ def verify(
     threads: int | None = None,
     say: Say = silent,
 ) -> dict[str, Any]:
-    """Take the same steps on made-up records in every way, and compare what they lead to.
+    """Run the same steps on synthetic records with every plan variant and compare the results.
 
-    The answer holds `ways`, each with its name, what was promised, the greatest difference found
-    and in which tensor, and `passed`. Raises UserError for a config that is wrong or does not fit
-    into memory. `say` hears of long waits.
+    The answer holds `ways`, each with its name, the promise, the largest difference and its tensor,
+    and `passed`. Raises UserError for an invalid config or one that does not fit into memory. say:
+    receives notes about long waits.
     """
     built = load(path, overrides, batch)
     found: list[dict[str, Any]] = []
     trained: Arrays = {}
     for phase in (TRAIN, EVALUATE):
-        # Ways that share less need more than any budget.
+        # Variants with less sharing exceed any budget.
         request = replace(request_for(built, phase == TRAIN, threads, say), budget=None)
         plan = compile_plan(built.model.symbol, request)
-        # Other ways see other neighbours, for which other kernels may be faster.
+        # Fixed kernels: with other neighbours other kernels may be faster.
         chosen = {name: planned.implementations() for name, planned in plan.phases.items()}
         request = replace(request, kept=chosen)
         plan = compile_plan(built.model.symbol, request)
@@ -123,11 +124,11 @@ def verify(
 def freed_early_entry(
     built: ModelDefinition, plan: Plan, way: PlanVariant, steps: int, expected: Arrays
 ) -> dict[str, Any]:
-    """The entry of a way that frees a block too early: it passes where that is seen.
+    """Return the entry of the variant that frees a block too early; it passes if this is detected.
 
-    A block that is not seen to be missed breaks the promise only where its contents matter: where
-    overwriting it, whatever the plan says of lifetimes, changes what is learned. Among the first
-    few candidates there may be none, as in a network whose gradients are all zero.
+    An undetected block is a failure only if its contents matter: if overwriting it, regardless of
+    planned lifetimes, changes the result. Among the first candidates there may be no such block, as
+    in a network whose gradients are all zero.
     """
     for early in islice(freed_early(plan, way.phase), _MAX_CANDIDATES):
         entry = compared(way, expected, results(built, early.plan, way, steps, {}), False)
@@ -140,14 +141,14 @@ def freed_early_entry(
 
 
 def _is_low(planned: PhasePlan) -> bool:
-    """Whether any step makes a tensor in bfloat16: all layers, or one that has it for itself."""
+    """Return whether any step has a bfloat16 output."""
     kernels = [step.kernel for step in planned.steps if step.kernel is not None]
     made = (spec for kernel in kernels for spec in (*kernel.outputs, *kernel.extra_outputs))
     return any(spec is not None and spec.dtype == BFLOAT16 for spec in made)
 
 
 def _unfused(built: ModelDefinition, request: CompileRequest, phase: str) -> list[PlanVariant]:
-    """Without each of the fusions that the plan has, one at a time."""
+    """Return one variant for each fusion that the plan uses, without that fusion."""
 
     def names(unfused: tuple[str, ...]) -> list[str]:
         plan = compile_plan(built.model.symbol, replace(request, unfused=unfused))
@@ -169,11 +170,11 @@ def results(
     trained: Arrays,
     overwritten: Block | None = None,
 ) -> Arrays:
-    """All that training changes, or the outputs of every step of inference.
+    """Return the state after training, or the outputs of every step of inference.
 
-    overwritten: this block is, in every step, once its last step is over.
-    Inference begins with what was trained, if that is finite: by first statistics, deep networks
-    give outputs that hardly depend on anything.
+    overwritten: block that is overwritten in every step after its last step. Inference starts with
+    the trained state if that is finite: with initial statistics, the outputs of deep networks
+    hardly depend on anything.
     """
     check_fits(plan)
     taken = Steps(built, plan, way.phase)
@@ -197,7 +198,7 @@ def results(
 
 
 def compared(way: PlanVariant, expected: Arrays, got: Arrays, low: bool) -> dict[str, Any]:
-    """The entry of a way; low: whether anything is in bfloat16."""
+    """Return the entry of a variant; `low` selects the tolerance of bfloat16."""
     tolerance = 0.0
     if not way.exact:
         tolerance = LOW_TOLERANCE if low else TOLERANCE
@@ -206,7 +207,7 @@ def compared(way: PlanVariant, expected: Arrays, got: Arrays, low: bool) -> dict
         if array.tobytes() != got[name].tobytes():
             size = float(np.abs(array).max()) or 1.0
             difference = float(np.abs(got[name].astype("float64") - array).max()) / size
-            # NaN is the greatest difference, and other bits of equal numbers are one too.
+            # A NaN is the largest difference; equal numbers with other bits are recorded as well.
             if not difference <= worst or not tensor:
                 worst, tensor = difference, name
     same = not tensor or (tolerance > 0 and worst <= tolerance)

@@ -1,1 +1,1 @@
-"""Symbol → Plan: the passes and the planning stages in their order, and checks of the result."""
+"""Compiler from Symbol to Plan: passes and planning stages in order, and verification."""

@@ -1,4 +1,4 @@
-"""Symbol → Plan: the list of passes, in order."""
+"""Compilation of a Symbol to a Plan: the passes and planning stages, in order."""
 
 from __future__ import annotations
 
@@ -46,28 +46,31 @@ BACKWARDS = {"explicit_graph": gradient, "reverse": reverse}
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """What a plan is made for.
+    """Inputs and options of a compilation.
 
-    inputs: specs of the io slots, batch axis included. shapes: further known shapes by name.
-    rules: the update of each trained parameter; empty for a plan without training. gradients:
-        parameters whose gradients are wanted as results although nothing updates them.
-    clipping: of all gradients together. average: the momentum of the moving average of every
-        trained parameter, which evaluation then reads in its place.
-    staged: batches made ahead, which lie beside the io slots.
-    phases: those wanted; with ACCUMULATE, TRAIN adds to the running sums as well.
-    implementation: how kernels are chosen for nodes that do not say: PREFERRED, AUTO, or by name.
-    chooser: what times the candidates of AUTO; without it, that is PREFERRED. kept: by phase and
-        step the names of implementations that were chosen before and are taken again.
-    precision: of the activations that may be bfloat16, where a node does not say.
-    fixed: whether no phase (EVALUATE alone) changes parameters or states, so that a phase PREPARE
-        of its own computes what they decide alone.
-    fuse: whether chains of operators may become one and, of a plan that is fixed, normalizations
-        part of the products before them.
-    unfused: fusions that are left out, by name, to show what each of them changes.
-    in_place, join, add_to, reuse: sharing that can be turned off to show that it changes no bit.
-    order: of steps, by name where not the best is wanted, for the same end.
-    budget: what the arena may have; forward steps run again in backward where that is too little
-        for the plain plan. machine: by whose figures it is told what takes how long.
+    inputs: specs of the io slots, batch axis included.
+    shapes: further known shapes by name.
+    rules: the update rule of each trained parameter; empty for a plan without training.
+    gradients: parameters whose gradients are results although no update reads them.
+    clipping: limit on the global norm of all gradients.
+    average: momentum of the moving average of every trained parameter; evaluation reads the average
+        in place of the parameter.
+    staged: io tensors of batches prepared ahead, stored beside the io slots.
+    phases: phases to plan; with ACCUMULATE, TRAIN also adds to the running sums.
+    implementation: kernel selection for nodes that name none: PREFERRED, AUTO, or a name.
+    chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
+    kept: by phase and step, names of implementations autotuned before, which are used again.
+    precision: dtype of the activations that may be bfloat16, where a node names none.
+    fixed: if true, no phase (EVALUATE alone) changes parameters or states, and a phase PREPARE
+        computes the values that depend on them alone.
+    fuse: if true, chains of operators are fused and, in a fixed plan, batch normalisations are
+        folded into the products before them.
+    unfused: names of fusions to leave out, to measure the effect of each.
+    in_place, join, add_to, reuse: kinds of memory sharing that can be turned off, to check that
+        they change no bit.
+    order: name of a schedule to use instead of the best, for the same purpose.
+    budget: limit of the arena; forward steps are recomputed if the plain plan exceeds it.
+    machine: measured speeds from which times are predicted.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -98,7 +101,7 @@ class CompileRequest:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Look for no garbage meanwhile: planning makes much that stays, which would be gone over."""
+    """Disable the garbage collector, which would traverse the many lasting objects of planning."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -110,7 +113,10 @@ def _uncollected() -> Iterator[None]:
 
 @_uncollected()
 def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
-    """Run every pass for each phase; raises UserError for a network that cannot be planned."""
+    """Run all passes and planning stages for each phase and return the plan.
+
+    Raises UserError for a network that cannot be planned.
+    """
     started = time.perf_counter()
     inference = infer_request(symbol, request)
     graphs = {
@@ -144,7 +150,7 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     plan = Plan(phases, pinned, specs, request.threads, planning_ms, budget_bytes)
     if flags.debug():
         for phase in phases.values():
-            verify_graph(phase.graph, "placing")
+            verify_graph(phase.graph, "place")
         verify_plan(plan)
     return plan
 
@@ -156,12 +162,12 @@ def _placed(
     request: CompileRequest,
     sharing: Sharing,
 ) -> Plain:
-    """A phase in the best order of its steps, or in the one that is asked for."""
+    """Schedule and place one phase."""
     graph = rematerialise_reorders(graph, request.in_place)
     scheduled = schedule(graph, sharing, request.order)
     whole, storage = shared(scheduled.graph, sharing)
     planned = place(phase, whole, storage, pinned, request.reuse)
-    # With other sharing an order may need less.
+    # The bound does not cover concat in place and add-to, with which peak memory may be lower.
     is_known = not storage.parts and len(whole.steps) == len(scheduled.graph.steps)
     least = scheduled.least_bytes if is_known else None
     planned = replace(planned, order=scheduled.order, any_order_bytes=least)
@@ -169,7 +175,7 @@ def _placed(
 
 
 def infer_request(symbol: Symbol, request: CompileRequest) -> InferredSpecs:
-    """Shapes and types of the whole network under the request's inputs."""
+    """Infer the shapes and types of the entire network from the request's inputs."""
     shapes = {name: spec.shape for name, spec in request.inputs.items()}
     types = {name: spec.dtype for name, spec in request.inputs.items()}
     return infer(symbol.heads, {**request.shapes, **shapes}, types)
@@ -182,7 +188,7 @@ def _phase_graph(
         averages = {name: averaged(name) for name in request.rules}
         stand_ins = {} if request.average is None else averages
         graph = lower(symbol, inference, request.inputs.keys(), False, stand_ins)
-        return _verify(eliminate_dead_code(_fused(graph, request)), "prune")
+        return _verify(eliminate_dead_code(_fused(graph, request)), "dead_code")
     graph = _fused(lower(symbol, inference, request.inputs.keys(), is_train=True), request)
     wanted = dict.fromkeys((*request.rules, *request.gradients))
     gradients: Mapping[str, ValueId] = {}
@@ -190,7 +196,7 @@ def _phase_graph(
         differentiated = BACKWARDS[request.backward](graph, wanted)
         graph = _verify(differentiated.graph, request.backward)
         gradients = differentiated.gradients
-        graph = _verify(split_backward(graph), "separate")
+        graph = _verify(split_backward(graph), "split_backward")
         results = {f"{name}_grad": gradients[name] for name in request.gradients}
         graph = graph.with_results(results)
     graph = batch_norm_state(graph)
@@ -199,7 +205,7 @@ def _phase_graph(
         graph, trained = accumulate(graph, trained)
     if phase == TRAIN:
         graph = updates(graph, trained, request.rules, request.clipping, request.average)
-    return _verify(eliminate_dead_code(_verify(eager(graph), "updates")), "prune")
+    return _verify(eliminate_dead_code(_verify(eager(graph), "updates")), "dead_code")
 
 
 def _choice(request: CompileRequest, phase: str) -> KernelSelection:
@@ -210,12 +216,12 @@ def _fused(graph: Graph, request: CompileRequest) -> Graph:
     graph = _verify(graph, "lower")
     graph = precision(graph, request.precision)
     if request.fuse and request.fixed and FOLDING not in request.unfused:
-        graph = _verify(fold_batch_norm(graph), "fold")
+        graph = _verify(fold_batch_norm(graph), "fold_batch_norm")
     if not request.fuse:
         return graph
     graph = _verify(fuse(graph, request.unfused), "fuse")
     if graph.is_train and MAXIMA_FIRST not in request.unfused:
-        graph = _verify(commute_maxpool(graph), "maxima_first")
+        graph = _verify(commute_maxpool(graph), "commute_maxpool")
     return graph
 
 

@@ -1,11 +1,11 @@
-"""Size of the compute team that a network is worth, by a fixed cost model.
+"""Size of the thread team for a network, by a fixed cost model.
 
-Nothing is measured and nothing is asked of the machine's load: the team decides the last bits of
-weight gradients, so the same config must have the same team whenever this kind of machine runs it.
+The model uses no measurement and ignores the machine's load. The team size decides the last bits of
+weight gradients, so the same config must get the same team on every machine of this kind.
 
-A step is the sum of its kernels: max(operations / speed, bytes / bandwidth) / team, and for each
-kernel that is large enough for a team the threads' meeting. Backward takes as long again for each
-gradient that is asked for, and an update reads and writes each parameter and its state.
+The time of a step is the sum over its kernels of max(operations / speed, bytes / bandwidth) / team,
+plus a synchronisation cost for each kernel that is large enough for a team. Backward takes the time
+of forward once per requested gradient. An update reads and writes each parameter and its state.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mxrun.graph.infer import InferredSpecs
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 
-# Operations per second that products reach on one core, by the instruction set's name as oneDNN
-# has it, the first that the name contains; in float32 and in bfloat16.
+# Operations per second of products on one core, in float32 and in bfloat16, by oneDNN's name of the
+# instruction set; the first entry contained in the name applies.
 _PRODUCTS = (
     ("avx512_core_amx", 110e9, 600e9),
     ("avx512_core_bf16", 110e9, 200e9),
@@ -30,15 +30,15 @@ _PRODUCTS = (
     ("avx2", 55e9, 35e9),
 )
 _OTHER_PRODUCTS = 10e9, 5e9
-# Bytes per second that one core moves, from caches and memory together; what so many cores move,
-# more do not move faster.
+# Bytes per second of one core, from caches and memory together, and the number of cores beyond
+# which the bandwidth does not grow.
 _BANDWIDTH, _BANDWIDTH_CORES = 20e9, 8
-# A team of two meets in 2 us where each thread has its core, and in milliseconds where another
-# process has it at that moment. Counted is what keeps steps of a few tenths of a millisecond, of
-# which a second thread saves a quarter at best, on one thread: beside other work those took 1 to
-# 30 ms on two threads and 0.4 on one.
+# Synchronisation cost. A team of two synchronises in 2 us if each thread has its own core, and in
+# milliseconds if another process occupies one. The value keeps steps of a few tenths of a
+# millisecond, of which a second thread saves a quarter at best, on one thread: beside other
+# processes they took 1 to 30 ms on two threads and 0.4 ms on one.
 _MEETING_S = 20e-6
-# The smallest team that is nearly as fast as the fastest is enough.
+# Fraction of the fastest team's speed at which a smaller team is preferred.
 _ENOUGH = 0.9
 # An update reads the parameter, its gradient and its state, and writes two of them.
 _UPDATE_PASSES = 5
@@ -46,7 +46,7 @@ _UPDATE_PASSES = 5
 
 @dataclass(frozen=True)
 class _Kernel:
-    """One kernel: seconds of operations and of moving bytes on one thread, and its largest team."""
+    """Seconds of a kernel's operations and memory traffic on one thread, and its largest team."""
 
     compute_s: float
     memory_s: float
@@ -66,10 +66,11 @@ def team_for(
     precision: str,
     largest: int,
 ) -> int:
-    """The smallest of the teams 1, 2, 4, ... and `largest` that has 90 % of the fastest's speed.
+    """Return the smallest team of `team_sizes` with at least 90 % of the fastest team's speed.
 
-    trained: the parameters that a step updates; empty for inference. instruction_set: as oneDNN
-    names it; empty where there is no oneDNN. precision: of products, `float32` or `bfloat16`.
+    trained: the parameters that a step updates; empty for inference. instruction_set: oneDNN's name
+    of it; empty without oneDNN. precision: dtype of products, `float32` or `bfloat16`. largest: the
+    largest team allowed.
     """
     kernels = [
         kernel
@@ -84,7 +85,7 @@ def team_for(
 
 
 def team_sizes(largest: int) -> list[int]:
-    """The teams to choose from: 1, 2, 4, ... and `largest`."""
+    """Return the candidate team sizes: 1, 2, 4, ... and `largest`."""
     return [*(1 << power for power in range(largest.bit_length()) if 1 << power < largest), largest]
 
 
@@ -98,7 +99,7 @@ def _speed(instruction_set: str, precision: str) -> float:
 def _kernels(
     node: Node, inference: InferredSpecs, trained: frozenset[str], speed: float
 ) -> Iterator[_Kernel]:
-    """The kernels of a node in one step: forward, each gradient, each update."""
+    """Yield the kernels of a node in one step: forward, each gradient, each update."""
     if node.prop is None:
         if node.name in trained:
             spec = inference.spec(NodeEntry(node))
@@ -118,6 +119,6 @@ def _kernels(
     if trained:
         weights = sum(entry.name in trained for entry in node.argument_entries()[:2])
         data = any(not entry.node.is_variable for entry in node.argument_entries())
-        # A product's gradients are products of their own; other operators have one pass backward.
+        # Each gradient of a product is a product itself; other operators have one backward pass.
         for _ in range(weights + data if weights else data):
             yield forward

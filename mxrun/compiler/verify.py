@@ -1,4 +1,4 @@
-"""Checks of a graph and a placed plan that hold after every pass, whatever the pass did."""
+"""Verification of a graph and of a placed plan: invariants that hold after every pass."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mxrun.planner.plan import Block, PhasePlan, Plan
 
 
 def verify_graph(graph: Graph, after: str) -> Graph:
-    """Single assignment, inputs before use, mutations last.
+    """Check single assignment, inputs before use, and mutations after all other reads.
 
-    Raises InternalError naming the pass after which it does not hold.
+    Raises InternalError naming the pass after which a check fails.
     """
     written = set(graph.sources.values())
     names: set[str] = set()
@@ -41,7 +41,10 @@ def verify_graph(graph: Graph, after: str) -> Graph:
 
 
 def verify_plan(plan: Plan) -> Plan:
-    """No two blocks alive at one step overlap, none leaves the arena; raises InternalError."""
+    """Check that blocks live at the same step do not overlap and that none leaves the arena.
+
+    Raises InternalError.
+    """
     _verify_disjoint(list(plan.pinned), "pinned")
     for phase in plan.phases.values():
         for block in phase.blocks:
@@ -63,7 +66,7 @@ def _verify_kernel(graph: Graph, step: Step, after: str) -> None:
     for value, spec in zip(step.inputs, step.kernel.inputs, strict=True):
         if value is not None and spec is not None and not graph.spec(value).same_bytes(spec):
             raise InternalError(
-                f"after {after}: {step.name!r} wants {spec}, but gets {graph.spec(value)}"
+                f"after {after}: {step.name!r} requires {spec}, but gets {graph.spec(value)}"
             )
     made = (*step.kernel.outputs, *step.kernel.extra_outputs)
     for value, spec in zip(step.outputs, made, strict=True):
@@ -72,7 +75,7 @@ def _verify_kernel(graph: Graph, step: Step, after: str) -> None:
 
 
 def _verify_mutations(graph: Graph, after: str) -> None:
-    """A step that overwrites a value comes after every other reader of it."""
+    """Check that a step that overwrites a value comes after every other reader of it."""
     written_at = {
         value: position for position, step in enumerate(graph.steps) for value in step.writes
     }
@@ -95,11 +98,11 @@ def _verify_offsets(phase: PhasePlan) -> None:
         for value in (*step.reads, *step.writes):
             if value not in phase.offsets and phase.graph.spec(value).nbytes:
                 name = phase.graph.values[value].name
-                raise InternalError(f"{phase.name}: {name!r} has no place")
+                raise InternalError(f"{phase.name}: {name!r} has no offset")
 
 
 def _verify_parts(phase: PhasePlan) -> None:
-    """Every part stays within its whole, and overlaps none that it neither holds nor lies in."""
+    """Check that every slice is within its parent buffer and overlaps no unrelated slice."""
     places: dict[tuple[ValueId, int], list[tuple[int, int, str]]] = {}
     for value, part in phase.parts.items():
         spec, name = phase.graph.spec(value), phase.graph.values[value].name
@@ -107,10 +110,10 @@ def _verify_parts(phase: PhasePlan) -> None:
         row_bytes = part.width * size if part.pitch else spec.nbytes
         end = part.begin + (rows - 1) * part.pitch * size + row_bytes
         if end > phase.graph.spec(part.whole).nbytes:
-            raise InternalError(f"{phase.name}: {name!r} leaves the tensor that it is a part of")
+            raise InternalError(f"{phase.name}: {name!r} exceeds its parent buffer")
         place = (part.begin, part.begin + row_bytes, name)
         places.setdefault((part.whole, part.pitch), []).append(place)
     for one in places.values():
         for (begin, end, name), (lower, upper, other) in itertools.combinations(sorted(one), 2):
             if begin < lower < end < upper:
-                raise InternalError(f"{phase.name}: parts {name!r} and {other!r} overlap")
+                raise InternalError(f"{phase.name}: slices {name!r} and {other!r} overlap")

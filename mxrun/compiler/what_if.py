@@ -1,6 +1,6 @@
-"""What a plan would need and take if one forward step ran again in backward, or within a budget.
+"""What-if analysis: bytes and time of a plan with one recomputed step, or within a budget.
 
-Each answer is a plan of its own, with offsets: no bytes are promised that an allocator misses.
+Each answer is a complete plan with offsets, so its bytes include the effects of placement.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from mxrun.planner.remat.recompute import ReplayBuilder
 from mxrun.planner.remat.segments import Segment, forward_steps
 from mxrun.planner.storage import Sharing, shared, storage_of
 
-# Of the steps whose outputs are alive at the peak, the largest so many are tried, and of those that
-# lower it the best are placed.
+# Number of steps tried, those with the largest outputs live at the peak, and number of those that
+# lower it to be placed.
 _TRIED, _PLACED = 24, 6
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a change comes to: `planned_bytes` of the whole arena, and how many seconds more the
-    phase takes that was asked about.
+    """Bytes and time of a changed plan.
 
-    peak: the step that sets those bytes. step: the forward step that runs again, where it is one.
+    planned_bytes: size of the arena. extra_s: extra seconds of the timed phase. peak: name of the
+    step at the peak. step: the recomputed forward step, if there is a single one.
     """
 
     planned_bytes: int
@@ -39,14 +39,14 @@ class Answer:
 
 
 def step_seconds(plan: Plan, phase: str, machine: Machine | None) -> float:
-    """What one step of a phase will probably take."""
+    """Return the predicted seconds of one step of a phase."""
     return sum(map(StepSeconds(machine), plan.phases[phase].steps))
 
 
 class Budgets:
-    """What a plain plan becomes within budgets; what is measured for one serves the next.
+    """Plans of a plain plan's network within budgets; measured sizes are reused between budgets.
 
-    apart: the same plan with every sum in a step of its own. timed: the phase whose time is told.
+    apart: the same plan without add-to. timed: the phase whose extra time is reported.
     """
 
     def __init__(self, plan: Plan, apart: Plan, machine: Machine | None, timed: str) -> None:
@@ -58,15 +58,15 @@ class Budgets:
         }
 
     def share(self, share: float) -> Answer | None:
-        """The fastest plan found in a share of the reusable bytes; None where there is none."""
+        """Return the fastest plan found within a share of the reusable bytes, or None."""
         return self._within(Budget(share=share))
 
     def is_met(self, nbytes: int) -> bool:
-        """Whether a plan is found in so many bytes of the whole arena."""
+        """Return whether a plan with an arena of at most `nbytes` bytes is found."""
         return self._within(Budget(nbytes)) is not None
 
     def least(self) -> Answer:
-        """The plan found that needs least."""
+        """Return the plan with the least memory of all found."""
         return self._answer({name: fitting.least() for name, fitting in self._fittings.items()})
 
     def _within(self, budget: Budget) -> Answer | None:
@@ -84,11 +84,11 @@ class Budgets:
 
 
 def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -> list[Answer]:
-    """Cheap forward steps of which each alone, run again, lowers a plain plan's peak, best first.
+    """Return the cheap forward steps whose recomputation alone lowers the peak of a plain plan.
 
-    The best saves most bytes. None where no phase has backward steps. apart: the same plan with
-    every sum in a step of its own. timed: the phase whose time is told; all phases with the step
-    run it again.
+    The step that saves most bytes comes first. Empty if the largest phase has no backward steps.
+    apart: the same plan without add-to. timed: the phase whose extra time is reported; all phases
+    with the step recompute it.
     """
     seconds = StepSeconds(machine)
     wholes = {name: _one_stage(phase.graph) for name, phase in apart.phases.items()}
@@ -115,7 +115,7 @@ def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -
 
 
 def _one_stage(graph: Graph) -> Segment:
-    """The whole step, its backward in the order of the graph."""
+    """Return the entire step as one segment, its backward in the order of the graph."""
     forward = tuple(forward_steps(graph))
     known = {step.name for step in forward}
     others = [step for step in graph.steps if step.name not in known]
@@ -128,7 +128,7 @@ def _one_stage(graph: Graph) -> Segment:
 
 
 def _candidates(phase: PhasePlan, whole: Segment, seconds: StepSeconds) -> list[Step]:
-    """Cheap steps by the bytes of theirs that lie at the peak while backward still waits."""
+    """Return cheap steps whose outputs are live across the peak, those with most bytes first."""
     peak = phase.peak_step()
     makers: Mapping[ValueId, Step] = {
         value: step
@@ -149,7 +149,7 @@ def _candidates(phase: PhasePlan, whole: Segment, seconds: StepSeconds) -> list[
 
 
 def _running_again(graph: Graph, whole: Segment, name: str) -> Graph:
-    """The graph in which the output of one step is not kept."""
+    """Return the graph in which one step's output is dropped and recomputed."""
     emission = ReplayBuilder(graph, lambda step: step.name == name, set(graph.results.values()))
     emission.forward(whole)
     emission.drop_cheap(whole)

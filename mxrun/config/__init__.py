@@ -1,4 +1,4 @@
-"""Config files: YAML text to a frozen, validated RunConfig that knows where everything stands."""
+"""Config files: from YAML text to a frozen, validated RunConfig with source locations."""
 
 from mxrun.config.choice import Choice
 from mxrun.config.json_schema import json_schema

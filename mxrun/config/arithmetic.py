@@ -1,4 +1,4 @@
-"""A safe evaluator for the arithmetic in `${...}`.
+"""Safe evaluator for the arithmetic in `${...}`.
 
     expression := sum [(== | != | < | <= | > | >=) sum] [if expression else expression]
     sum        := product {(+ | -) product}
@@ -7,8 +7,8 @@
     power      := atom [** unary]
     atom       := number | name | (expression) | (min | max | round | int)(expression, ...)
 
-Operators mean what they mean in Python: `/` gives a float, `//` floors, `a if c else b` chooses.
-Numbers stay below 2^63 and finite; the text has at most 200 characters.
+Operators have Python's semantics: `/` gives a float, `//` floors, `a if c else b` selects. Integers
+are below 2^63 and all numbers finite; the text has at most 200 characters.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _COMPARISONS: dict[str, Callable[[Number, Number], bool]] = {
 
 def _round(value: Number, digits: int | None = None) -> Number:
     if digits is not None and abs(digits) > 64:
-        raise ValueError("round keeps between -64 and 64 digits")
+        raise ValueError("round takes -64 to 64 digits")
     return round(value, digits)
 
 
@@ -65,7 +65,9 @@ RESERVED = frozenset({*_FUNCTIONS, "if", "else"})
 
 
 class ExpressionError(ValueError):
-    """An expression that cannot be evaluated; `offset` is where in its text, from 0."""
+    """Error for an expression that cannot be evaluated; `offset` is the position in its text, from
+    0.
+    """
 
     def __init__(self, problem: str, offset: int, hint: str = "") -> None:
         self.offset = offset
@@ -74,14 +76,14 @@ class ExpressionError(ValueError):
 
 
 def evaluate(text: str, names: Mapping[str, object]) -> Number:
-    """The value of an expression; raises ExpressionError saying what is wrong and where."""
+    """Return the value of an expression; raises ExpressionError with problem and position."""
     if len(text) > LONGEST:
         raise ExpressionError(f"an expression has at most {LONGEST} characters", 0)
     return _Parser(text, names).evaluate()
 
 
 class _Parser:
-    """Recursive descent; the token ahead is (kind, text, offset)."""
+    """Recursive-descent parser; the next token is (kind, text, offset)."""
 
     def __init__(self, text: str, names: Mapping[str, object]) -> None:
         self._tokens = _tokens(text)
@@ -100,7 +102,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _take(self, *texts: str) -> str:
-        """The text of the token ahead if it is one of `texts`, which is then behind us."""
+        """Consume the next token if it is one of `texts`; return its text, else an empty string."""
         kind, text, _ = self._ahead
         if kind == "number" or text not in texts:
             return ""
@@ -139,7 +141,7 @@ class _Parser:
     def _left(
         self, signs: Mapping[str, Callable[[Number, Number], Number]], part: Callable[[], Number]
     ) -> Number:
-        """Parts joined by signs that group to the left."""
+        """Parse parts joined by left-associative operators."""
         value = part()
         while True:
             offset = self._ahead[2]
@@ -167,7 +169,7 @@ class _Parser:
             return base
         exponent = self._unary()
         if abs(exponent) > 64:
-            self._fail("an exponent lies between -64 and 64", offset)
+            self._fail("an exponent must be between -64 and 64", offset)
         return self._apply(operator.pow, (base, exponent), offset)
 
     def _atom(self) -> Number:
@@ -202,7 +204,7 @@ class _Parser:
             self._fail(f"unknown name {name!r}", offset, hint)
         value = self._names[name]
         if not isinstance(value, (int, float)):
-            raise ExpressionError(f"{name!r} is no number but {describe(value)}", offset)
+            raise ExpressionError(f"{name!r} is not a number but {describe(value)}", offset)
         return value
 
     def _apply(
@@ -215,7 +217,7 @@ class _Parser:
         if isinstance(result, int) and abs(result) >= _MAX_INTEGER:
             raise ExpressionError("an integer must stay below 2**63", offset)
         if isinstance(result, complex) or not math.isfinite(result):
-            raise ExpressionError("the result is no finite real number", offset)
+            raise ExpressionError("the result is not a finite real number", offset)
         return result
 
 

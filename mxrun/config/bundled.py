@@ -1,4 +1,4 @@
-"""The configs that ship with mxrun, by name."""
+"""Bundled configs by name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mxrun.base.errors import Diagnostic, UserError, nearest
 
 _PACKAGE = "mxrun.configs"
 _SUFFIX = ".yaml"
-# What a run's folder has its config in.
+# Name of the config file in a run's folder.
 _SAVED = "config.yaml"
 
 
 def bundled_configs() -> dict[str, Path]:
-    """The bundled configs by name; raises UserError where mxrun is not installed."""
+    """Return the bundled configs' paths by name; raises UserError if mxrun is not installed."""
     try:
         folder = files(_PACKAGE)
     except ModuleNotFoundError as error:
@@ -26,9 +26,9 @@ def bundled_configs() -> dict[str, Path]:
 
 
 def find_config(name: str) -> Path:
-    """The path of a config file, or of the bundled config called so.
+    """Return the path of a config file, or of the bundled config of that name.
 
-    Raises UserError, with the bundled names, when there is neither.
+    Raises UserError, listing the bundled names, if neither exists.
     """
     if os.path.isfile(name):
         return Path(name)

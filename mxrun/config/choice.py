@@ -1,4 +1,4 @@
-"""One kind out of several with its parameters: `{kind: {parameter: value}}`, or just `kind`."""
+"""Choice of one kind with its parameters: `{kind: {parameter: value}}`, or just `kind`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FORM = "{kind: {parameter: value}}"
 
 @dataclass(frozen=True)
 class Choice:
-    """The name of a kind and its parameters as written; which kinds there are is decided later.
+    """Name of a kind and its parameters as written; whether the kind exists is checked later.
 
-    `place` is where the kind is named. Parameters that the user has yet to give are left out.
+    `place` is the location of the kind's name. Parameters still to be given are omitted.
     """
 
     kind: str
@@ -26,7 +26,7 @@ class Choice:
 
 
 def read_choice(given: object) -> object:
-    """A marked value as a Choice; raises PydanticCustomError where it has not the form of one."""
+    """Convert a marked value to a Choice; raises PydanticCustomError if it has another form."""
     if given is None:
         raise PydanticCustomError("choice", FORM)
     if not isinstance(given, SourceNode):

@@ -1,4 +1,4 @@
-"""Values with source locations → YAML text that reads back as the same values."""
+"""Conversion of values with source locations to YAML text that reads back as the same values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mxrun.config.scalar import resolve
 
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
-# YAML reads no longer key before a colon (1024 characters with quotes): `? key` has no limit.
+# YAML limits a key before a colon to 1024 characters with quotes; `? key` has no limit.
 _MAX_KEY_LENGTH = 1000
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
 def dump(root: SourceNode) -> str:
-    """The text of a config: one section after the other, short collections on one line."""
+    """Return the YAML text of a config: sections in block style, short collections on one line."""
     return "\n".join(_block(root, 0, top=True)) + "\n"
 
 
 def _block(node: SourceNode, indent: int, *, top: bool = False) -> Iterator[str]:
-    """The lines of a collection in block style, each indented by `indent` spaces."""
+    """Yield the lines of a collection in block style, each indented by `indent` spaces."""
     space = " " * indent
     if isinstance(node.value, Mapping):
         for key, part in node.value.items():
@@ -51,7 +51,7 @@ def _has_parts(node: SourceNode) -> bool:
 
 
 def _unbraced(item: SourceNode, short: str) -> str:
-    """A list item that is a mapping of one key needs no braces of its own."""
+    """Return the text of a list item without braces if it is a mapping of one key."""
     one_key = isinstance(item.value, Mapping) and len(item.value) == 1
     return short[1:-1] if one_key and not short.startswith("{? ") else short
 
@@ -66,13 +66,13 @@ def _flow(node: SourceNode) -> str:
 
 
 def _head(key: str, space: str) -> str:
-    """A key in block style, with its colon."""
+    """Return a key in block style, with its colon."""
     text = _text(key)
     return f"{space}{text}:" if len(text) <= _MAX_KEY_LENGTH else f"{space}? {text}\n{space}:"
 
 
 def _flow_head(key: str) -> str:
-    """A key in flow style, up to its colon."""
+    """Return a key in flow style, without its colon."""
     text = _text(key)
     return text if len(text) <= _MAX_KEY_LENGTH else f"? {text} "
 

@@ -1,4 +1,4 @@
-"""`blocks:` and `repeat:` → a flat list of layers, each with its full name.
+"""Expansion of `blocks:` and `repeat:` to a flat list of layers with full names.
 
     blocks:
       conv_bn:
@@ -14,8 +14,8 @@
             layers:
               - conv_bn: {name: "stage${i}", filters: "${64 * 2 ** i}"}
 
-Inside a block `${input}` names the tensor it is applied to: the layer before, or the one given by
-`inputs: [name]` where the block is used. A block's name refers to its last layer.
+Inside a block `${input}` is the tensor that the block is applied to: the previous layer, or the one
+in `inputs: [name]` where the block is used. A block's name refers to its last layer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DEEPEST_BLOCKS = 32
 
 @dataclass(frozen=True)
 class BlockDefinition:
-    """A parameterised group of layers; a parameter whose default is null must be given."""
+    """Parameterised group of layers; a parameter whose default is null must be given."""
 
     place: SourceLocation
     parameters: Mapping[str, SourceNode]
@@ -48,7 +48,7 @@ class BlockDefinition:
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where layers are being expanded: their scope, what names mean there, and how we got here."""
+    """Context in which layers are expanded: scope, values of names, and enclosing blocks."""
 
     scope: str = ""
     names: Mapping[str, SourceNode] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class _Frame:
 
 @dataclass(frozen=True)
 class Expanded:
-    """The tree without blocks and expressions, per layer its chain, per block its place."""
+    """Tree without blocks and expressions, the chain of each layer, and the place of each block."""
 
     root: SourceNode
     layers: tuple[SourceNode, ...]
@@ -67,7 +67,7 @@ class Expanded:
 
 
 def expand(root: SourceNode, problems: list[Diagnostic]) -> Expanded:
-    """Expand a whole config; raises UserError when it grows beyond the limits."""
+    """Expand a complete config; raises UserError if it exceeds the limits."""
     interpolator = Interpolator(problems)
     entries = dict(_entries(root))
     blocks = _blocks(entries.pop("blocks", None), problems)
@@ -135,7 +135,7 @@ def _block(name: str, body: SourceNode, problems: list[Diagnostic]) -> BlockDefi
 
 
 class _Expander:
-    """Writes layers to `flat` in order, with how each came to be in `chains`."""
+    """Appends expanded layers to `flat` in order, and the chain of blocks of each to `chains`."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Expander:
         self._automatic: dict[str, int] = {}
         self._previous = f"/{inputs[0]}" if inputs else None
         self._given_input: str | None = None
-        """The input named where a block is used, until its first layer has taken it."""
+        """Input given where a block is used, until the block's first layer consumes it."""
 
     def layers(self, layers: SourceNode, frame: _Frame) -> None:
         """Expand a list of layers, blocks and repeats."""
@@ -217,7 +217,7 @@ class _Expander:
         self._previous = f"/{name.value}"
 
     def _full_name(self, kind: str, body: SourceNode, frame: _Frame) -> SourceNode:
-        """The name given in `body`, or one counted per kind, behind the scope of the frame."""
+        """Return the name given in `body`, or a numbered one per kind, with the frame's scope."""
         given = _entries(body).get("name")
         prefix = f"{frame.scope}/" if frame.scope else ""
         if given is not None:
@@ -255,7 +255,9 @@ class _Expander:
         count = self._interpolator.interpolate(entries["count"], frame.names, frame.chain)
         if type(count.value) is not int or not 0 <= count.value <= MAX_VALUES:
             expected, got = f"an integer from 0 to {MAX_VALUES}", describe(count.value)
-            self._problem(frame, "count says how often", count.place, expected=expected, got=got)
+            self._problem(
+                frame, "count is the number of repetitions", count.place, expected=expected, got=got
+            )
             return
         for index in range(count.value):
             self._interpolator.count(1, count.place)
@@ -266,7 +268,7 @@ class _Expander:
         block = self._blocks[kind]
         if kind in frame.blocks or len(frame.blocks) >= _DEEPEST_BLOCKS:
             circle = " -> ".join((*frame.blocks[-5:], kind))
-            self._problem(frame, "blocks contain one another without end", body.start, got=circle)
+            self._problem(frame, "blocks contain one another in a circle", body.start, got=circle)
             return
         body = self._interpolator.interpolate(body, frame.names, frame.chain)
         name = str(self._full_name(kind, body, frame).value)
@@ -304,7 +306,7 @@ class _Expander:
     def _arguments(
         self, kind: str, block: BlockDefinition, body: SourceNode, frame: _Frame
     ) -> dict[str, SourceNode]:
-        """What the parameters of a block stand for where it is used as `body` says."""
+        """Return the values of a block's parameters for the use in `body`."""
         given = _entries(body)
         known = (*block.parameters, "name", "inputs")
         for key, part in given.items():

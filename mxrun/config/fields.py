@@ -1,4 +1,4 @@
-"""The types of values that several sections have."""
+"""Value types that several sections share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are given as a config and are something else: what they are, and what to do."""
+"""Recognition of files of other formats given as a config, with advice for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONFIG = "a config: YAML text in UTF-8"
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of file, told by its first bytes and, where these are shared, by its ending."""
+    """File format recognised by its first bytes and, if formats share these, by its suffix."""
 
     what: str
     beginning: re.Pattern[bytes]
@@ -21,7 +21,7 @@ class _Kind:
     endings: tuple[str, ...] = ()
 
     def fits(self, content: bytes, name: str) -> bool:
-        """Whether a file that begins with `content` is of this kind."""
+        """Return whether a file that begins with `content` has this format."""
         has_ending = not self.endings or name.lower().endswith(self.endings)
         return has_ending and self.beginning.match(content) is not None
 
@@ -30,9 +30,9 @@ def _kind(what: str, beginning: bytes, hint: str, *endings: str) -> _Kind:
     return _Kind(what, re.compile(beginning, re.DOTALL), hint, endings)
 
 
-_AS_DATA = "data are named in a config's data section, or given to `mxrun infer RUN FILE`"
-_NOT_READ = "mxrun reads no networks of other programs yet: write its layers as a config"
-# The first that fits: those that an ending tells apart come before those without.
+_AS_DATA = "data belong in a config's data section, or are given to `mxrun infer RUN FILE`"
+_NOT_READ = "mxrun cannot read networks of other programs yet: write its layers as a config"
+# The first match is used: of formats with equal first bytes, those with a suffix are first.
 _KINDS = (
     _kind(
         "an ONNX model",
@@ -42,8 +42,8 @@ _KINDS = (
     _kind(
         "a safetensors file",
         rb".{6}\x00\x00\{\s*\"",
-        "a run's parameters are used by its "
-        "folder: mxrun infer RUN, or train.start_from in a config",
+        "give the run's folder to use its parameters: mxrun infer RUN, or train.start_from in a "
+        "config",
     ),
     _kind("a NumPy archive (.npz)", rb"PK\x03\x04", _AS_DATA, ".npz"),
     _kind("a PyTorch file", rb"PK\x03\x04", _NOT_READ, ".pt", ".pth"),
@@ -55,15 +55,19 @@ _KINDS = (
     _kind("a GIF image", rb"GIF8", _AS_DATA),
     _kind("a gzip archive", rb"\x1f\x8b", "unpack it, and name the config within"),
     _kind("an HDF5 file", rb"\x89HDF\r\n", _NOT_READ),
-    _kind("a file of MXNet parameters", rb"\x12\x01\x00{6}", "no command reads one yet"),
-    _kind("a pickled Python object", rb"\x80[\x02-\x05]", "nothing reads one: it could run code"),
+    _kind("a file of MXNet parameters", rb"\x12\x01\x00{6}", "no command reads this format yet"),
+    _kind(
+        "a pickled Python object",
+        rb"\x80[\x02-\x05]",
+        "mxrun does not read pickles, as they can run code",
+    ),
 )
-# Keys of every symbol that MXNet saved.
+# Keys of every symbol file that MXNet writes.
 _SYMBOL_KEYS = frozenset({"nodes", "arg_nodes", "heads"})
 
 
 def foreign_file(content: bytes, shown: str) -> Diagnostic | None:
-    """What is wrong with a file that begins with `content`, if that is known to be no config.
+    """Return a diagnostic if a file that begins with `content` has a known other format, else None.
 
     `shown` is the file's name in places.
     """
@@ -75,13 +79,13 @@ def foreign_file(content: bytes, shown: str) -> Diagnostic | None:
 
 
 def mxnet_symbol(entries: Mapping[str, object], place: SourceLocation) -> Diagnostic | None:
-    """What is wrong with a mapping that is MXNet's JSON of a symbol, if it is that."""
+    """Return a diagnostic if a mapping is MXNet's JSON of a symbol, else None."""
     if not entries.keys() >= _SYMBOL_KEYS:
         return None
     return Diagnostic(
         "this is an MXNet symbol file, not a config",
         place,
         _CONFIG,
-        hint="no command reads one yet: write its layers as a config, where operators have "
-        "MXNet's names and parameters",
+        hint="no command reads this format yet: write its layers as a config, in which operators "
+        "have MXNet's names and parameters",
     )

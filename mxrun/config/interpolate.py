@@ -1,7 +1,7 @@
-"""`${...}` in texts: replaced by the value of the arithmetic within.
+"""Interpolation of `${...}` in texts by the value of the arithmetic within.
 
-A text that is exactly one `${...}` becomes the value itself, of whatever kind; within a longer
-text the value is written out. `$${` stands for a plain `${`.
+A text that is exactly one `${...}` becomes the value itself, of any type. Within a longer text the
+value is converted to text. `$${` is an escaped `${`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EXPRESSION = re.compile(r"\$\$\{|\$\{(?P<expression>[^{}]*)\}|(?P<open>\$\{)")
 
 
 class Interpolator:
-    """Replaces expressions and keeps count of the values made, so that no config can explode."""
+    """Replaces expressions, and counts all values created to bound the size of a config."""
 
     def __init__(self, problems: list[Diagnostic]) -> None:
         self._problems = problems
@@ -29,9 +29,10 @@ class Interpolator:
     def interpolate(
         self, node: SourceNode, names: Mapping[str, SourceNode], chain: tuple[str, ...] = ()
     ) -> SourceNode:
-        """`node` with every expression in its texts replaced; raises UserError beyond limits.
+        """Return `node` with every expression in its texts replaced; raises UserError beyond
+        limits.
 
-        `chain` says, in what is reported, through which blocks the expressions were reached.
+        `chain`: the blocks through which the expressions were reached, for diagnostics.
         """
         self.count(1, node.place)
         if isinstance(node.value, Mapping):
@@ -45,14 +46,14 @@ class Interpolator:
         return node
 
     def check_depth(self, node: SourceNode) -> None:
-        """Raise UserError when a value passed to a block is nested too deeply."""
+        """Raise UserError if a value passed to a block is nested too deeply."""
         if depth_of(node) > DEEPEST:
             raise UserError(
                 Diagnostic("nested too deeply", node.place, f"at most {DEEPEST} levels")
             )
 
     def count(self, values: int, place: SourceLocation) -> None:
-        """Count values made by expansion; raises UserError beyond the limit."""
+        """Count values created by expansion; raises UserError beyond the limit."""
         self._values += values
         if self._values > MAX_VALUES:
             problem = "blocks and repeats expand to too many values"
@@ -99,7 +100,7 @@ class Interpolator:
 
 
 def mentions(node: SourceNode, name: str) -> bool:
-    """Whether some expression within `node` names `name`."""
+    """Return whether an expression within `node` contains `name`."""
     if isinstance(node.value, Mapping):
         return any(mentions(part, name) for part in node.value.values())
     if isinstance(node.value, tuple):
@@ -111,12 +112,12 @@ def mentions(node: SourceNode, name: str) -> bool:
 
 
 def depth_of(node: SourceNode) -> int:
-    """How many levels of lists and mappings a value has."""
+    """Return the number of nested levels of lists and mappings of a value."""
     return max((1 + depth_of(part) for part in _parts(node)), default=0)
 
 
 def size_of(node: SourceNode) -> int:
-    """How many values a value holds, itself included."""
+    """Return the number of values in a value, including itself."""
     return 1 + sum(size_of(part) for part in _parts(node))
 
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of a config file, for editors: made from the models that validate it."""
+"""JSON Schema of a config file, for editors, generated from the models that validate it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXPRESSION: Schema = {
 _OWN_LAYER_KEYS: Mapping[str, Schema] = {
     "name": {
         "type": "string",
-        "description": "The layer's name; default: the operator's in lower case and a number.",
+        "description": "The layer's name; default: the operator's name in lower case and a number.",
     },
     "inputs": {
         "type": "array",
@@ -35,8 +35,8 @@ _OWN_LAYER_KEYS: Mapping[str, Schema] = {
     },
     "fused": {
         "type": "boolean",
-        "description": "Whether the layer and its neighbours may become one operator; default: "
-        "true.",
+        "description": "Whether the layer may be fused with its neighbours into one operator; "
+        "default: true.",
     },
 }
 
@@ -56,11 +56,11 @@ def json_schema(
     metrics: Kinds,
     transforms: Kinds,
 ) -> Schema:
-    """The schema of a config file.
+    """Return the JSON Schema of a config file.
 
     Every argument gives, by name, the schema of the parameters of one kind, without references: a
-    `description`, `properties`, each described, and the `required`. Where Python strips
-    docstrings (`-OO`), those of kinds and sections are empty.
+    `description`, the `properties`, each with a description, and the `required` ones. If Python
+    strips docstrings (`-OO`), the descriptions of kinds and sections are empty.
     """
     schema = Settings.model_json_schema()
     definitions = schema["$defs"]
@@ -76,10 +76,12 @@ def json_schema(
         description = definitions[section]["properties"][key]["description"]
         part = {"$ref": f"#/$defs/{kind}", "description": description}
         definitions[section]["properties"][key] = part
-    definitions["Optimizer"] = _choice("How gradients change parameters.", optimizers)
-    definitions["Initializer"] = _choice("How parameters get first values.", initializers)
-    definitions["Metric"] = _choice("What is measured besides the loss.", metrics)
-    definitions["Transform"] = _choice("What is done to a record.", transforms)
+    definitions["Optimizer"] = _choice(
+        "The optimiser: how gradients change parameters.", optimizers
+    )
+    definitions["Initializer"] = _choice("The initial values of parameters.", initializers)
+    definitions["Metric"] = _choice("A metric, measured besides the loss.", metrics)
+    definitions["Transform"] = _choice("A transform of a record.", transforms)
     definitions["DatasetSection"] = _dataset(definitions["DatasetSection"], datasets)
     definitions |= _layer_definitions(operators)
     properties = {**_file_keys(), **schema["properties"]}
@@ -97,7 +99,9 @@ def json_schema(
 
 
 def _section(schema: Schema) -> Schema:
-    """A section's schema; another file of an `extends:` may hold the keys this one needs."""
+    """Return a section's schema without required keys, which another file of `extends:` may
+    provide.
+    """
     properties = {key: _with_expressions(part) for key, part in schema["properties"].items()}
     left_out = ("required", "title")
     kept = {key: part for key, part in schema.items() if key not in left_out}
@@ -107,18 +111,18 @@ def _section(schema: Schema) -> Schema:
 def _choice(description: str, kinds: Kinds) -> Schema:
     one = {
         "type": "object",
-        "description": "One of them with its parameters.",
+        "description": "One of these with its parameters.",
         "minProperties": 1,
         "maxProperties": 1,
         "properties": {name: _parameters(kind) for name, kind in kinds.items()},
         "additionalProperties": False,
     }
-    names = {"enum": sorted(kinds), "description": "One of them with its default parameters."}
+    names = {"enum": sorted(kinds), "description": "One of these with its default parameters."}
     return {"description": description, "anyOf": [names, one]}
 
 
 def _parameters(kind: Mapping[str, Any]) -> Schema:
-    """The schema of a kind's parameters; where none is required, they may be left out whole."""
+    """Return the schema of a kind's parameters; if none is required, null is allowed."""
     free = {key: _with_expressions(part) for key, part in kind["properties"].items()}
     parameters: Schema = {
         "type": "object" if kind.get("required") else ["object", "null"],
@@ -137,7 +141,7 @@ def _dataset(schema: Schema, datasets: Kinds) -> Schema:
     for name, options in datasets.items():
         free = {key: _with_expressions(part) for key, part in options["properties"].items()}
         if "path" in free:
-            # Null is a path still to be given, on the command line.
+            # Null: the path is given later, on the command line.
             free["path"] = {**free["path"], "type": ["string", "null"]}
         named = {**own["dataset"], "const": name}
         kinds.append(
@@ -164,11 +168,11 @@ def _layer_definitions(operators: Kinds) -> Schema:
         },
         "additionalProperties": {
             "type": ["object", "null"],
-            "description": "A block of blocks: with its parameters.",
+            "description": "A block defined in `blocks:`, with its parameters.",
         },
     }
     bare = {"type": "string", "description": "An operator or block without parameters."}
-    count = {"type": "integer", "minimum": 0, "description": "How often."}
+    count = {"type": "integer", "minimum": 0, "description": "Number of repetitions."}
     parameters = {
         "type": ["object", "null"],
         "description": "The parameters and their defaults; null: must be given.",
@@ -176,7 +180,8 @@ def _layer_definitions(operators: Kinds) -> Schema:
     return {
         "Layers": {
             "type": "array",
-            "description": "The layers, in order; each takes the one before as its first tensor.",
+            "description": "The layers, in order; each takes the previous one's output as its "
+            "first tensor.",
             "minItems": 1,
             "items": {"anyOf": [bare, one_layer]},
         },
@@ -211,13 +216,13 @@ def _file_keys() -> Schema:
     return {
         "extends": {
             "type": "string",
-            "description": "Another config, relative to this file, that this one is merged over.",
+            "description": "Another config, relative to this file, over which this one is merged.",
         },
         "blocks": {
             "type": "object",
             "description": "Parameterised groups of layers, used like operators; in their layers "
             "${parameter} is a parameter's value, and ${input} the tensor that the block is "
-            "applied to: the layer before, or what `inputs: [name]` names where it is used.",
+            "applied to: the previous layer, or that in `inputs: [name]` where the block is used.",
             "propertyNames": {"pattern": f"^{NAME}$"},
             "additionalProperties": {"$ref": "#/$defs/Block"},
         },
@@ -225,7 +230,7 @@ def _file_keys() -> Schema:
 
 
 def _with_expressions(schema: Mapping[str, Any]) -> Schema:
-    """`schema`, where every value that is not free text may also be an expression."""
+    """Return `schema` with an expression allowed for every value that is not free text."""
     outer = {key: schema[key] for key in ("description", "default") if key in schema}
     inner = {key: part for key, part in schema.items() if key not in (*outer, "title")}
     for key in ("items", "additionalProperties"):
@@ -242,7 +247,7 @@ def _with_expressions(schema: Mapping[str, Any]) -> Schema:
         unique = [choice for at, choice in enumerate(choices) if choice not in choices[:at]]
         return {**inner, "anyOf": unique, **outer}
     if NULL in inner.get("enum", ()):
-        # Without quotes the choice is YAML's null.
+        # An unquoted null is parsed as YAML's null.
         inner["enum"] = [*inner["enum"], None]
         inner.pop("type", None)
     is_value = "enum" in inner or inner.get("type") in ("integer", "number", "boolean", "array")

@@ -1,4 +1,4 @@
-"""Layers of the expanded config, with the place of everything in them."""
+"""Layers of the expanded config, with the source locations of all their parts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _NOT_YET = ("outputs",)
 
 @dataclass(frozen=True)
 class LayerConfig:
-    """One layer: an operator's name, its own full name, and its parameters as written.
+    """Layer: an operator's name, the layer's full name, and its parameters as written.
 
-    `parameters` holds both operator parameters and tensor arguments given by name; `inputs` the
-    tensor arguments given by position, none: the layer before. `fused`: whether it may become part
-    of one operator with its neighbours. `implementation`, `precision`: the network's where none.
-    `precision_place` is that of the key, the layer's own where it has none.
-    `chain` says through which blocks the layer came, outermost first; every diagnostic about the
-    layer carries it.
+    `parameters` are the operator parameters and the tensor arguments given by name. `inputs` are
+    the tensor arguments given by position; if empty, the previous layer is the input. `fused`:
+    whether the layer and its neighbours may become one operator. `implementation`, `precision`: the
+    network's if None. `precision_place` is the location of that key, or the layer's if it has none.
+
+    `chain` lists the blocks from which the layer was expanded, outermost first; every diagnostic
+    about the layer includes it.
     """
 
     operator: str
@@ -41,22 +42,22 @@ class LayerConfig:
 
     @property
     def scope(self) -> str:
-        """Where references in this layer are looked up first."""
+        """Scope in which references of this layer are looked up first."""
         return scope_of(self.name)
 
     def place_of(self, key: str) -> SourceLocation:
-        """The place of a parameter's value; the layer's own where it is not given."""
+        """Return the place of a parameter's value, or the layer's if it is not given."""
         return self.parameters[key].place if key in self.parameters else self.place
 
     def key_place_of(self, key: str) -> SourceLocation:
-        """The place of a parameter's key; the layer's own where it is not given."""
+        """Return the place of a parameter's key, or the layer's if it is not given."""
         return self.parameters[key].start if key in self.parameters else self.place
 
 
 def read_layers(
     layers: Sequence[SourceNode], chains: Sequence[tuple[str, ...]], problems: list[Diagnostic]
 ) -> tuple[LayerConfig, ...]:
-    """The layers as they were expanded; what is wrong with one goes to `problems`."""
+    """Convert expanded layers; diagnostics are appended to `problems`."""
     return tuple(
         _read_layer(item, chain, problems) for item, chain in zip(layers, chains, strict=True)
     )
@@ -101,7 +102,9 @@ def _inputs(
         expected = "a name" if item is not given else "a list of names"
         got = describe(item.value)
         problems.append(
-            Diagnostic("inputs: lists layers by name", item.place, expected, got, chain=chain)
+            Diagnostic(
+                "inputs: must be a list of layers' names", item.place, expected, got, chain=chain
+            )
         )
     return () if wrong else items
 
@@ -139,5 +142,7 @@ def _fused(given: SourceNode | None, chain: tuple[str, ...], problems: list[Diag
     if given is None or isinstance(given.value, bool):
         return given is None or bool(given.value)
     got = describe(given.value)
-    problems.append(Diagnostic("fused is a choice", given.place, "true or false", got, chain=chain))
+    problems.append(
+        Diagnostic("fused: must be true or false", given.place, "true or false", got, chain=chain)
+    )
     return True

@@ -1,7 +1,7 @@
-"""Text → marked values: YAML parsed from its events, so that no tag can construct anything.
+"""YAML reader that builds marked values from parser events, so that no tag constructs objects.
 
-Depth, size and the number of values are limited, aliases counted as often as they are used, so
-that hostile text is refused in time and space proportional to its length.
+Depth, size and number of values are limited, and aliases count at every use: hostile text is
+refused in time and memory proportional to its length.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ LARGEST_FILE = 1 << 20
 DEEPEST = 64
 MAX_VALUES = 50_000
 
-# What PyYAML's scanner lets slip besides its own errors: ValueError and OverflowError from escapes
-# beyond Unicode and over-long versions, the others from directives and truncated text.
+# Exceptions that PyYAML's scanner raises besides its own: ValueError and OverflowError for escapes
+# beyond Unicode and over-long versions, the others for directives and truncated text.
 _SCANNER_ERRORS = (ValueError, OverflowError, KeyError, IndexError, AttributeError, TypeError)
 
 
 def load_file(path: Path, shown: str, problems: list[Diagnostic]) -> SourceNode:
     """Read a YAML file into marked values; `shown` is its name in places.
 
-    Problems after which reading can go on are appended to `problems`; raises UserError for a file
-    that cannot be read or is not YAML.
+    Problems that do not prevent further reading are appended to `problems`. Raises UserError for a
+    file that cannot be read or is not YAML.
     """
     return load_text(_decode(_read(path, shown), shown), SourceLocation(shown, 1, 1), problems)
 
@@ -84,12 +84,12 @@ def _advance(start: SourceLocation, text: str) -> SourceLocation:
 
 
 def _event_source(text: str) -> Any:
-    """PyYAML's parser, whose event methods have no types."""
+    """Return PyYAML's parser, whose event methods have no type annotations."""
     return yaml.SafeLoader(text)
 
 
 class _Reader:
-    """Builds marked values from the events of one document."""
+    """Builder of marked values from the events of one document."""
 
     def __init__(self, text: str, start: SourceLocation, problems: list[Diagnostic]) -> None:
         self._text = text
@@ -137,12 +137,14 @@ class _Reader:
         lines = self._text.splitlines()
         line = lines[mark.line] if mark and mark.line < len(lines) else ""
         if "'\\t'" in problem:
-            return Diagnostic("a tab where YAML allows only spaces", place, hint="indent by spaces")
+            return Diagnostic(
+                "a tab where YAML allows only spaces", place, hint="indent with spaces"
+            )
         hint = ""
         if "${" in line:
             hint = 'inside {...} and [...] write an expression in quotes: "${...}"'
         elif "mapping values are not allowed" in problem:
-            hint = "indent the keys of one mapping alike; quote a text that holds ': '"
+            hint = "indent the keys of one mapping alike; quote a text that contains ': '"
         elif "block end" in problem:
             hint = "indent the items of one mapping or list alike"
         return Diagnostic(f"not valid YAML: {problem}", place, hint=hint, chain=because)
@@ -170,7 +172,7 @@ class _Reader:
 
     def _alias(self, event: yaml.AliasEvent) -> SourceNode:
         if event.anchor not in self._anchors:
-            self._stop(f"no value before this one is marked &{event.anchor}", event)
+            self._stop(f"the alias refers to no earlier anchor &{event.anchor}", event)
         found, count = self._anchors[event.anchor]
         self._values += count - 1
         if self._values > MAX_VALUES:
@@ -191,7 +193,7 @@ class _Reader:
     def _scalar(self, event: yaml.ScalarEvent) -> SourceNode:
         place = self._place(event.start_mark)
         if any("\ud800" <= character <= "\udfff" for character in event.value):
-            self._stop("half of a surrogate pair is no character", event)
+            self._stop("half of a surrogate pair is not a character", event)
         if event.style is not None or event.tag is not None:
             return SourceNode(event.value, place)
         try:

@@ -1,4 +1,4 @@
-"""A YAML value of which every key and every part remembers where it was written."""
+"""YAML values with the source locations of every key and part."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Scalar: TypeAlias = bool | int | float | str | None
 Path: TypeAlias = tuple[str | int, ...]
 
 REQUIRED = "???"
-"""A text that starts so stands for a value the user must give; what follows describes it."""
+"""Prefix of a placeholder for a value that the user must give; its description follows."""
 
 
 @dataclass(frozen=True)
 class SourceNode:
-    """A scalar, a list or a mapping, with the place of the value and of the key that holds it.
+    """Scalar, list or mapping, with the places of the value and of the key that holds it.
 
-    Two marked values are equal when they say the same, wherever they were written.
+    Equality compares the values and ignores their places.
     """
 
     value: Scalar | tuple[SourceNode, ...] | Mapping[str, SourceNode]
@@ -27,7 +27,7 @@ class SourceNode:
     key_place: SourceLocation | None = field(default=None, compare=False)
 
     def plain(self) -> Any:
-        """The value without its places: scalars, tuples and dictionaries."""
+        """Return the value without places: scalars, tuples and dictionaries."""
         if isinstance(self.value, Mapping):
             return {key: part.plain() for key, part in self.value.items()}
         if isinstance(self.value, tuple):
@@ -35,7 +35,7 @@ class SourceNode:
         return self.value
 
     def find(self, *path: str | int) -> SourceNode:
-        """The value at `path`, or the deepest one on the way to it that exists."""
+        """Return the value at `path`, or the deepest existing one on the way to it."""
         found = self
         for step in path:
             value = found.value
@@ -52,17 +52,26 @@ class SourceNode:
 
     @property
     def start(self) -> SourceLocation:
-        """The place of the key that holds this value; of the value itself in a list."""
+        """Place of the key that holds this value; in a list, of the value itself."""
         return self.key_place or self.place
 
     @property
     def is_required(self) -> bool:
-        """Whether this is the mark of a value that the user has yet to give."""
+        """True if the value is a placeholder that the user must replace."""
         return isinstance(self.value, str) and self.value.startswith(REQUIRED)
 
 
+def located(value: Any, place: SourceLocation) -> SourceNode:
+    """Return a plain value as a tree in which every part has the same place."""
+    if isinstance(value, Mapping):
+        return SourceNode({str(key): located(part, place) for key, part in value.items()}, place)
+    if isinstance(value, (list, tuple)):
+        return SourceNode(tuple(located(part, place) for part in value), place)
+    return SourceNode(value, place)
+
+
 def describe(value: object) -> str:
-    """How a message names a value: what it says and what kind it is."""
+    """Return a description of a value for messages: content and type."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):
@@ -80,7 +89,7 @@ def describe(value: object) -> str:
 
 
 def dotted(path: Path) -> str:
-    """A path as the command line writes it: `network.layers[0].Convolution.num_filter`."""
+    """Return a path in command-line form: `network.layers[0].Convolution.num_filter`."""
     text = ""
     for step in path:
         if isinstance(step, int):

@@ -1,4 +1,4 @@
-"""The `memory` section: what the arena of a run may have."""
+"""The `memory` section: limits on the arena of a run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.ASCII)
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Bytes of the whole arena, or a share, above 0 and at most 1, of the reusable bytes that
-    training needs without a budget; the other is None.
+    """Limit on the arena, as a size or as a share; exactly one of the two is set.
+
+    nbytes: bytes of the entire arena. share: fraction, above 0 and at most 1, of the reusable bytes
+    that training needs without a budget.
     """
 
     nbytes: int | None = None
@@ -26,7 +28,7 @@ class MemoryBudget:
 
 
 def read_budget(given: object) -> object:
-    """A size or a percentage; raises PydanticCustomError for anything else."""
+    """Convert a size or a percentage to a MemoryBudget; raises PydanticCustomError otherwise."""
     if isinstance(given, MemoryBudget):
         return given
     text = "" if isinstance(given, (bool, float)) else str(given).strip()
@@ -54,17 +56,17 @@ AnyBudget = Annotated[
 
 
 class MemorySection(Section):
-    """What memory a run may take."""
+    """Memory that a run may use."""
 
     budget: AnyBudget | None = Field(
         default=None,
-        description="What the arena may have: a size, such as 512 MiB, or a percentage of the "
-        "reusable bytes that training needs without a budget. Where that is too little, backward "
-        "computes again what forward did not keep; default: all is kept.",
+        description="Limit of the arena: a size, such as 512 MiB, or a percentage of the reusable "
+        "bytes that training needs without a budget. To stay within it, backward recomputes "
+        "results of forward instead of storing them; default: no limit, all are stored.",
     )
     micro_batches: bool = Field(
         default=False,
-        description="Whether each batch of training may be computed in equal parts whose gradients "
-        "are summed, so that it fits into the budget: where that is predicted to be faster than to "
-        "compute more again. Not with layers that couple a batch's samples, such as BatchNorm.",
+        description="Whether each training batch may be computed in equal parts whose gradients "
+        "are summed, to fit into the budget; done if it is predicted to be faster than more "
+        "recomputation. Not available with layers that mix a batch's samples, such as BatchNorm.",
     )

@@ -1,8 +1,8 @@
-"""Names of layers and how one layer refers to another.
+"""Names of layers, and references between layers.
 
-A name is made of words joined by `/`; what stands before the last `/` is the layer's scope, the
-block it belongs to. A reference `conv1` inside the scope `a/b` means `a/b/conv1`, else `a/conv1`,
-else `conv1`; `/conv1` means just the last. The name of a block stands for its last layer.
+A name consists of words joined by `/`. The part before the last `/` is the layer's scope: the block
+that contains it. A reference `conv1` inside the scope `a/b` is resolved to `a/b/conv1`, else
+`a/conv1`, else `conv1`; `/conv1` only to the last. The name of a block refers to its last layer.
 `split[1]` is the second output of `split`.
 """
 
@@ -20,17 +20,17 @@ _REFERENCE = re.compile(rf"(?P<root>/?)(?P<name>{NAME})(\[(?P<output>[0-9]{{1,4}
 
 
 def is_name(value: object) -> bool:
-    """Whether `value` may name a layer, an input or a block."""
+    """Return whether `value` is a valid name of a layer, an input or a block."""
     return isinstance(value, str) and _matches(NAME, value)
 
 
 def is_word(value: object) -> bool:
-    """Whether `value` is a name without scope."""
+    """Return whether `value` is a valid name without scope."""
     return isinstance(value, str) and _matches(WORD, value)
 
 
 def is_reference(value: object) -> bool:
-    """Whether `value` has the form of a reference to a layer's output."""
+    """Return whether `value` is a syntactically valid reference to a layer's output."""
     return isinstance(value, str) and _matches(REFERENCE, value)
 
 
@@ -39,17 +39,17 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def scope_of(name: str) -> str:
-    """The scope of a full name; empty at the top."""
+    """Return the scope of a full name; empty at the top level."""
     return name.rpartition("/")[0]
 
 
 def automatic_stem(kind: str) -> str:
-    """What the automatic names of layers of one kind start with: `convolution`."""
+    """Return the stem of the automatic names of layers of one kind, such as `convolution`."""
     return re.sub("[^a-z0-9_]", "_", kind[:50].lower()).lstrip("0123456789")
 
 
 class Names:
-    """The names that exist so far, inputs and layers in order, and what references to them mean."""
+    """Names defined so far, inputs and layers in order, and resolution of references to them."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._last: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Names:
             self.add(name)
 
     def add(self, name: str) -> None:
-        """Add a full name; its scopes now stand for it, as their last layer."""
+        """Add a full name; each of its scopes now refers to it as its last layer."""
         self._last[name] = name
         scope = scope_of(name)
         while scope:
@@ -71,9 +71,9 @@ class Names:
         return iter(self._last)
 
     def resolve(self, reference: str, scope: str = "") -> tuple[str, int] | None:
-        """The full name and the output's number that a reference written in `scope` means.
+        """Return the full name and output number of a reference written in `scope`.
 
-        None when nothing has that name, or the text is no reference at all.
+        Returns None if no such name exists or the text is not a valid reference.
         """
         match = _REFERENCE.fullmatch(reference)
         if match is None:

@@ -1,4 +1,4 @@
-"""The way from a config file to a RunConfig, with everything wrong found in one pass."""
+"""Parsing of a config file to a RunConfig, reporting all problems in one pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mxrun.config.expand import Expanded, expand
 from mxrun.config.interpolate import depth_of
 from mxrun.config.layers import LayerConfig, read_layers
 from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
-from mxrun.config.marked import REQUIRED, SourceNode, dotted
+from mxrun.config.marked import REQUIRED, SourceNode, dotted, located
 from mxrun.config.marked import Path as KeyPath
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Settings, are_plugins
 from mxrun.config.section import Section
@@ -42,30 +42,30 @@ _TRAIN_CHOICES = ("optimizer", "schedule", "initializer", "metrics")
 
 
 class RunConfig(Settings):
-    """A validated config, and where each of its keys and values was written.
+    """Validated config with the source locations of its keys and values.
 
-    Two configs are equal when they say the same, wherever it was written.
+    Equality compares the contents and ignores source locations.
     """
 
     _tree: SourceNode
 
     @property
     def missing(self) -> tuple[Diagnostic, ...]:
-        """One diagnostic for each value that is still `???`: the user must give it to train."""
+        """Diagnostics for the values that are still `???` and must be given for training."""
         return tuple(_missing(path, self._tree) for path in _unfilled(self._tree, ()))
 
     def place(self, *path: str | int) -> SourceLocation:
-        """Where the value at `path` was written, or else the deepest value on the way to it."""
+        """Return the place of the value at `path`, or of the deepest existing value on the way."""
         return self._tree.find(*path).place
 
     def key_place(self, *path: str | int) -> SourceLocation:
-        """Where the key at `path` was written, or else the deepest key on the way to it."""
+        """Return the place of the key at `path`, or of the deepest existing key on the way."""
         return self._tree.find(*path).start
 
     def resolved(self) -> str:
-        """The expanded config as YAML text; reading it gives an equal config.
+        """Return the expanded config as YAML text; reading it gives an equal config.
 
-        Raises UserError for one that has grown beyond what can be read.
+        Raises UserError if it exceeds the limits for reading.
         """
         text = dump(self._tree)
         sizes = {
@@ -77,7 +77,7 @@ class RunConfig(Settings):
         if beyond:
             raise UserError(
                 Diagnostic(
-                    f"the config has too many {what} to be saved, once it is expanded",
+                    f"the expanded config has too many {what} to be saved",
                     self._tree.place,
                     f"at most {most}",
                     str(found),
@@ -87,8 +87,10 @@ class RunConfig(Settings):
         return text
 
     def identity(self) -> str:
-        """The resolved text without what changes no result: the run's name, where its data and
-        plugins lie, how many loader threads work how far ahead, and what memory it may take.
+        """Return the resolved text without the keys that do not change results.
+
+        These are the run's name, the paths of its data and plugins, the number of loader threads
+        and prefetched batches, and the memory section.
         """
         tree = self._tree
         for path in _WITHOUT_EFFECT:
@@ -96,12 +98,13 @@ class RunConfig(Settings):
         return dump(tree)
 
     def sha256(self) -> str:
-        """The SHA-256 of the identity, in hexadecimal digits."""
+        """Return the SHA-256 of the identity, in hexadecimal digits."""
         return hashlib.sha256(self.identity().encode()).hexdigest()
 
     def inference_sha256(self) -> str:
-        """The SHA-256 of the part of the identity that inference depends on: the network, its
-        precision, and what is done to records; not how it is trained.
+        """Return the SHA-256 of the part of the identity that affects inference.
+
+        This is the network, its precision and the treatment of records, but not the training.
         """
         tree = self._tree
         for path in (*_WITHOUT_EFFECT, ("data", "batch_size")):
@@ -113,11 +116,11 @@ class RunConfig(Settings):
 
 @dataclass(frozen=True)
 class Parsed:
-    """What could be understood of a config: `config` when nothing is wrong with it.
+    """Result of parsing a config: `config` is set if there are no problems.
 
-    Whatever is wrong elsewhere, `layers` holds every well-formed layer, so that operators can be
-    checked in the same pass; `network`, `data` and `train` are there when those sections are right.
-    `blocks` says where each block was defined: a block hides an operator of the same name.
+    `layers` holds every well-formed layer, so that operators can be checked in the same pass.
+    `network`, `data` and `train` are set if those sections are valid. `blocks` gives the place of
+    each block's definition: a block hides an operator of the same name.
     """
 
     config: RunConfig | None
@@ -128,28 +131,42 @@ class Parsed:
     data: Data | None = None
     train: Train | None = None
     blocks: Mapping[str, SourceLocation] = field(default_factory=dict)
+    expanded: Expanded | None = field(default=None, repr=False)
+
+    def with_values(self, values: Mapping[KeyPath, Any]) -> Parsed:
+        """Return the config with these plain values instead of its own, validated again.
+
+        Paths are outside of `network`. A new value has the place of the value it replaces, or of
+        the deepest existing value on the way. An invalid config is returned as it is.
+        """
+        if self.config is None or self.expanded is None:
+            return self
+        root = self.expanded.root
+        for path, value in values.items():
+            root = _put(root, path, located(value, root.find(*path).place))
+        return _validate(replace(self.expanded, root=root), [])
 
     @property
     def plugins(self) -> Mapping[str, SourceLocation]:
-        """The plugin files that are rightly named, whatever is wrong elsewhere, and where."""
+        """Places of the plugin files by name, if the list is valid, whatever is wrong elsewhere."""
         listed = self.tree.find("plugins").value
         if not isinstance(listed, tuple) or not are_plugins([file.value for file in listed]):
             return {}
         return {str(file.value): file.place for file in listed}
 
     def place(self, *path: str | int) -> SourceLocation:
-        """Where the value at `path` was written, or else the deepest value on the way to it."""
+        """Return the place of the value at `path`, or of the deepest existing value on the way."""
         return self.tree.find(*path).place
 
     def key_place(self, *path: str | int) -> SourceLocation:
-        """Where the key at `path` was written, or else the deepest key on the way to it."""
+        """Return the place of the key at `path`, or of the deepest existing key on the way."""
         return self.tree.find(*path).start
 
 
 def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
     """Read, expand and validate a config file; `overrides` are `key.key=value`.
 
-    Values still `???` are left in `RunConfig.missing`. Raises UserError with every diagnostic.
+    Values still `???` are reported in `RunConfig.missing`. Raises UserError with every diagnostic.
     """
     parsed = parse(path, overrides)
     if parsed.config is None:
@@ -158,7 +175,7 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Run
 
 
 def parse(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Parsed:
-    """As `load_config`, but never raises: problems come with what could be understood."""
+    """Parse like `load_config`, but return the problems and the valid parts, never raise."""
     problems: list[Diagnostic] = []
     try:
         tree = read_sources(Path(path), overrides, problems)
@@ -171,7 +188,7 @@ def parse(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Parsed:
 
 
 def _named(tree: SourceNode, path: Path) -> SourceNode:
-    """The tree with a name, by default the file's."""
+    """Return the tree with a name, by default the file's."""
     assert isinstance(tree.value, Mapping)
     if "name" in tree.value:
         return tree
@@ -179,9 +196,9 @@ def _named(tree: SourceNode, path: Path) -> SourceNode:
 
 
 def _located(tree: SourceNode) -> SourceNode:
-    """The tree with paths made absolute, so that a saved config finds the same files.
+    """Return the tree with absolute paths, so that a saved config finds the same files.
 
-    What a file says is relative to its folder, what the command line says to the working one.
+    Paths in a file are relative to its folder, those on the command line to the working folder.
     """
     for part in ("train", "eval"):
         tree = _changed(tree, ("data", part, "path"), _absolute)
@@ -189,7 +206,7 @@ def _located(tree: SourceNode) -> SourceNode:
 
 
 def _entries(node: SourceNode) -> int:
-    """How many keys and values a value holds, itself included."""
+    """Return the number of keys and values in a value, including itself."""
     if isinstance(node.value, Mapping):
         return 1 + sum(1 + _entries(part) for part in node.value.values())
     if isinstance(node.value, tuple):
@@ -200,7 +217,7 @@ def _entries(node: SourceNode) -> int:
 def _changed(
     node: SourceNode, path: KeyPath, change: Callable[[SourceNode], SourceNode]
 ) -> SourceNode:
-    """The tree with the value at `path` changed, if there is one."""
+    """Return the tree with `change` applied to the value at `path`, if it exists."""
     if not path:
         return change(node)
     step = str(path[0])
@@ -209,8 +226,18 @@ def _changed(
     return replace(node, value={**node.value, step: _changed(node.value[step], path[1:], change)})
 
 
+def _put(node: SourceNode, path: KeyPath, value: SourceNode) -> SourceNode:
+    """Return the tree with `value` at `path`, whose parents are mappings or are made."""
+    if not path:
+        return replace(value, key_place=node.key_place)
+    assert isinstance(node.value, Mapping)
+    step = str(path[0])
+    inner = node.value.get(step, SourceNode({}, node.place))
+    return replace(node, value={**node.value, step: _put(inner, path[1:], value)})
+
+
 def _without(node: SourceNode, path: KeyPath) -> SourceNode:
-    """The tree without the key at `path`."""
+    """Return the tree without the key at `path`."""
 
     def remove(section: SourceNode) -> SourceNode:
         if not isinstance(section.value, Mapping):
@@ -259,11 +286,12 @@ def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:
         data=_section(Data, inputs.get("data")),
         train=_section(Train, inputs.get("train")),
         blocks=expanded.blocks,
+        expanded=expanded,
     )
 
 
 def _section(model: type[S], inputs: Any) -> S | None:
-    """A section for further checks: what is wrong in it is left out or stood in for."""
+    """Validate a section for further checks; invalid keys are omitted or replaced by stand-ins."""
     try:
         return model.model_validate(inputs)
     except ValidationError as error:
@@ -278,12 +306,12 @@ def _section(model: type[S], inputs: Any) -> S | None:
 
 
 def _is_needed(path: KeyPath, error: ValidationError) -> bool:
-    """Whether a value still to be given is one without which no RunConfig can be made."""
+    """Return whether a value still to be given is required to make a RunConfig."""
     return path[0] == "network" or any(details["loc"] == path for details in error.errors())
 
 
 def _inputs(tree: SourceNode, layers: tuple[LayerConfig, ...]) -> dict[str, Any]:
-    """What the models are made of: plain values, but layers and data set options with places."""
+    """Return the input of the models: plain values, but layers and data set options with places."""
     inputs: dict[str, Any] = _filled(tree)
     network, data = inputs.get("network"), inputs.get("data")
     if isinstance(network, dict) and isinstance(network.get("layers"), tuple):
@@ -300,7 +328,7 @@ def _inputs(tree: SourceNode, layers: tuple[LayerConfig, ...]) -> dict[str, Any]
 
 
 def _keep_marked(plain: Any, marked: SourceNode, keys: Sequence[str]) -> None:
-    """Put the marked values of `keys` in place of the plain ones."""
+    """Replace the plain values of `keys` by the marked ones."""
     for key in keys:
         if isinstance(plain, dict) and isinstance(marked.value, Mapping) and key in plain:
             part = marked.value[key]
@@ -319,14 +347,14 @@ def _dataset(marked: SourceNode, plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filled(node: SourceNode) -> Any:
-    """The plain value of `node` without the keys whose values are still to be given."""
+    """Return the plain value of `node` without keys whose values are still to be given."""
     if isinstance(node.value, Mapping):
         return {key: _filled(part) for key, part in node.value.items() if not part.is_required}
     return node.plain()
 
 
 def _unfilled(node: SourceNode, path: KeyPath) -> list[KeyPath]:
-    """The paths of the values that are still `???`."""
+    """Return the paths of the values that are still `???`."""
     if node.is_required:
         return [path]
     if isinstance(node.value, Mapping):
@@ -344,7 +372,7 @@ def _missing(path: KeyPath, tree: SourceNode) -> Diagnostic:
 
 
 def _ordered(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Each problem once, though a repeat met it often, in the order of the files."""
+    """Return the problems without duplicates, as repeats produce, in the order of the files."""
     first: dict[tuple[SourceLocation | None, str], Diagnostic] = {}
     for problem in problems:
         first.setdefault((problem.place, problem.problem), problem)

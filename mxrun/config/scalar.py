@@ -1,4 +1,4 @@
-"""Plain scalars by YAML 1.2's core schema (section 10.3.2 of the specification)."""
+"""Resolution of plain scalars by YAML 1.2's core schema (section 10.3.2 of the specification)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAX_NUMBER_LENGTH = 100
 
 
 def resolve(text: str) -> Scalar:
-    """The value of an unquoted scalar; whatever the core schema does not name is text.
+    """Return the value of an unquoted scalar; everything outside the core schema is text.
 
-    Raises ValueError when a number has more than 100 characters, or an integer more than 100
-    digits: in whatever base it was written, it is saved in decimal ones.
+    Raises ValueError if a number has more than 100 characters, or an integer of any base more than
+    100 decimal digits, in which it is saved.
     """
     if text in _NAMED:
         return _NAMED[text]

@@ -1,4 +1,4 @@
-"""The sections of a config as frozen models: types, defaults, ranges and what each key means."""
+"""Sections of a config as frozen models: types, defaults, ranges and descriptions of the keys."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from mxrun.config.training import Train
 
 
 class Variable(Section):
-    """What is said about the variables whose name is the key or matches it as a pattern."""
+    """Settings of the variables whose name equals the key or matches it as a pattern."""
 
-    shape: Shape | None = Field(default=None, description="The shape, where it cannot be inferred.")
-    init: AnyChoice | None = Field(default=None, description="An initializer of its own.")
+    shape: Shape | None = Field(default=None, description="The shape, if it cannot be inferred.")
+    init: AnyChoice | None = Field(default=None, description="The variable's own initializer.")
     lr_mult: NotNegative = Field(default=1.0, description="Factor of the learning rate.")
     wd_mult: NotNegative | None = Field(
         default=None,
-        description="Factor of the weight decay; default: 1, of biases 0.",
+        description="Factor of the weight decay; default: 1, or 0 for biases, gammas and betas.",
     )
     frozen: bool | None = Field(
         default=None,
-        description="Whether training leaves the variable alone; default: no, but moving "
+        description="Whether training leaves the variable unchanged; default: false, but moving "
         "statistics (of BatchNorm) are frozen with their layer's parameters.",
     )
 
 
 class NetworkSection(Section):
-    """The network: its inputs and its layers in order."""
+    """Network: its inputs and its layers in order."""
 
     inputs: dict[Word, Shape] = Field(
         min_length=1,
@@ -51,36 +51,36 @@ class NetworkSection(Section):
     )
     variables: dict[str, Variable] = Field(
         default={},
-        description="What is said about variables, by name or pattern.",
+        description="Settings of variables, by name or pattern.",
     )
     outputs: tuple[Reference, ...] = Field(
-        default=(), description="The layers whose outputs the network gives; default: the last."
+        default=(), description="The layers whose outputs are the network's; default: the last."
     )
 
 
 class SplitSection(Section):
-    """A part of a data set, and of that a range of records or a share of them."""
+    """Part of a data set, and optionally a range or share of its records."""
 
     of: Annotated[str, StringConstraints(min_length=1)] | None = Field(
         default=None,
-        description="The part's name, such as train or test; default: as where no split is named.",
+        description="The split's name, such as train or test; default: the section's usual split.",
         examples=["train"],
     )
     range: tuple[int, int] | None = Field(
         default=None, description="The first record and the one after the last, counted from 0."
     )
     share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="The share of the records that is drawn, such as 0.8."
+        default=None, description="The fraction of the records to draw, such as 0.8."
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = Field(
-        default=None, description="Decides which records a share draws; default: 0."
+        default=None, description="Seed of the selection of a share; default: 0."
     )
     stratify: bool | None = Field(
-        default=None, description="Whether each class gives that share; default: false."
+        default=None, description="Whether the share is drawn from each class; default: false."
     )
     rest: bool = Field(
         default=False,
-        description="All records that the range or share of data.train leaves: `split: rest`.",
+        description="All records outside of the range or share of data.train: `split: rest`.",
     )
 
     @model_validator(mode="before")
@@ -95,18 +95,18 @@ class SplitSection(Section):
     def _ordered(cls, given: tuple[int, int] | None) -> tuple[int, int] | None:
         if given is not None and not 0 <= given[0] < given[1]:
             raise PydanticCustomError(
-                "range", "[first, end] with 0 <= first < end; `end` is not part of it"
+                "range", "[first, end] with 0 <= first < end; `end` is exclusive"
             )
         return given
 
 
 def _or_name(schema: dict[str, Any]) -> None:
-    """Say in a schema that a name alone stands for a mapping with it."""
+    """Allow a name in a schema in place of a mapping with that name."""
     schema["anyOf"].insert(0, {"type": "string", "minLength": 1})
 
 
 class DatasetSection(Section):
-    """A data set and how it is read; other keys are options of the data set itself."""
+    """Data set and how it is read; other keys are options of the data set itself."""
 
     OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle", "transforms"})
 
@@ -115,38 +115,40 @@ class DatasetSection(Section):
     )
     split: SplitSection | None = Field(
         default=None,
-        description="Which part of it: a name, a range, a share, or rest, what data.train leaves; "
-        "default: the rest where data.train takes a share of the same records; else the part that "
-        "is called like the section (train; val or test), or all of it.",
+        description="The part to read: a name, a range, a share, or rest, the records outside of "
+        "data.train; default: the rest if data.train takes a share of the same records; else the "
+        "split with the section's usual name (train; val or test), or all.",
         json_schema_extra=_or_name,
     )
-    shuffle: bool = Field(default=False, description="Whether every epoch has an order of its own.")
+    shuffle: bool = Field(
+        default=False, description="Whether every epoch has its own random order."
+    )
     transforms: tuple[AnyChoice, ...] | None = Field(
         default=None,
-        description="What is done to each record, in order; default of eval: what train does, "
-        "without anything random.",
+        description="Transforms of each record, in order; default of eval: those of train without "
+        "random ones.",
     )
     options: Mapping[str, AnyOption] = Field(default={}, description="The data set's own options.")
 
 
 class Data(Section):
-    """What is trained on and what is evaluated on."""
+    """Data for training and evaluation."""
 
     stand_ins: ClassVar[Mapping[str, object]] = {"batch_size": 1}
 
     batch_size: Size = Field(description="Samples per step.", examples=[64])
     train: DatasetSection = Field(
-        description="The data trained on; without the path that its data set wants, and without "
-        "one in eval, training makes synthetic data.",
+        description="The training data; if neither it nor eval has the path that its data set "
+        "requires, training uses synthetic data.",
         examples=[{"dataset": "digits", "split": "train"}],
     )
     eval: DatasetSection | None = Field(
-        default=None, description="The data evaluated on; default: none."
+        default=None, description="The evaluation data; default: none."
     )
     last_batch: Literal["pad", "discard", "roll_over"] | None = Field(
         default=None,
-        description="What becomes of records that do not fill a batch: it is padded with rows that "
-        "count for nothing, left out, or they begin the next epoch; default: pad.",
+        description="Treatment of an incomplete last batch: fill it with rows of weight 0, drop "
+        "it, or move its records to the next epoch; default: pad.",
     )
     workers: Annotated[int, Field(ge=1, le=256)] = Field(
         default=1,
@@ -154,7 +156,7 @@ class Data(Section):
     )
     prefetch: Annotated[int, Field(ge=1, le=16)] = Field(
         default=2,
-        description="Batches made ahead where records are read from files or transformed.",
+        description="Number of batches made ahead if records are read from files or transformed.",
     )
 
 
@@ -162,14 +164,14 @@ PluginFile = Annotated[str, StringConstraints(pattern=r"\.py$", max_length=4096)
 
 
 def are_plugins(files: Sequence[object]) -> bool:
-    """Whether these are Python files that can be told apart by their names."""
+    """Return whether these are Python files with distinct names."""
     paths = [PurePath(file) for file in files if isinstance(file, str)]
     names = {path.name for path in paths if path.suffix == ".py"}
     return len(names) == len(files)
 
 
 class Settings(Section):
-    """A whole config file."""
+    """Config of a run."""
 
     not_yet: ClassVar[frozenset[str]] = frozenset({"engine: threaded", "context: gpu"})
 
@@ -177,35 +179,36 @@ class Settings(Section):
         max_length=100, description="The run's name and folder; default: the file's name."
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
-        default=0, description="Decides every random number."
+        default=0, description="Seed of all random numbers."
     )
     context: Literal["cpu"] = Field(default="cpu", description="The device.")
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None,
-        description="The compute team; default: as many of the cores as a step of the network is "
-        "worth by a fixed cost model, which measures nothing.",
+        description="Number of threads of the compute team; default: chosen from the number of "
+        "cores and the network's work by a fixed cost model, without measuring.",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32",
-        description="The type of activations; parameters, statistics and losses are float32.",
+        description="The dtype of activations; parameters, statistics and losses are float32.",
     )
     implementation: Literal["preferred", "auto", "numpy", "onednn"] = Field(
         default="preferred",
-        description="The kernels of layers that do not say: the first that can do the work, the "
-        "fastest of all that can, which are timed, or those of one name where there are any.",
+        description="The kernels of layers without an implementation of their own: the first that "
+        "supports the layer, the fastest of all by timing, or those of one library if it has any.",
     )
     plugins: tuple[PluginFile, ...] = Field(
         default=(),
-        description="Python files that register operators of your own; a path is relative to the "
-        "file it is written in.",
+        description="Python files that register your own operators; a path is relative to the "
+        "file in which it is written.",
     )
-    engine: Literal["naive"] = Field(default="naive", description="How jobs are run.")
+    engine: Literal["naive"] = Field(default="naive", description="The engine that runs jobs.")
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",
-        description="Gradients as nodes of the graph, or by walking the forward pass backwards.",
+        description="Gradients as nodes of the graph, or by traversing forward in reverse order.",
     )
     fuse: bool = Field(
-        default=True, description="Whether chains of operators become one where there is one."
+        default=True,
+        description="Whether chains of operators are fused if a fused operator exists.",
     )
     network: NetworkSection = Field(
         description="The network.",
@@ -227,12 +230,12 @@ class Settings(Section):
         examples=[{"epochs": 20, "optimizer": {"sgd": {"lr": 0.1}}}],
     )
     memory: MemorySection = Field(
-        default=MemorySection(), description="What memory a run may take."
+        default=MemorySection(), description="The memory that a run may use."
     )
 
     @field_validator("plugins")
     @classmethod
     def _told_apart(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if not are_plugins(given):
-            raise PydanticCustomError("plugins", "files of different names, each once")
+            raise PydanticCustomError("plugins", "files with different names, each listed once")
         return given

@@ -1,4 +1,4 @@
-"""What the sections of a config share: frozen, strict models without unknown keys."""
+"""Base class of config sections: frozen, strict models without unknown keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NAMES: Mapping[type, str] = {int: "an integer", str: "text", Choice: FORM}
 
 
 class Section(BaseModel):
-    """A mapping of the config.
+    """Mapping of the config.
 
-    `not_yet` names keys, and `key: value` pairs, that belong to the grammar but that this version
-    of mxrun does not offer. `stand_ins` are values that let the rest of a section be checked when
-    the user's own value for a required key is wrong.
+    `not_yet` lists keys, and `key: value` pairs, that belong to the grammar but are not available
+    in this version of mxrun. `stand_ins` are values for required keys, used to check the rest of a
+    section if the user's value for such a key is wrong.
     """
 
     model_config = ConfigDict(
@@ -35,7 +35,7 @@ class Section(BaseModel):
 
 
 def section_at(path: Path, model: type[Section]) -> type[Section] | None:
-    """The model of the mapping at `path` in a `model`; None where there is none."""
+    """Return the model of the mapping at `path` within `model`, or None if there is none."""
     annotation: Any = model
     for step in path:
         annotation = _inside(annotation, step)
@@ -43,7 +43,7 @@ def section_at(path: Path, model: type[Section]) -> type[Section] | None:
 
 
 def sections_in(model: type[Section]) -> Iterator[type[Section]]:
-    """The models of the sections that a `model` holds, each as often as it is held."""
+    """Yield the models of all sections within `model`, once per occurrence."""
     for key in model.model_fields:
         inner = _inside(model, key)
         if get_origin(inner) is dict:
@@ -54,7 +54,7 @@ def sections_in(model: type[Section]) -> Iterator[type[Section]]:
 
 
 def describe_field(field: FieldInfo) -> str:
-    """What to write for a key, in words: its type, its range and an example."""
+    """Describe the valid values of a key: type, range and an example."""
     annotation = field.annotation
     text = _NAMES.get(annotation, "") if isinstance(annotation, type) else ""
     if _is_section(annotation) or get_origin(annotation) is dict:
@@ -69,7 +69,7 @@ def describe_field(field: FieldInfo) -> str:
 
 
 def _flow(value: object) -> str:
-    """An example as YAML on one line."""
+    """Format an example as YAML on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -82,7 +82,7 @@ def _is_section(annotation: Any) -> bool:
 
 
 def _inside(annotation: Any, step: str | int) -> Any:
-    """The type of what lies at `step` inside a value of type `annotation`, without its None."""
+    """Return the type, without None, of the value at `step` within one of type `annotation`."""
     found: Any = None
     if _is_section(annotation):
         field = annotation.model_fields.get(str(step))

@@ -1,8 +1,8 @@
-"""The files and arguments that make up one config: `extends:` and command-line overrides.
+"""Merging of a config's sources: files linked by `extends:`, and command-line overrides.
 
-Mappings merge deeply and the later wins; lists and scalars are replaced whole. Every value keeps
-the place where it was written: its own file, or `<command line>` with the argument's number as
-the line.
+Mappings merge deeply and the later takes precedence; lists and scalars are replaced entirely. Every
+value retains the place where it was written: its own file, or `<command line>` with the argument's
+number as the line.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ COMMAND_LINE = "<command line>"
 _MAX_FILES = 32
 _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[(?P<index>\d+)\])')
 
-# One choice out of several, written {name: parameters}: another name replaces the choice whole.
+# Choices written {name: parameters}: another name replaces the entire choice.
 _CHOICES = (("train", "optimizer"), ("train", "initializer"), ("train", "schedule"))
 
 
 def read_sources(path: Path, overrides: Sequence[str], problems: list[Diagnostic]) -> SourceNode:
-    """The merged tree of a config file, the files it extends and the overrides.
+    """Return the merged tree of a config file, the files it extends and the overrides.
 
-    Problems are appended to `problems`; raises UserError where a file cannot be read at all.
+    Problems are appended to `problems`; raises UserError if a file cannot be read at all.
     """
     root = _with_bases(path, str(path), (), problems)
     for number, argument in enumerate(overrides, 1):
@@ -96,7 +96,7 @@ def _load_base(
 
 
 def _merge(base: SourceNode, later: SourceNode, path: KeyPath) -> SourceNode:
-    """`later` over `base`: mappings key by key, everything else replaced."""
+    """Merge `later` over `base`: mappings key by key, everything else replaced."""
     if not (isinstance(base.value, Mapping) and isinstance(later.value, Mapping)):
         return later
     if path in _CHOICES and set(base.value) != set(later.value):
@@ -120,7 +120,7 @@ def _override(
 
 
 def _parse_path(argument: str, number: int) -> tuple[list[tuple[str | int, SourceLocation]], int]:
-    """The steps of `a.b[0].c=value`, each with its place, and the offset of the `=`."""
+    """Return the steps of `a.b[0].c=value`, each with its place, and the offset of the `=`."""
     steps: list[tuple[str | int, SourceLocation]] = []
     at = 0
     while at < len(argument) and argument[at] != "=":
@@ -152,7 +152,7 @@ def _assign(
     value: SourceNode,
     path: KeyPath,
 ) -> SourceNode:
-    """`node` with `value` put at `steps`; missing mappings on the way are made."""
+    """Return `node` with `value` at `steps`; missing mappings on the way are created."""
     if not steps:
         return replace(value, key_place=node.key_place)
     (step, place), *rest = steps

@@ -1,4 +1,4 @@
-"""The `train` section: how long and by what rule, what is measured, saved and started from."""
+"""The `train` section: epochs, optimiser, metrics, checkpoints and warm start."""
 
 from __future__ import annotations
 
@@ -30,19 +30,21 @@ _UNITS: dict[str, Literal["steps", "epochs", "minutes"]] = {
 
 @dataclass(frozen=True)
 class Interval:
-    """So many steps, epochs or minutes, written `1 epoch`, `500 steps` or `10 minutes`."""
+    """Number of steps, epochs or minutes, written `1 epoch`, `500 steps` or `10 minutes`."""
 
     count: int
     unit: Literal["steps", "epochs", "minutes"]
 
 
 def read_interval(given: object) -> object:
-    """A text as an Interval; raises PydanticCustomError where it has not the form of one."""
+    """Convert a text to an Interval; raises PydanticCustomError if it has another form."""
     if isinstance(given, Interval):
         return given
     match = _INTERVAL.fullmatch(given) if isinstance(given, str) else None
     if match is None:
-        raise PydanticCustomError("interval", "a number of steps, epochs or minutes: 1 epoch")
+        raise PydanticCustomError(
+            "interval", "a number of steps, epochs or minutes, such as 1 epoch"
+        )
     return Interval(int(match[1]), _UNITS[match[2]])
 
 
@@ -54,27 +56,30 @@ AnyInterval = Annotated[
 
 
 class CheckpointSection(Section):
-    """When checkpoints are written and which are kept."""
+    """Interval between checkpoints, and which of them are retained."""
 
     every: AnyInterval = Field(
         default=Interval(1, "epochs"),
-        description="How often: 1 epoch, 500 steps, 10 minutes; the last step always.",
+        description="Interval between checkpoints: 1 epoch, 500 steps, 10 minutes; the last step "
+        "is always saved.",
     )
-    keep: Size = Field(default=3, description="How many of the newest are kept.")
+    keep: Size = Field(default=3, description="Number of newest checkpoints that are retained.")
     best: str | None = Field(
         default=None,
-        description="The metric whose best evaluation is kept as well, such as accuracy.",
+        description="The metric whose best checkpoint is retained as well, such as accuracy.",
     )
 
 
 class EarlyStoppingSection(Section):
-    """End the run when evaluations no longer get better."""
+    """Criterion that ends the run when evaluations no longer improve."""
 
-    metric: str = Field(default="loss", description="What has to get better.")
+    metric: str = Field(default="loss", description="The metric that has to improve.")
     patience: Size = Field(
-        description="Evaluations in a row that may fail to get better.", examples=[3]
+        description="Successive evaluations without improvement that end the run.", examples=[3]
     )
-    min_delta: NotNegative = Field(default=0.0, description="The least that counts as better.")
+    min_delta: NotNegative = Field(
+        default=0.0, description="Least change that counts as an improvement."
+    )
 
 
 def _step_as_text(given: object) -> object:
@@ -90,7 +95,7 @@ WhichCheckpoint = Annotated[
 
 
 class StartFrom(Section):
-    """Parameters and auxiliary states of another run to begin with."""
+    """Warm start: parameters and auxiliary states of another run as initial values."""
 
     run: str = Field(
         min_length=1,
@@ -99,64 +104,66 @@ class StartFrom(Section):
     )
     checkpoint: WhichCheckpoint | None = Field(
         default=None,
-        description="Which of the run's checkpoints: best, newest or a step; default: the best "
-        "where the run keeps one, else the newest, as infer has it.",
+        description="Which of the run's checkpoints: best, newest or a step; default: the best if "
+        "the run saves one, else the newest, as for infer.",
     )
     averaged: bool = Field(
         default=True,
-        description="Whether the moving averages of weights are taken where the run kept them, as "
-        "its evaluations did; else the weights themselves.",
+        description="Whether to load the moving averages of weights if the run has them, as its "
+        "evaluations did; else the weights themselves.",
     )
     load: tuple[str, ...] = Field(
         default=("*",), min_length=1, description="Patterns of the names to load; default: all."
     )
     skip: tuple[str, ...] = Field(
-        default=(), description="Patterns of names that are left at their initial values."
+        default=(), description="Patterns of the names that keep their initial values."
     )
     strict: bool = Field(
         default=True,
-        description="Whether a name to load that is missing there, or of another shape, is an "
-        "error; else it keeps its initial value.",
+        description="Whether a name to load that is missing in the checkpoint, or has another "
+        "shape there, is an error; else it keeps its initial value.",
     )
 
 
 class Train(Section):
-    """How long and by what rule the network is trained."""
+    """Training: its length, optimiser, metrics and checkpoints."""
 
     stand_ins: ClassVar[Mapping[str, object]] = {"epochs": 1}
 
-    epochs: Size = Field(description="How often the training data is gone through.", examples=[20])
+    epochs: Size = Field(description="Number of passes over the training data.", examples=[20])
     optimizer: AnyChoice = Field(
-        description="How gradients change parameters.", examples=[{"sgd": {"lr": 0.1}}]
+        description="The optimiser: how gradients change parameters.",
+        examples=[{"sgd": {"lr": 0.1}}],
     )
     schedule: AnyChoice = Field(
         default=CONSTANT,
-        description="How the learning rate changes over the steps; default: constant.",
+        description="The learning-rate schedule over the steps; default: constant.",
     )
     accumulate: Size = Field(
         default=1,
-        description="Batches whose gradients are summed before one update, as if they were one.",
+        description="Number of batches whose gradients are summed for one update.",
     )
     average: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None,
-        description="Momentum of a moving average of all weights, which evaluation then uses.",
+        description="Decay factor of a moving average of all weights, which evaluation then uses.",
     )
     initializer: AnyChoice = Field(
         default=XAVIER,
-        description="How parameters get their first values; default: xavier.",
+        description="The initial values of parameters; default: xavier.",
     )
     start_from: StartFrom | None = Field(
-        default=None, description="Another run whose parameters are the first values."
+        default=None, description="Warm start: another run whose parameters are the initial values."
     )
     metrics: tuple[AnyChoice, ...] | None = Field(
         default=None,
-        description="What is measured in training and evaluation besides the loss, each a name or "
+        description="The metrics of training and evaluation besides the loss, each a name or "
         "{name: {parameter: value}}, such as {f1: {average: macro}} or {top_k: {k: 3}}; default: "
-        "accuracy and cross_entropy of classes, mse of numbers.",
+        "accuracy and cross_entropy for classes, mse for numbers.",
     )
     early_stopping: EarlyStoppingSection | None = Field(
-        default=None, description="When to end before all epochs; default: never."
+        default=None, description="Criterion to end the run early; default: none."
     )
     checkpoint: CheckpointSection = Field(
-        default=CheckpointSection(), description="When checkpoints are written and which are kept."
+        default=CheckpointSection(),
+        description="Checkpoints: their interval, and which are retained.",
     )

@@ -1,4 +1,4 @@
-"""Pydantic's errors → diagnostics in our words, each at the place of what it is about."""
+"""Translation of Pydantic's errors to diagnostics with source locations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RANGES = {
 def translate(
     error: ValidationError, tree: SourceNode, model: type[Section], leaving_out: Iterable[Path] = ()
 ) -> list[Diagnostic]:
-    """Every error of a failed validation of `tree` as `model`, but those about `leaving_out`."""
+    """Return a diagnostic for each validation error of `tree` as `model` not at `leaving_out`."""
     known = set(leaving_out)
     errors = error.errors(include_url=False)
     return [_translate(found, tree, model) for found in errors if found["loc"] not in known]
@@ -73,7 +73,7 @@ def _expected(details: ErrorDetails, path: Path, model: type[Section]) -> str:
         return str(context["expected"])
     if kind in ("too_short", "too_long"):
         bound, count = ("min", "at least") if kind == "too_short" else ("max", "at most")
-        return f"{count} {context[f'{bound}_length']} of them"
+        return f"{count} {context[f'{bound}_length']} items"
     if kind in ("string_pattern_mismatch", "string_too_long", "string_too_short"):
         return "a name of letters, digits, _ . and -"
     return details["msg"]
@@ -85,7 +85,7 @@ def _hint(kind: str, expected: str, found: SourceNode) -> str:
         name = next(iter(value))
         if len(value) == 1:
             return f"name the parameter: {{{name}: {{NAME: VALUE}}}}, as in {_EXAMPLES}"
-        return f"one kind each, its parameters behind its name, as in {_EXAMPLES}"
+        return f"write one kind in each, with its parameters as its value, as in {_EXAMPLES}"
     if kind == "literal_error" and isinstance(value, str):
         return nearest(value, [word.strip("' ") for word in expected.replace("or", ",").split(",")])
     if kind == "int_type" and isinstance(value, float) and value.is_integer():

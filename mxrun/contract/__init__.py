@@ -1,5 +1,5 @@
-"""The operator contract as a program: what every operator promises, tried on cases.
+"""Checker of the operator contract: the properties every operator must have, tested on cases.
 
-A promise is a `check.Check`. `check.check_operator` tries all of them on an operator's cases and
-answers a `Report`, in which every failure is one sentence; `check_property` makes the cases up.
+One property is a `check.Check`. `check.check_operator` runs all checks on an operator's cases and
+returns a `Report`, in which every failure is one sentence; `check_property` generates the cases.
 """

@@ -1,4 +1,4 @@
-"""Several ways to compute one operator: implementations, element types and the derivative."""
+"""Checks that implementations, element types and the numeric derivative agree."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from mxrun.contract.reading import ABSOLUTE, RELATIVE
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 
-# Central differences in float64: the steps, and how near the derivative must be.
+# Central differences in float64: step sizes, and tolerances of the derivative.
 STEPS = (1e-6, 1e-7)
 GRADIENT_RELATIVE, GRADIENT_ABSOLUTE = 1e-5, 1e-8
-# Where slopes at these steps too are alike, no rounding made them, however small they are; backward
-# is held to them but for a hundredth.
+# If the slopes at all these steps agree, they are not rounding noise, however small they are. The
+# gradient must then match them within 1 %.
 _STEADY, _STEADY_RELATIVE = (1e-5, *STEPS), 1e-2
-# Slopes at the two steps are nearer to each other than this, unless the function jumps in between.
+# Slopes at the two steps differ by less than this, unless the function jumps in between.
 _SMOOTH = 1e-3
-# Directions that are tried, each along half of the elements, until none of them jumps.
+# Number of random directions to try, each over half as many elements, until one crosses no jump.
 _HALVINGS = 8
-# Elements up to which the one with the wrong derivative is looked for.
+# Largest tensor, in elements, that is searched for the element with the wrong derivative.
 _SEARCHED = 2048
 
 
 def implementations(bench: CaseRunner) -> Iterator[Violation]:
-    """Every implementation gives what the readable body gives, on teams of 1 and 2."""
+    """Compare every implementation with the NumPy body, on teams of 1 and 2 threads."""
     case, reference = bench.case, bench.accepted(NUMPY)
     others = [each for each in bench.implementations if each is not NUMPY]
     for implementation in others:
@@ -40,7 +40,7 @@ def implementations(bench: CaseRunner) -> Iterator[Violation]:
             assert run is not None
             names, got, want = list(case.outputs), list(run.outputs), list(reference.outputs)
             if case.asked:
-                # Both backwards after the same outputs.
+                # Both backward calls read the outputs of the NumPy body.
                 data = bench.backward_data(reference, SINGLE)
                 blank = case.blank_gradients(SINGLE)
                 mine = call.backward(
@@ -55,17 +55,16 @@ def implementations(bench: CaseRunner) -> Iterator[Violation]:
                     f"{implementation.name} on a team of {team} gives another {name} than numpy"
                 )
                 hint = (
-                    "the readable body is the meaning: change the implementation, or let it "
-                    "decline what it cannot do"
+                    "the NumPy body is the reference: change the implementation, or let it "
+                    "decline unsupported cases"
                 )
                 yield from differing(problem, one, other, hint, RELATIVE, ABSOLUTE)
 
 
 def element_types(bench: CaseRunner) -> Iterator[Violation]:
-    """The readable body, forward and backward, gives in float32 what it gives in float64.
+    """Compare the NumPy body, forward and backward, in float32 and float64, up to rounding.
 
-    But for rounding. A loss is left out: of what cannot be, it is -log of its type's smallest
-    number.
+    A loss is left out: for probability 0 it is -log of the smallest number of its type.
     """
     case = bench.case
     single, double = (bench.accepted(NUMPY, dtype) for dtype in (SINGLE, DOUBLE))
@@ -84,14 +83,12 @@ def element_types(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def gradients(bench: CaseRunner) -> Iterator[Violation]:
-    """Backward in float64 is the derivative along a random direction of each argument.
+    """Compare backward in float64 with the derivative along a random direction of each argument.
 
-    Of <out_grad, outputs>, over the visible outputs whose gradient backward declares to read: no
-    other is a path of the gradient. Where there is a loss, of that, but for one factor and under an
-    out_grad of ones.
-
-    Left out is what no difference of outputs shows: a gradient that deliberately is no derivative
-    (`nonstandard_gradient`), and outputs of a type with fewer digits, or none, behind the point.
+    The objective is <out_grad, outputs>, over the visible outputs whose gradient backward declares
+    to read. If there is a loss, the objective is the loss, up to one factor and with an out_grad of
+    ones. Left out are gradients that deliberately are not the derivative (`nonstandard_gradient`),
+    and outputs with integer or lower-precision types, which central differences cannot resolve.
     """
     case = bench.case
     subjects = [i for i in _with_gradient(bench) if case.inputs[DOUBLE][i].dtype == DOUBLE]
@@ -100,12 +97,11 @@ def gradients(bench: CaseRunner) -> Iterator[Violation]:
         return
     if case.undefined:
         yield Violation(
-            "its outputs are finite for none of the values that were tried, so that there is no "
-            "derivative to compare",
+            "no tried input values give finite outputs, so there is no derivative to compare",
             f"finite outputs for inputs that are {case.undefined}",
             "NaN or infinity",
-            "if it is defined elsewhere, make what it is defined by a parameter, and give as its "
-            "example one under which some of these fit",
+            "if it is defined on another range, let a parameter set that range, and give an "
+            "example of it for which some of these values are valid",
         )
         return
     slope = _Slope(bench)
@@ -117,17 +113,20 @@ def gradients(bench: CaseRunner) -> Iterator[Violation]:
             direction = random.standard_normal(case.input_shapes[index])
             direction *= random.random(direction.shape) < 0.5**halving
             analytic, numeric, agree = slope.compared(index, direction)
-            # Where the function jumps on the way, fewer elements may meet no jump.
+            # If the function jumps along the direction, one over fewer elements may cross no jump.
             smooth = agree or slope.is_smooth(index, direction)
             if smooth:
                 break
-        # A gradient of zero belongs to steps as well, and they may be everywhere.
+        # Step functions, declared with a zero gradient, may jump along every direction.
         if not agree and (smooth or index in case.asked):
             yield slope.problem(index, analytic, numeric)
 
 
 def _with_gradient(bench: CaseRunner) -> list[int]:
-    """The arguments whose gradient is computed or, but for those of losses and labels, zero."""
+    """Return the arguments with a computed or zero gradient, except labels.
+
+    For losses only those with a computed gradient are returned.
+    """
     case = bench.case
     if not case.is_train or bench.prop.loss_output is not None:
         return list(case.asked)
@@ -139,7 +138,7 @@ def _with_gradient(bench: CaseRunner) -> list[int]:
 
 
 class _Slope:
-    """The objective of a bench around its inputs, and what backward says of it."""
+    """Numeric derivative of a case's objective, and the gradient that backward computes."""
 
     def __init__(self, bench: CaseRunner) -> None:
         self.bench = bench
@@ -148,7 +147,7 @@ class _Slope:
         self.out_grad = bench.out_grad(DOUBLE)
         if bench.case.objective is None and self.loss is not None:
             self.out_grad = [np.ones_like(array) for array in self.out_grad]
-        # What backward is not asked for is zero.
+        # Arguments without a computed gradient have a zero one.
         self.gradients = bench.case.blank_gradients(DOUBLE, 0.0)
         if bench.case.asked:
             run = bench.accepted(NUMPY, DOUBLE)
@@ -157,13 +156,13 @@ class _Slope:
             self.gradients = call.backward(NUMPY, bench.prop, data, self.gradients, run).gradients
         visible = range(bench.prop.num_visible_outputs)
         self.paths = [i for i in visible if i in call.declared(bench.prop)] or visible
-        # A loss's gradient is scaled as its parameters say: one factor for all of it.
+        # A loss's gradient is scaled by its parameters, by one common factor.
         self.factor = 1.0
         if bench.case.objective is None and self.loss is not None:
             self.factor = self._factor()
 
     def objective(self, inputs: Sequence[Array]) -> float:
-        """The scalar whose derivative backward gives."""
+        """Return the scalar whose derivative backward computes."""
         case = self.bench.case
         run = self.bench.run(NUMPY, inputs=inputs, dtype=DOUBLE)
         assert run is not None
@@ -174,7 +173,7 @@ class _Slope:
         return sum(float((self.out_grad[i] * run.outputs[i]).sum()) for i in self.paths)
 
     def along(self, index: int, direction: Array, step: float = STEPS[0]) -> tuple[float, float]:
-        """The derivative along a direction of one argument, and how uncertain rounding makes it."""
+        """Return the derivative along a direction of one argument, and its rounding uncertainty."""
         ends = []
         for sign in (1, -1):
             moved = list(self.inputs)
@@ -184,9 +183,9 @@ class _Slope:
         return (ends[0] - ends[1]) / (2 * step), noise
 
     def compared(self, index: int, direction: Array) -> tuple[float, float, bool]:
-        """Backward's derivative along a direction, the numeric one, and whether they agree."""
+        """Return backward's derivative along a direction, the numeric one, and if they agree."""
         analytic = float((self.gradients[index] * direction).sum())
-        # A smaller step where the function bends much between the ends.
+        # The second, smaller step serves functions of large curvature.
         for step in STEPS:
             numeric, noise = self.along(index, direction, step)
             error, allowed = abs(analytic - numeric), GRADIENT_RELATIVE * abs(numeric)
@@ -196,19 +195,22 @@ class _Slope:
         return analytic, numeric, False
 
     def _denied(self, index: int, direction: Array, analytic: float) -> bool:
-        """Whether a slope that is lost beside the objective's rounding is steady, and another."""
+        """Return whether a slope within the rounding uncertainty contradicts backward.
+
+        It does if it is the same at all steps of `_STEADY` and differs from backward's at each.
+        """
         slopes = np.array([self.along(index, direction, step)[0] for step in _STEADY])
         apart = np.abs(analytic - slopes) > _STEADY_RELATIVE * np.abs(slopes)
         steady = np.ptp(slopes) <= _SMOOTH * np.abs(slopes).min()
         return bool(slopes.any() and steady and apart.all())
 
     def is_smooth(self, index: int, direction: Array) -> bool:
-        """Whether the steps tell one slope: across a jump it would grow as they shrink."""
+        """Return whether both steps give the same slope; at a jump it grows as steps shrink."""
         (one, _), (other, noise) = (self.along(index, direction, step) for step in STEPS)
         return abs(one - other) <= noise + _SMOOTH * abs(other)
 
     def problem(self, index: int, analytic: float, numeric: float) -> Violation:
-        """What is wrong, at the element where it is most wrong if that can be found in time."""
+        """Return the violation, at the element of largest error if the tensor is small."""
         name = self.bench.case.arguments[index]
         hint = "derive the gradient anew; backward multiplies by out_grad and sums over all paths"
         gradient = self.gradients[index]
@@ -227,7 +229,10 @@ class _Slope:
         )
 
     def _factor(self) -> float:
-        """What the gradient is of the loss's derivative, along the first argument's gradient."""
+        """Return the ratio of backward's gradient to the loss's derivative.
+
+        It is measured along the gradient of the first argument.
+        """
         index = self.bench.case.asked[0]
         direction = self.gradients[index]
         length = float((direction * direction).sum())

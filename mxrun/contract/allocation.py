@@ -1,12 +1,13 @@
-"""What a call allocates behind the planner's back.
+"""Checks for allocations outside the plan.
 
-Native code may allocate nothing: all it needs is planned. It is watched through the pages of memory
-that the process touches for the first time: before the call the allocator's free pages are given
-back to the system, so that whatever is allocated and used, be it freed again, shows as page faults.
+Native code may allocate nothing: all its memory is planned. Allocations are detected by counting
+the pages that the process touches for the first time. Before the call the allocator's free pages
+are returned to the system, so that any memory allocated and used, even if freed again, causes page
+faults.
 
-A Python body is allowed the temporaries of its NumPy expressions, which are gone when it returns.
-Two things are hidden allocations there: what is still there after the call, and temporaries beyond
-a few times the call's own tensors, for which there is temporary space to be requested.
+A Python body may use the temporaries of its NumPy expressions, which are freed when it returns. Two
+things are violations there: memory that remains allocated after the call, and temporaries larger
+than a few times the call's own tensors, for which temporary space must be requested.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from mxrun.contract.problem import Violation
 from mxrun.operator.kernel import Call, Kernel, PythonCall
 
 PAGE = 4096
-# Temporaries of a Python body: so many times its tensors, and what small ones need anyway.
+# Temporaries allowed for a Python body: a multiple of its tensors, plus a constant.
 TIMES, FREE_BYTES = 16, 1 << 16
-# Calls whose growth is measured, and the bytes that may be left: the interpreter keeps small
-# objects for its next use, but nothing as large as an array.
+# Number of calls whose growth is measured, and the allowed growth in bytes: the interpreter caches
+# small objects, but nothing as large as an array.
 CALLS, LEFT_BYTES = 16, 4096
 _ATTEMPTS = 5
 
 
 def missing() -> str:
-    """Why native allocations cannot be seen on this machine; empty where they can."""
-    return "" if _meter_works() else "this system counts no page faults that the checker could read"
+    """Return why native allocations cannot be detected on this machine; empty if they can."""
+    return "" if _meter_works() else "the checker cannot count page faults on this system"
 
 
 def allocations(bench: CaseRunner) -> Iterator[Violation]:
-    """No call allocates natively, and no Python body keeps or hides memory."""
+    """Check that native calls allocate nothing and Python bodies neither leak nor hide memory."""
     for implementation in bench.implementations:
         run = bench.accepted(implementation)
         yield from _of_calls(f"{implementation.name} forward", run.kernel, run.calls)
@@ -73,10 +74,10 @@ def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iter
     left, peak = _left_and_peak(function)
     if left > LEFT_BYTES:
         yield Violation(
-            f"{whose} leaves memory behind",
+            f"{whose} leaks memory",
             "nothing",
             f"{left:,} bytes after {CALLS} calls",
-            "keep nothing between calls: what lasts is an auxiliary state",
+            "keep nothing between calls: lasting data is an auxiliary state",
         )
     elif peak > allowed + FREE_BYTES:
         yield Violation(
@@ -89,9 +90,9 @@ def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iter
 
 
 def _left_and_peak(function: Callable[[], None]) -> tuple[int, int]:
-    """Bytes that calls leave behind, and the most they need meanwhile.
+    """Return the bytes that calls leave allocated, and their peak use.
 
-    The least of a few attempts: the interpreter itself keeps something now and then.
+    The least of a few attempts counts, because the interpreter itself sometimes retains objects.
     """
     left, peak = 1 << 62, 0
     with _traced():
@@ -113,7 +114,7 @@ def _left_and_peak(function: Callable[[], None]) -> tuple[int, int]:
 
 @contextmanager
 def _traced() -> Iterator[None]:
-    """Within the block memory is traced, and only what is made there is looked through."""
+    """Context manager that traces allocations and restricts garbage collection to new objects."""
     gc.freeze()
     already = tracemalloc.is_tracing()
     if not already:
@@ -127,7 +128,10 @@ def _traced() -> Iterator[None]:
 
 
 def _pages(function: Callable[[], None]) -> int:
-    """Pages touched for the first time by a call; the least of a few, as others fault too."""
+    """Return the pages a call touches for the first time: the least of a few attempts.
+
+    Other threads fault as well, which the minimum filters out.
+    """
     least = 1 << 30
     gc.disable()
     try:
@@ -145,7 +149,7 @@ def _pages(function: Callable[[], None]) -> int:
 
 @cache
 def _pages_of_nothing() -> int:
-    """What a native call costs that does nothing."""
+    """Return the page faults of a native call that does nothing."""
     if openmp() is None:
         return 0
     return _pages(lambda: call.run([set_threads_call(1)]))
@@ -153,7 +157,7 @@ def _pages_of_nothing() -> int:
 
 @cache
 def _meter_works() -> bool:
-    """Whether an allocation of our own is seen."""
+    """Return whether a test allocation is detected."""
     library = ctypes.CDLL(None)
     library.malloc.restype = ctypes.c_void_p
 

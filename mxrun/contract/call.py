@@ -1,4 +1,4 @@
-"""One call of a prepared kernel on arrays, watched: what it may not touch, it may not touch."""
+"""Single calls of prepared kernels on guarded arrays, with detection of illegal writes."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind, ResourceKind, ResourceRequest
 from mxrun.operator.register import AnyProperty, Implementation, create, implementations
 
-# The key, the step and the part of the batch that random numbers are drawn under, and the node's
-# own stream.
+# Key, step and part of the batch of the random numbers, and the node's own stream.
 RANDOM = (1234567890123456789, 42, 0)
 STREAM = 987654321
-# What memory holds that a call has to fill or may use as scratch: NaN in every float type.
+# Initial content of outputs and scratch memory: NaN in every float type.
 GARBAGE = 0xFF
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What must not matter to a result, or, as step and part, only to random numbers."""
+    """Conditions of a call that must not affect its results.
+
+    `step` and `part` may affect random numbers only.
+    """
 
     threads: int = 1
     garbage: int = GARBAGE
@@ -51,7 +53,7 @@ STANDARD = Conditions()
 
 
 def spec_of(array: Array) -> TensorSpec:
-    """The plain spec of an array."""
+    """Return the spec of an array in plain layout."""
     return TensorSpec(array.shape, _type_name(array.dtype))
 
 
@@ -61,12 +63,12 @@ def _type_name(dtype: np.dtype[Any]) -> str:
 
 
 def all_implementations(prop: AnyProperty) -> list[Implementation]:
-    """The NumPy body and everything registered beside it."""
+    """Return the NumPy body and all registered implementations."""
     return [NUMPY, *implementations(prop.type_string).values()]
 
 
 def reorder(source: GuardedMemory, target: GuardedMemory) -> None:
-    """Between a plain layout and a kernel's own packing, by the implementation that knows it."""
+    """Convert between plain layout and a kernel's own packing, by the `_reorder` operator."""
     request = ForwardRequest((source.spec,), (target.spec,), (OpReqType.WRITE,), True, 1)
     for candidate in implementations("_reorder").values():
         kernel = candidate.prepare_forward(create("_reorder", {}), request)
@@ -75,11 +77,11 @@ def reorder(source: GuardedMemory, target: GuardedMemory) -> None:
             addresses = ((source.address,), (target.address,), (), workspace.address)
             run(kernel.bind(Buffers(*addresses)))
             return
-    raise InternalError(f"nothing reorders {source.spec} to {target.spec}")
+    raise InternalError(f"no implementation reorders {source.spec} to {target.spec}")
 
 
 def memory_of(spec: TensorSpec, value: Array) -> GuardedMemory:
-    """Memory that holds a value in the layout of `spec`."""
+    """Return memory that holds a value in the layout of `spec`."""
     target = GuardedMemory(spec)
     if target.is_row_major:
         target.store(value)
@@ -89,7 +91,7 @@ def memory_of(spec: TensorSpec, value: Array) -> GuardedMemory:
 
 
 def load(memory: GuardedMemory) -> Array:
-    """The logical value of a tensor in any layout, copied."""
+    """Return a copy of the logical value of a tensor in any layout."""
     if not memory.is_row_major:
         plain = GuardedMemory(memory.spec.laid_out(PLAIN))
         reorder(memory, plain)
@@ -98,7 +100,7 @@ def load(memory: GuardedMemory) -> Array:
 
 
 def run(calls: Sequence[Call]) -> None:
-    """Execute calls in order; raises Breach where a checked native call reports an error."""
+    """Execute calls in order; raises Breach if a checked native call returns an error status."""
     for call in calls:
         if isinstance(call, NativeCall):
             signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * len(call.arguments))
@@ -111,7 +113,7 @@ def run(calls: Sequence[Call]) -> None:
 
 @dataclass(frozen=True)
 class Named:
-    """Memory with the name that a message calls it by; None where the tensor is absent."""
+    """Tensor memory with its name in messages; None if the tensor is absent."""
 
     name: str
     memory: GuardedMemory | None
@@ -123,7 +125,7 @@ def buffers_of(
     extra: Sequence[GuardedMemory],
     workspace: GuardedMemory,
 ) -> Buffers:
-    """The addresses of everything a kernel touches."""
+    """Return the addresses and pitches of everything a kernel accesses."""
     return Buffers(
         tuple(0 if memory is None else memory.address for memory in inputs),
         tuple(memory.address for memory in outputs),
@@ -140,9 +142,9 @@ def _workspace(kernel: Kernel, garbage: int) -> GuardedMemory:
 
 @dataclass(frozen=True)
 class ForwardRun:
-    """Outputs of a forward call with what its backward needs, and the call itself to repeat.
+    """Results of a forward call: outputs, the data backward needs, and the calls, to repeat them.
 
-    owner: keeps alive what the calls point to.
+    owner: holds references to the memory that the calls point to.
     """
 
     kernel: Kernel
@@ -154,7 +156,7 @@ class ForwardRun:
 
 @dataclass(frozen=True)
 class BackwardRun:
-    """Gradients of a backward call, and the call itself to repeat; `owner` as of a forward run."""
+    """Results of a backward call: gradients and the calls; `owner` as in ForwardRun."""
 
     kernel: Kernel
     gradients: list[Array]
@@ -172,11 +174,11 @@ def forward(
     is_train: bool = True,
     conditions: Conditions = STANDARD,
 ) -> ForwardRun | None:
-    """One forward call onto `outputs`' content; None when it is declined.
+    """Call forward once, starting from the content of `outputs`; None if it is declined.
 
-    inputs: arguments and auxiliary states; random numbers are those of RANDOM and STREAM.
-    inplace: {output: input whose memory it takes}. Raises Breach where the call writes beyond a
-    tensor or changes an input.
+    inputs: arguments and auxiliary states; random numbers are those of RANDOM and STREAM. inplace:
+    {output: input whose memory it takes}. Raises Breach if the call writes beyond a tensor or
+    changes an input.
     """
     requests = requests or [OpReqType.WRITE] * len(outputs)
     names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
@@ -213,13 +215,13 @@ def forward(
 
 
 def resources(prop: AnyProperty, inputs: Sequence[Array]) -> list[ResourceRequest]:
-    """What forward requests beside its tensors."""
+    """Return the resources that forward requests."""
     return prop.forward_resource([spec_of(x) for x in inputs[: len(prop.list_arguments())]])
 
 
 @dataclass(frozen=True)
 class BackwardData:
-    """The three groups that backward may read."""
+    """The three groups of tensors that backward may read."""
 
     out_grad: Sequence[Array]
     in_data: Sequence[Array]
@@ -227,18 +229,18 @@ class BackwardData:
 
     @property
     def all(self) -> list[Array]:
-        """The groups one after the other."""
+        """The groups concatenated."""
         return [*self.out_grad, *self.in_data, *self.out_data]
 
 
 def names_of(prop: AnyProperty) -> list[str]:
-    """What messages call the tensors that backward may read, in the order of `BackwardData.all`."""
+    """Return message names of the tensors in `BackwardData.all`, in its order."""
     outputs = prop.list_outputs()
     return [*(f"gradient of {name}" for name in outputs), *prop.list_arguments(), *outputs]
 
 
 def declared(prop: AnyProperty) -> set[int]:
-    """Positions in `BackwardData.all` of what the property says backward reads."""
+    """Return the positions in `BackwardData.all` of the tensors that backward declares to read."""
     outputs, arguments = len(prop.list_outputs()), len(prop.list_arguments())
     positions = range(2 * outputs + arguments)
     first, second = outputs, outputs + arguments
@@ -261,12 +263,11 @@ def backward(
     conditions: Conditions = STANDARD,
     unread: Collection[int] = (),
 ) -> BackwardRun:
-    """One backward call; what is undeclared is absent, or with `poison` present and all NaN.
+    """Call backward once; undeclared tensors are absent, or NaN if `poison`.
 
-    unread: outputs whose gradient is absent too, as nothing reads them. before: what the gradients
-    hold. inplace: {gradient: position in `data.all` whose memory it
-    takes}. Raises Breach as `forward` does, and where an implementation lacks the backward of its
-    forward.
+    unread: outputs whose gradient is absent too, because no consumer reads them. before: initial
+    content of the gradients. inplace: {gradient: position in `data.all` whose memory it takes}.
+    Raises Breach like `forward`, and if an implementation accepts forward but declines backward.
     """
     request, values = _backward_request(
         prop, data, forward_run, requests or default_requests(prop), poison, conditions, unread
@@ -312,7 +313,7 @@ def _backward_request(
     conditions: Conditions,
     unread: Collection[int],
 ) -> tuple[BackwardRequest, list[Array]]:
-    """What backward is asked for, and the values it finds, poisoned where it declares none."""
+    """Return the request of backward and its values, poisoned if undeclared."""
     needed = declared(prop).difference(unread)
     values = [
         value if index in needed else _poisoned(value) for index, value in enumerate(data.all)
@@ -334,12 +335,12 @@ def _backward_request(
 
 
 def _team(implementation: Implementation, conditions: Conditions) -> AbstractContextManager[None]:
-    """The team a native kernel is prepared for and finds set."""
+    """Set the team size that a native kernel is prepared for."""
     return nullcontext() if implementation is NUMPY else team(conditions.threads)
 
 
 def default_requests(prop: AnyProperty) -> list[OpReqType]:
-    """WRITE for every input with a gradient."""
+    """Return WRITE for every input with a computed gradient, else NULL."""
     return [
         OpReqType.WRITE if kind is GradientKind.COMPUTES else OpReqType.NULL
         for kind in prop.list_gradients()
@@ -366,7 +367,7 @@ def _targets(
     inputs: Sequence[GuardedMemory | None],
     inplace: Mapping[int, int],
 ) -> list[GuardedMemory]:
-    """Where the outputs go: over an input (inplace: {output: input}) or over what was before."""
+    """Return memory for the outputs: an input's (inplace: {output: input}), or new."""
     targets = []
     for index, value in enumerate(before):
         spec = kernel.outputs[index] or spec_of(value)
@@ -379,7 +380,7 @@ def _targets(
 
 
 def _fits(source: TensorSpec, target: TensorSpec) -> bool:
-    """Whether one tensor can lie where the other does, as a planner sees it."""
+    """Return whether the planner may place one tensor in the memory of the other."""
     plain = source.layout == target.layout == PLAIN and source.nbytes == target.nbytes
     return plain or source.same_bytes(target)
 
@@ -397,7 +398,7 @@ class Trial:
     shared: set[int]
 
     def run(self) -> tuple[Call, ...]:
-        """Bind and run; raises Breach where the call leaves its tensors or changes an input."""
+        """Bind and run; raises Breach on a write outside the tensors or to an input."""
         kept = [
             (named.name, named.memory, named.memory.bytes.tobytes())
             for index, named in enumerate(self.inputs)
@@ -416,9 +417,9 @@ class Trial:
         return calls
 
     def apart(self) -> Trial:
-        """The call anew, where what may lie within larger tensors does so.
+        """Return the call on pitched memory wherever the kernel accepts slices of larger tensors.
 
-        Its outputs hold nothing yet.
+        Its outputs are not computed yet.
         """
         inputs = list(self.inputs)
         for index, width in self.kernel.pitched_inputs.items():
@@ -441,13 +442,13 @@ def _stays_within(whose: str, tensors: Sequence[Named]) -> None:
             raise Breach(
                 Violation(
                     f"{whose} writes outside {named.name}, {overrun}",
-                    hint="other tensors lie there: write the tensor's own elements only",
+                    hint="write only the tensor's own elements: other tensors are stored beside it",
                 )
             )
 
 
 def _changed(whose: str, name: str, memory: GuardedMemory, content: bytes) -> Violation:
-    """The problem of an input that is no longer what it was."""
+    """Return the violation for an input that the call has changed."""
     now = np.frombuffer(memory.bytes.tobytes(), memory.spec.dtype)
     then = np.frombuffer(content, memory.spec.dtype)
     first = int(np.argmax(now.view(np.uint8) != then.view(np.uint8))) // now.itemsize

@@ -1,4 +1,4 @@
-"""One case of an operator, and the bench it is tried on."""
+"""Test case of an operator, and the runner that calls the operator on it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.shape import known
 
-# (inputs, outputs, out_grad) -> the scalar whose gradient backward gives.
+# (inputs, outputs, out_grad) -> the scalar whose gradient backward computes.
 Objective = Callable[[list[Array], list[Array], list[Array]], float]
 
 SINGLE, DOUBLE = "float32", "float64"
 
 
 class Extent(Enum):
-    """What values a case has: ordinary ones, ones of far magnitudes, or a team's worth of them."""
+    """Kind of a case: ordinary values, values of many magnitudes, or tensors for a team."""
 
     ORDINARY = auto()
     WIDE = auto()
@@ -36,13 +36,15 @@ class Extent(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """An operator under one parameter set with values for its arguments and auxiliary states.
+    """Operator with one set of parameters, and values for its arguments and auxiliary states.
 
-    name: what a report calls it. inputs: the same values in float32 and in float64, but for
-    arguments whose type stands alone. is_train: whether forward runs as in training.
-    differentiable: whether backward gives the derivative of the objective, by default of
-    <out_grad, outputs>, and of the loss where there is one. extent: which checks look at it.
-    undefined: the values that were tried where none gave finite outputs; empty where some did.
+    name: the case's name in reports.
+    inputs: the same values in float32 and in float64, except arguments with a fixed type.
+    is_train: whether forward runs in training mode.
+    differentiable: whether backward computes the derivative of the objective, by default of
+        <out_grad, outputs>, or of the loss if there is one.
+    extent: selects the checks that use the case.
+    undefined: the value ranges tried if none gave finite outputs; empty otherwise.
     """
 
     name: str
@@ -66,53 +68,53 @@ class Case:
 
     @cached_property
     def asked(self) -> tuple[int, ...]:
-        """The arguments that backward computes a gradient for; none outside of training."""
+        """Indices of the arguments with a computed gradient; none outside training."""
         kinds = self.prop.list_gradients() if self.is_train else ()
         return tuple(i for i, kind in enumerate(kinds) if kind is GradientKind.COMPUTES)
 
     @cached_property
     def input_shapes(self) -> list[Shape]:
-        """The shapes of the arguments."""
+        """Shapes of the arguments."""
         return [array.shape for array in self.inputs[SINGLE][: len(self.arguments)]]
 
     @cached_property
     def output_shapes(self) -> list[Shape]:
-        """The shapes of the outputs."""
+        """Shapes of the outputs."""
         inferred = self.prop.infer_shape([*self.input_shapes], [None] * len(self.outputs))
         return [known(shape) for shape in inferred.outputs]
 
     def output_types(self, dtype: str) -> list[str]:
-        """The element types of the outputs where the inputs are those of `dtype`."""
+        """Return the element types of the outputs for the inputs of `dtype`."""
         types = [str(array.dtype) for array in self.inputs[dtype][: len(self.arguments)]]
         _, outputs = self.prop.infer_type([*types], [None] * len(self.outputs))
         return [found or dtype for found in outputs]
 
     def blank_outputs(self, dtype: str, value: float = np.nan) -> list[Array]:
-        """Arrays that forward writes over."""
+        """Return arrays for forward to write to."""
         return [
             blank(shape, kind, value)
             for shape, kind in zip(self.output_shapes, self.output_types(dtype), strict=True)
         ]
 
     def blank_gradients(self, dtype: str, value: float = np.nan) -> list[Array]:
-        """Arrays that backward writes over."""
+        """Return arrays for backward to write to."""
         inputs = self.inputs[dtype][: len(self.arguments)]
         return [blank(array.shape, str(array.dtype), value) for array in inputs]
 
     def with_inputs(self, inputs: Mapping[str, tuple[Array, ...]]) -> Case:
-        """The same case on other values."""
+        """Return the same case with other values."""
         return replace(self, inputs=inputs)
 
 
 def exact(values: Array) -> Array:
-    """The values in their type, as numbers that float32 has too: rounding makes no difference."""
+    """Round the values to float32 in their own type, so that both types hold the same numbers."""
     if not np.issubdtype(values.dtype, np.floating):
         return values
     return values.astype(SINGLE).astype(values.dtype)
 
 
 def blank(shape: Shape, dtype: str, value: float) -> Array:
-    """An array of one value; integers, which have no NaN, get a large number in its place."""
+    """Return an array filled with one value; NaN becomes 99 for integers."""
     if not np.issubdtype(dtype, np.floating) and not np.isfinite(value):
         value = 99
     return np.full(shape, value, dtype)
@@ -120,7 +122,7 @@ def blank(shape: Shape, dtype: str, value: float) -> Array:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute a case: an implementation and the type of the inputs."""
+    """Implementation and input type with which a case is computed."""
 
     implementation: Implementation
     dtype: str
@@ -131,9 +133,9 @@ class Variant:
 
 
 class CaseRunner:
-    """A case with the runs that several checks compare with, each made once.
+    """Runs of one case, with a cache of those that several checks compare with.
 
-    They write every output, on one thread.
+    Cached runs write every output, on one thread.
     """
 
     def __init__(self, case: Case) -> None:
@@ -144,29 +146,29 @@ class CaseRunner:
 
     @cached_property
     def implementations(self) -> list[Implementation]:
-        """The NumPy body, and those registered beside it that accept the case in float32."""
+        """The NumPy body and the registered implementations that accept the case in float32."""
         return [each for each in call.all_implementations(self.prop) if self.forward(each)]
 
     @cached_property
     def ways(self) -> list[Variant]:
-        """All implementations in float32, and the NumPy body in float64."""
+        """Variants of the case: all implementations in float32, and the NumPy body in float64."""
         return [*(Variant(each, SINGLE) for each in self.implementations), Variant(NUMPY, DOUBLE)]
 
     def forward(self, implementation: Implementation, dtype: str = SINGLE) -> ForwardRun | None:
-        """The forward run; None where the implementation declines."""
+        """Return the cached forward run; None if the implementation declines the case."""
         key = implementation.name, dtype
         if key not in self._forward:
             self._forward[key] = self.run(implementation, dtype=dtype)
         return self._forward[key]
 
     def accepted(self, implementation: Implementation, dtype: str = SINGLE) -> ForwardRun:
-        """The forward run of an implementation that accepts the case."""
+        """Return the forward run of an implementation that accepts the case."""
         run = self.forward(implementation, dtype)
         assert run is not None
         return run
 
     def backward(self, implementation: Implementation, dtype: str = SINGLE) -> BackwardRun:
-        """The backward run that follows the forward run of an implementation that accepts it."""
+        """Return the cached backward run, which follows the implementation's forward run."""
         key = implementation.name, dtype
         if key not in self._backward:
             self._backward[key] = self.run_backward(implementation, dtype=dtype)
@@ -182,7 +184,7 @@ class CaseRunner:
         dtype: str = SINGLE,
         conditions: call.Conditions = call.STANDARD,
     ) -> ForwardRun | None:
-        """One forward call of the case; by default all outputs are written over NaN."""
+        """Call forward once; by default all outputs are written over NaN."""
         return call.forward(
             implementation,
             self.prop,
@@ -205,7 +207,7 @@ class CaseRunner:
         conditions: call.Conditions = call.STANDARD,
         following: ForwardRun | None = None,
     ) -> BackwardRun:
-        """One backward call after a forward run, by default the implementation's own."""
+        """Call backward once after a forward run, by default the implementation's own."""
         run = following or self.accepted(implementation, dtype)
         return call.backward(
             implementation,
@@ -220,19 +222,19 @@ class CaseRunner:
         )
 
     def backward_data(self, run: ForwardRun, dtype: str) -> BackwardData:
-        """What backward may read: random gradients of the outputs, the inputs and the outputs."""
+        """Return the tensors backward may read: random output gradients, inputs, outputs."""
         inputs = list(self.case.inputs[dtype][: len(self.case.arguments)])
         return BackwardData(self.out_grad(dtype), inputs, run.outputs)
 
     def out_grad(self, dtype: str) -> list[Array]:
-        """Normal gradients of the outputs, the same for every type."""
+        """Return normally distributed output gradients, the same values for every type."""
         random = np.random.default_rng(zlib.crc32(self.case.name.encode()))
         types = zip(self.case.output_shapes, self.case.output_types(dtype), strict=True)
         return [random.standard_normal(shape).astype(kind) for shape, kind in types]
 
     @cached_property
     def other(self) -> CaseRunner:
-        """The same case on the same values in another order."""
+        """The same case with the elements of its tensors in reverse order."""
         case = self.case
         turned = {
             dtype: tuple(np.ascontiguousarray(np.flip(array)) for array in arrays)

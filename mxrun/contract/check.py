@@ -1,4 +1,4 @@
-"""The operator contract, checked: every check on every case of an operator."""
+"""Checks of the operator contract, run on the cases of an operator."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from mxrun.operator.register import AnyProperty
 
 @dataclass(frozen=True)
 class Check:
-    """One promise of the contract.
+    """One property of the operator contract and the function that checks it.
 
-    name: in one or two words; promise: what holds where it is kept. `of_case` looks at one case,
-    `of_all` at all of an operator's together; `extents` says at which. missing: why this machine
-    cannot check all of it; empty where it can.
+    name: one or two words; promise: the property, in words. `of_case` checks one case, `of_all` all
+    cases of an operator together; `extents` selects the cases. `missing` returns why this machine
+    cannot check everything; empty if it can.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Check:
     extents: Sequence[Extent] = (Extent.ORDINARY,)
 
     def problems(self, benches: Sequence[CaseRunner]) -> Iterator[Violation]:
-        """All that is wrong, each with its case."""
+        """Yield all violations, each with the name of its case."""
         benches = [bench for bench in benches if bench.case.extent in self.extents]
         if self.of_all is not None:
             yield from _caught(self.name, self.of_all, benches)
@@ -52,7 +52,7 @@ class Check:
 def _caught(
     name: str, function: Callable[..., Iterator[Violation]], subject: object
 ) -> list[Violation]:
-    """The problems of one check, and what ended it."""
+    """Return the violations of one check, including the Breach that ended it."""
     found: list[Violation] = []
     try:
         with attempting(f"the operator under the check {name!r}"):
@@ -64,7 +64,7 @@ def _caught(
 
 
 def calls(bench: CaseRunner) -> Iterator[Violation]:
-    """Every implementation runs forward and backward; the readable body in float64 too."""
+    """Run every implementation forward and backward; the NumPy body in float64 too."""
     for implementation in bench.implementations:
         for dtype in (SINGLE, DOUBLE) if implementation is NUMPY else (SINGLE,):
             bench.forward(implementation, dtype)
@@ -73,9 +73,9 @@ def calls(bench: CaseRunner) -> Iterator[Violation]:
     yield from ()
 
 
-# Where a team of several threads has more than one to do.
+# Extents of checks that involve a team of several threads.
 TEAMWORK = (Extent.ORDINARY, Extent.LARGE)
-# What must hold of a case before anything else can be tried on it.
+# Prerequisites: a case that fails one of these is left out of all other checks.
 FIRST: tuple[Check, ...] = (
     Check(
         "names",
@@ -94,55 +94,75 @@ FIRST: tuple[Check, ...] = (
 THEN: tuple[Check, ...] = (
     Check(
         "documentation",
-        "the operator and its parameters say what they are",
+        "the operator and its parameters are documented",
         of_all=interface.documentation,
     ),
-    Check("parameters", "parameters come back from their strings", interface.parameters),
+    Check("parameters", "parameters survive a round trip through strings", interface.parameters),
     Check(
         "shapes", "inference is complete, never false, and refuses contradictions", inference.shapes
     ),
-    Check("knowing nothing", "no shape is inferred from nothing", of_all=inference.knowing_nothing),
-    Check("types", "types are complete and kept", inference.types),
-    Check("hints", "hints and dependencies name tensors that there are", interface.hints),
-    Check("costs", "FLOPs and resources can be counted with", interface.costs),
-    Check("forward requests", "null, write and add in every mix", requests.forward_requests),
-    Check("backward requests", "null, write and add in every mix", requests.backward_requests),
-    Check("forward in place", "every hint gives the bits of write", requests.forward_in_place),
-    Check("backward in place", "every hint gives the bits of write", requests.backward_in_place),
-    Check("undeclared inputs", "backward reads what it declares", reading.undeclared_inputs),
+    Check(
+        "knowing nothing",
+        "no shape is inferred without any known shape",
+        of_all=inference.knowing_nothing,
+    ),
+    Check("types", "inferred types are complete, given ones stay", inference.types),
+    Check("hints", "hints and dependencies name existing tensors", interface.hints),
+    Check("costs", "FLOPs and resource sizes are valid numbers", interface.costs),
+    Check(
+        "forward requests", "null, write and add in every combination", requests.forward_requests
+    ),
+    Check(
+        "backward requests", "null, write and add in every combination", requests.backward_requests
+    ),
+    Check(
+        "forward in place",
+        "every hint gives the bits of an out-of-place call",
+        requests.forward_in_place,
+    ),
+    Check(
+        "backward in place",
+        "every hint gives the bits of an out-of-place call",
+        requests.backward_in_place,
+    ),
+    Check("undeclared inputs", "backward reads declared tensors only", reading.undeclared_inputs),
     Check(
         "larger tensors",
-        "the same bits where tensors lie within larger ones",
+        "the same bits for slices of larger tensors",
         reading.larger_tensors,
         extents=TEAMWORK,
     ),
-    Check("unread outputs", "a gradient that is absent is one of zeros", reading.unread_outputs),
+    Check("unread outputs", "an absent output gradient equals zeros", reading.unread_outputs),
     Check(
         "gradients",
         "backward is the derivative, in float64",
         agreement.gradients,
         extents=(*Extent,),
     ),
-    Check("element types", "float32 is float64 but for rounding", agreement.element_types),
+    Check("element types", "float32 and float64 agree up to rounding", agreement.element_types),
     Check(
         "repetition",
-        "the same bits on one team size, alike on others",
+        "the same bits on one team size, close ones on others",
         reading.repetition,
         extents=TEAMWORK,
     ),
-    Check("shared body", "one body serves two networks in turn", reading.shared_body),
-    Check("random numbers", "no numbers but of the operator's stream", reading.random_numbers),
+    Check("shared body", "two networks can share one Operator object", reading.shared_body),
+    Check(
+        "random numbers",
+        "random numbers come from the operator's stream only",
+        reading.random_numbers,
+    ),
     Check("steps", "each step has random numbers of its own", of_all=reading.draws_by_step),
     Check(
         "implementations",
-        "every implementation agrees with the body",
+        "every implementation agrees with the NumPy body",
         agreement.implementations,
         extents=TEAMWORK,
     ),
-    Check("losses", "the loss is one number, and weight 0 is silence", loss.losses),
+    Check("losses", "the loss is a scalar, rows of weight 0 add nothing", loss.losses),
     Check(
         "allocations",
-        "calls allocate nothing that is not planned",
+        "calls allocate nothing outside the plan",
         allocation.allocations,
         missing=allocation.missing,
     ),
@@ -152,9 +172,9 @@ CHECKS = (*FIRST, *THEN)
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """How one check went.
+    """Result of one check.
 
-    missing: what could not be checked on this machine; empty where all could.
+    missing: part that could not be checked on this machine; empty if there is none.
     """
 
     check: Check
@@ -163,13 +183,13 @@ class CheckOutcome:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether there are no violations."""
         return not self.problems
 
 
 @dataclass(frozen=True)
 class Report:
-    """How an operator keeps its contract; checks that have no sound case to try are absent."""
+    """Outcomes of all checks of an operator; checks without a valid case are absent."""
 
     operator: str
     cases: tuple[str, ...]
@@ -177,20 +197,20 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether the whole contract is kept."""
+        """Return whether all checks passed."""
         return all(outcome.passed for outcome in self.outcomes)
 
 
 def check_property(prop: AnyProperty, fixed: Sequence[str] = ()) -> Report:
-    """Try every check on cases made up for the operator.
+    """Run every check on cases generated for the operator.
 
-    fixed: parameters that stay as they are, where each would else be varied.
+    fixed: parameters that keep their values; the others are varied.
     """
-    derive = Check("cases", "cases follow from its shapes, types and parameters")
+    derive = Check("cases", "cases can be generated from its shapes, types and parameters")
     if prop.unchecked:
         return Report(prop.type_string, (), (CheckOutcome(derive, (), prop.unchecked),))
     try:
-        with attempting("making up cases"):
+        with attempting("generating cases"):
             cases = derived(prop, fixed)
     except Breach as breach:
         return Report(prop.type_string, (), (CheckOutcome(derive, (breach.problem,)),))
@@ -199,17 +219,17 @@ def check_property(prop: AnyProperty, fixed: Sequence[str] = ()) -> Report:
             "no shape of the first argument gives those of all others",
             f"shapes from {enumerated(prop.list_arguments()[:1])}, of rank 1 to {len(RANKS)}",
             "none",
-            "infer the others' in infer_shape, and give parameters that fit as examples",
+            "infer the other shapes in infer_shape, and give valid parameters as examples",
         )
         return Report(prop.type_string, (), (CheckOutcome(derive, (problem,)),))
     return check_operator(prop.type_string, cases)
 
 
 def check_operator(operator: str, cases: Sequence[Case]) -> Report:
-    """Try every check on every case.
+    """Run every check on every case.
 
-    Where one of the first checks fails on a case, the others leave that case out: what they would
-    find there follows from it.
+    A case that fails a prerequisite check is left out of the others, whose findings would only be
+    consequences.
     """
     benches = [CaseRunner(case) for case in cases]
     outcomes = []

@@ -1,4 +1,4 @@
-"""Cases made up for an operator: parameters, shapes and values, from what it says of itself."""
+"""Generation of test cases for an operator: parameters, shapes and values from its property."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty
 from mxrun.operator.shape import ShapeContradiction, is_known, known
 
-# Shapes of the first argument, or of all that are alike: every rank, then odd and degenerate ones.
+# Shapes of the data arguments: every rank, then odd and degenerate ones.
 RANKS: tuple[Shape, ...] = ((6,), (4, 3), (2, 4, 5), (2, 4, 5, 6), (2, 4, 3, 5, 4))
 SIZES: tuple[Shape, ...] = (
     *((1,), (1, 1), (1, 1, 1, 1), (7, 1), (2, 1, 5, 5)),
     *((4, 4), (3, 4, 4), (3, 4, 8, 8), (67, 33)),
 )
-# Shapes of which a team of two takes each a half; the first that fits is tried.
+# Shapes large enough for a team of two; the first valid one is used.
 LARGE: tuple[Shape, ...] = ((257, 263), (259, 259), (2, 183, 183), (5, 3, 67, 69), (70001,))
-# Elements of the case that is tried on values of far magnitudes, as near to as it can be.
+# Preferred number of elements of the case with values of many magnitudes.
 _WIDE_ELEMENTS = 1024
-# What MXNet calls the arguments that training changes: their shapes follow from the others'.
+# MXNet's names of arguments that training changes; their shapes follow from the others'.
 _LEARNED = frozenset({"weight", "bias", "gamma", "beta"})
-# Choices of a parameter that are tried beside the first.
+# Maximum number of further values of a parameter.
 _MAX_CHOICES = 6
-# Numbers for a parameter that gives no examples, and how many of those in its bounds are tried.
+# Candidate values of a parameter without examples, and how many valid ones are used.
 _NUMBERS, _MAX_NUMBERS = (1.5, -0.5, 0.25, 0.75, 3.0), 2
 
 Draw = Callable[[np.random.Generator, Shape], Array]
-# Where an operator is defined: tried in turn until its outputs are finite.
+# Input ranges, tried in order until the operator's outputs are finite.
 _DOMAINS: Mapping[str, Draw] = {
     "normal": lambda random, shape: random.standard_normal(shape),
     "0.25 to 2": lambda random, shape: random.uniform(0.25, 2, shape),
@@ -55,7 +55,7 @@ _DOMAINS: Mapping[str, Draw] = {
 
 
 def _magnitudes(random: np.random.Generator, shape: Shape) -> Array:
-    """Numbers from 0.001 to 30, as many of every magnitude."""
+    """Return log-uniform numbers from 0.001 to 30."""
     return 10 ** random.uniform(-3, 1.5, shape)
 
 
@@ -66,9 +66,10 @@ _WIDE: Mapping[str, Draw] = {
 
 
 def cases(prop: AnyProperty, fixed: Sequence[str] = ()) -> list[Case]:
-    """The operator over all ranks and odd sizes, then under other choices of its parameters.
+    """Return cases of all ranks and odd sizes, then cases with other parameter values.
 
-    fixed: parameters that stay as they are. Empty where no shape of the first argument gives all.
+    fixed: parameters that keep their values. The list is empty if no shape of the first argument
+    determines all other shapes.
     """
     found = [case for shape in (*RANKS, *SIZES) for case in _case(prop, shape)]
     plain = next(iter(found), None)
@@ -77,7 +78,7 @@ def cases(prop: AnyProperty, fixed: Sequence[str] = ()) -> list[Case]:
     for other in variants(prop, fixed):
         found += _first_case(other, shapes)
     for other in made_up(prop, fixed):
-        with attempting(f"making up cases of {describe(other)}"):
+        with attempting(f"generating cases of {describe(other)}"):
             found += [case for case in _first_case(other, shapes) if _is_accepted(case)]
     if plain is None:
         return found
@@ -89,14 +90,14 @@ def cases(prop: AnyProperty, fixed: Sequence[str] = ()) -> list[Case]:
 
 
 def _first_case(prop: AnyProperty, shapes: Sequence[Shape]) -> list[Case]:
-    """The case of the first shape that gives one; none where the parameters are refused."""
+    """Return the case of the first valid shape; none if the parameters are refused."""
     return next(filter(None, (_case(prop, shape) for shape in shapes)), [])
 
 
 def _wide(plain: Case, found: Sequence[Case]) -> list[Case]:
-    """A case of the plain parameters on values of far magnitudes; none where it is not finite.
+    """Return a case of the default parameters with values of many magnitudes and finite outputs.
 
-    Nor of what compares with labels: there -log of what cannot be is cut off.
+    Operators with labels have none, because their -log of probability 0 is clamped.
     """
     if plain.prop.label_arguments:
         return []
@@ -114,7 +115,7 @@ def _wide(plain: Case, found: Sequence[Case]) -> list[Case]:
 
 
 def made_up(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
-    """The property with each number that has no other examples set to a few within its bounds."""
+    """Yield the property with each number without other examples set to a few valid values."""
     kind = type(prop.parameters)
     given = {name: getattr(prop.parameters, name) for name in prop.parameters.model_fields_set}
     for name, field in kind.model_fields.items():
@@ -132,7 +133,7 @@ def made_up(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
 
 
 def variants(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
-    """The property with one parameter after the other set to each of its other choices."""
+    """Yield the property with one parameter at a time set to each of its other values."""
     kind = type(prop.parameters)
     given = {name: getattr(prop.parameters, name) for name in prop.parameters.model_fields_set}
     for name, field in kind.model_fields.items():
@@ -158,7 +159,7 @@ def _with(
 
 
 def _choices(annotation: Any) -> list[object]:
-    """All values of a type that has few."""
+    """Return all values of a type that has few."""
     if annotation is bool:
         return [False, True]
     arguments = typing.get_args(annotation)
@@ -174,12 +175,12 @@ def _first(case: Case) -> Sequence[Array]:
 
 
 def _evaluated(case: Case) -> Case:
-    """The case outside of training."""
+    """Return the case outside training."""
     return Case(f"{case.name}, evaluated", case.prop, case.inputs, is_train=False)
 
 
 def _case(prop: AnyProperty, sample: Shape) -> list[Case]:
-    """The case in which the first argument has a shape; none where nothing else follows."""
+    """Return the case in which the first argument has a shape; none if inference fails."""
     inferred = shapes_from(prop, sample)
     if inferred is None:
         return []
@@ -198,9 +199,10 @@ def _times(shape: Shape) -> str:
 
 
 def shapes_from(prop: AnyProperty, sample: Shape) -> PartialInference | None:
-    """All shapes where the first argument that is not learned has one, or all of those have it.
+    """Infer all shapes from `sample`; None if they do not follow.
 
-    Else where the very first has it.
+    `sample` is tried as the shape of the first data argument (neither learned nor a label), then of
+    all data arguments, then of the very first argument.
     """
     names = prop.list_arguments()
     wired = [name for name in names if name not in _LEARNED and name not in prop.label_arguments]
@@ -213,7 +215,7 @@ def shapes_from(prop: AnyProperty, sample: Shape) -> PartialInference | None:
 
 
 def complete(prop: AnyProperty, inputs: PartialShapes) -> PartialInference | None:
-    """Inference until nothing more follows; None where it contradicts or something is missing."""
+    """Repeat shape inference to a fixpoint; None on a contradiction or if a shape stays unknown."""
     outputs: PartialShapes = [None] * len(prop.list_outputs())
     try:
         for _ in range(len(inputs) + 1):
@@ -228,7 +230,7 @@ def complete(prop: AnyProperty, inputs: PartialShapes) -> PartialInference | Non
 def _values(
     prop: AnyProperty, shapes: Sequence[Shape], draw: Draw, name: str
 ) -> Mapping[str, tuple[Array, ...]]:
-    """Arguments and auxiliary states in both types: numbers that both can hold."""
+    """Return arguments and auxiliary states in float32 and float64, with values exact in both."""
     names = (*prop.list_arguments(), *prop.list_auxiliary_states())
     found = {}
     for dtype in (SINGLE, DOUBLE):
@@ -242,7 +244,10 @@ def _values(
 
 
 def _types(prop: AnyProperty, dtype: str) -> list[str | None]:
-    """The arguments' types where those are floats that may be either; None for what is free."""
+    """Infer the arguments' types with the first free or float32 one set to `dtype`.
+
+    None for a type that remains free.
+    """
     names, outputs = prop.list_arguments(), prop.list_outputs()
     alone, _ = prop.infer_type([None] * len(names), [None] * len(outputs))
     first = next((i for i, one in enumerate(alone) if one is None or one == SINGLE), None)
@@ -276,7 +281,7 @@ def _value(
 def _label(
     prop: AnyProperty, data: Shape, shape: Shape, dtype: str | None, random: np.random.Generator
 ) -> Array:
-    """Numbers of classes, or what a regression predicts."""
+    """Return random class indices, class probabilities or regression targets."""
     regression = prop.regression(data, shape)
     if regression is not None:
         draw = random.random if regression.probabilities else random.standard_normal
@@ -290,16 +295,16 @@ def _label(
 
 
 def _is_finite(case: Case, dtype: str = DOUBLE) -> bool:
-    """Whether the readable body gives finite outputs on the case's values."""
+    """Return whether the NumPy body gives finite outputs for the case's values."""
     try:
         return _outputs_are_finite(case, dtype)
     except Breach:
-        # What is wrong with the call is found, and told, by the first checks.
+        # The prerequisite checks report failures of the call itself.
         return True
 
 
 def _is_accepted(case: Case) -> bool:
-    """Whether parameters that nobody gave suit the operator: it may refuse them in words."""
+    """Return whether the operator accepts generated parameters; it may refuse them by UserError."""
     try:
         return _outputs_are_finite(case, DOUBLE)
     except Breach as breach:

@@ -1,4 +1,4 @@
-"""Shapes and types: complete where everything is given, and never false where little is."""
+"""Checks of shape and type inference, from complete and from partial knowledge."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.shape import ShapeContradiction, is_known, show
 
 _CONTRADICTION_HINT = (
-    "join shapes by unify(), which raises ShapeContradiction where two sides disagree and nowhere "
-    "else"
+    "join shapes with unify(), which raises ShapeContradiction only if two sides disagree"
 )
 
 
 def shapes(bench: CaseRunner) -> Iterator[Violation]:
-    """Shape inference with all inputs, with each thing unknown in turn, and with contradictions."""
+    """Check shape inference with all inputs, with each part unknown, and with contradictions."""
     trial = _Trial(bench)
     yield from trial.complete()
     for said, partial in trial.partial():
@@ -30,7 +29,7 @@ def shapes(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def knowing_nothing(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
-    """What is inferred from parameters alone holds for every case under those parameters."""
+    """Check that shapes inferred from parameters alone hold for all cases with them."""
     for bench in benches:
         trial = _Trial(bench)
         nothing: PartialShapes = [None] * len(trial.names)
@@ -42,16 +41,16 @@ def knowing_nothing(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
             for name, got, want in zip(trial.names, found, truth, strict=True):
                 if not _holds(got, want):
                     yield Violation(
-                        f"infer_shape takes a shape of {name} from nothing",
+                        f"infer_shape gives {name} a shape though none is known",
                         f"? ({show(want)} in the case {other.case.name!r})",
                         show(got),
-                        "answer None for what no argument, output or parameter says",
+                        "return None for a shape that no argument, output or parameter determines",
                     )
                     return
 
 
 def types(bench: CaseRunner) -> Iterator[Violation]:
-    """Type inference: complete from the inputs, keeping what is given, and a fixpoint."""
+    """Check type inference: complete from the inputs, keeping given types, and a fixpoint."""
     case = bench.case
     names = [*case.arguments, *case.outputs]
     count = len(case.arguments)
@@ -66,14 +65,14 @@ def types(bench: CaseRunner) -> Iterator[Violation]:
         ):
             if got is None:
                 problem = f"infer_type leaves {name} unknown though every input is {dtype}"
-                yield Violation(problem, hint="answer a type for every output")
+                yield Violation(problem, hint="return a type for every output")
             elif got != before or later != got:
                 problem = f"infer_type changes the type of {name} that it is given"
-                yield Violation(problem, str(before), str(later), "keep what is known")
+                yield Violation(problem, str(before), str(later), "keep known types")
 
 
 class _Trial:
-    """The true shapes of a case, and what inference says of parts of them."""
+    """True shapes of a case, and shape inference from parts of them."""
 
     def __init__(self, bench: CaseRunner) -> None:
         case = bench.case
@@ -84,7 +83,7 @@ class _Trial:
         self.truth: list[Shape] = [*self.inputs, *case.output_shapes]
 
     def infer(self, said: str, partial: PartialShapes) -> PartialShapes:
-        """One inference step; raises Breach where it contradicts partial but true knowledge."""
+        """Run one inference step; raises Breach if it refuses true partial knowledge."""
         with attempting(f"infer_shape where {said}"):
             try:
                 found = self.prop.infer_shape([*partial[: self.count]], [*partial[self.count :]])
@@ -92,8 +91,7 @@ class _Trial:
                 raise Breach(
                     Violation(
                         f"infer_shape sees a contradiction where {said}: {error}",
-                        hint="too little knowledge is no error: answer None for what does not "
-                        "follow",
+                        hint="incomplete knowledge is no error: return None for unknown shapes",
                     )
                 ) from error
             return self._checked(found)
@@ -108,16 +106,16 @@ class _Trial:
         if counts != wanted:
             raise Breach(
                 Violation(
-                    "infer_shape answers another number of (inputs, outputs, auxiliary states)",
+                    "infer_shape returns another number of (inputs, outputs, auxiliary states)",
                     str(wanted),
                     str(counts),
-                    "one shape for each, None where it is not known",
+                    "return one shape for each, None if it is unknown",
                 )
             )
         return [*found.inputs, *found.outputs]
 
     def complete(self) -> Iterator[Violation]:
-        """All inputs give all outputs and states, and all together give themselves."""
+        """Check that inputs determine all other shapes, and that all shapes are a fixpoint."""
         outputs: PartialShapes = [None] * (len(self.names) - self.count)
         found = self.infer("every input is known", [*self.inputs, *outputs])
         for name, shape in zip(self.names, found, strict=True):
@@ -127,11 +125,13 @@ class _Trial:
         again = self.infer("everything is known", [*self.truth])
         for name, got, want in zip(self.names, again, self.truth, strict=True):
             if got != want:
-                problem = f"infer_shape changes the shape of {name} when asked once more"
+                problem = (
+                    f"infer_shape changes the shape of {name} when called with complete shapes"
+                )
                 yield Violation(problem, show(want), show(got), _CONTRADICTION_HINT)
 
     def partial(self) -> Iterator[tuple[str, PartialShapes]]:
-        """Parts of the truth, and what a message says of each."""
+        """Yield parts of the true shapes, each with its description for messages."""
         truth: PartialShapes = [*self.truth]
         for position, name in enumerate(self.names):
             yield f"{name} is unknown", _with(truth, position, None)
@@ -146,7 +146,7 @@ class _Trial:
         yield "nothing is known", [None] * len(truth)
 
     def never_false(self, said: str, partial: PartialShapes) -> Iterator[Violation]:
-        """Whatever follows from a part of the truth agrees with the truth, and is stable."""
+        """Check that shapes inferred from a part of the truth are true and stable."""
         found = self.infer(said, partial)
         for _ in self.names:
             later = self.infer(said, found)
@@ -154,20 +154,21 @@ class _Trial:
                 break
             found = later
         for name, given, got, want in zip(self.names, partial, found, self.truth, strict=True):
-            # A label may have one of several shapes, and one of them unless it is given.
+            # A label may have one of several shapes; inference assumes one of them if none is
+            # given.
             if name in self.prop.label_arguments:
                 continue
             if not _holds(got, want):
                 problem = f"infer_shape infers a false shape of {name} where {said}"
                 yield Violation(
-                    problem, show(want), show(got), "infer only what follows for every shape"
+                    problem, show(want), show(got), "infer only shapes that follow in every case"
                 )
             elif not _keeps(got, given):
-                problem = f"infer_shape forgets what it knew of {name} where {said}"
+                problem = f"infer_shape drops the given shape of {name} where {said}"
                 yield Violation(problem, show(given), show(got), _CONTRADICTION_HINT)
 
     def contradiction(self, position: int, wrong: Shape) -> Iterator[Violation]:
-        """An output that the inputs do not give is refused."""
+        """Check that an output shape which contradicts the inputs is refused."""
         given = _with([*self.truth], position, wrong)
         with attempting(f"infer_shape with {self.names[position]} {show(wrong)}"):
             try:
@@ -191,14 +192,14 @@ def _with(shapes: PartialShapes, position: int, shape: PartialShape) -> PartialS
 
 
 def _holds(got: PartialShape, want: Shape) -> bool:
-    """Whether all that is known of a shape is so."""
+    """Return whether the known part of a shape is true."""
     if got is None:
         return True
     return len(got) == len(want) and all(g in (None, w) for g, w in zip(got, want, strict=True))
 
 
 def _keeps(got: PartialShape, given: PartialShape) -> bool:
-    """Whether all that was given is still known."""
+    """Return whether everything that was given is still known."""
     if given is None:
         return True
     return got is not None and all(

@@ -1,4 +1,4 @@
-"""What an operator says of itself: names, parameters, documentation, conventions."""
+"""Checks of an operator's declarations: names, parameters, documentation, hints."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from mxrun.operator.register import AnyProperty
 
 
 def documentation(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
-    """The operator and each of its parameters say what they are."""
+    """Check that the operator and each of its parameters are documented."""
     prop = benches[0].prop
     kind = type(prop)
     if flags.docstrings() and not (kind.__doc__ or "").strip():
         hint = "begin the class with a docstring: the formula, shapes, what backward reads"
         yield Violation(f"the property {kind.__name__} has no docstring", hint=hint)
     if prop.nonstandard_gradient and not prop.nonstandard_gradient.endswith("."):
-        problem = "nonstandard_gradient is no sentence"
-        yield Violation(problem, hint="say what backward gives where the derivative is not wanted")
+        problem = "nonstandard_gradient is not a sentence"
+        yield Violation(
+            problem, hint="describe the gradient that backward computes instead of the derivative"
+        )
     for name, field in prop.parameter_type.model_fields.items():
         if not (field.description or "").endswith("."):
             hint = f'{name}: ... = Field(..., description="A sentence.")'
@@ -35,7 +37,7 @@ def documentation(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
 
 
 def names(bench: CaseRunner) -> Iterator[Violation]:
-    """Arguments, outputs and states have names of their own, and what points at them fits."""
+    """Check that arguments, outputs and states have unique names, and that references are valid."""
     prop, case = bench.prop, bench.case
     states = prop.list_auxiliary_states()
     for what, group in (
@@ -52,10 +54,10 @@ def names(bench: CaseRunner) -> Iterator[Violation]:
         yield Violation("num_visible_outputs does not fit", wanted, str(visible))
     if loss is not None and not 0 <= loss < len(case.outputs):
         wanted = f"the index of one of {list(case.outputs)}"
-        yield Violation("loss_output is no output", wanted, str(loss))
+        yield Violation("loss_output is not the index of an output", wanted, str(loss))
     kinds = prop.list_gradients()
     if len(kinds) != len(case.arguments):
-        problem = "list_gradients answers another number of kinds than there are arguments"
+        problem = "list_gradients returns another number of kinds than there are arguments"
         yield Violation(problem, str(len(case.arguments)), str(len(kinds)))
     for name, kind in zip(case.arguments, kinds, strict=False):
         if name in prop.label_arguments and kind is GradientKind.COMPUTES:
@@ -66,7 +68,7 @@ def names(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def _states(bench: CaseRunner) -> Iterator[Violation]:
-    """State updates and overwritten inputs name tensors of one shape."""
+    """Check that state updates and overwritten inputs pair tensors of the same shape."""
     prop, case = bench.prop, bench.case
     states = prop.list_auxiliary_states()
     shapes = [array.shape for array in case.inputs[SINGLE]]
@@ -89,17 +91,17 @@ def _states(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def _view(bench: CaseRunner) -> Iterator[Violation]:
-    """A view's output is its input's bytes."""
+    """Check that a view's output has the bytes of its input."""
     if not bench.prop.is_view:
         return
     output = bench.accepted(NUMPY).outputs[0]
     if output.tobytes() != bench.case.inputs[SINGLE][0].tobytes():
-        hint = "is_view is for another shape of the same elements in the same order"
-        yield Violation("it says is_view, but its output is not the bytes of its input", hint=hint)
+        hint = "a view has another shape, and the same elements in the same order"
+        yield Violation("is_view is set, but the output is not the bytes of the input", hint=hint)
 
 
 def parameters(bench: CaseRunner) -> Iterator[Violation]:
-    """Parameters come back from their strings, which is how models are saved."""
+    """Check that parameters survive a round trip through strings, the form in saved models."""
     given = bench.prop.parameters
     strings = given.to_strings()
     again, problems = from_strings(type(given), strings)
@@ -107,11 +109,13 @@ def parameters(bench: CaseRunner) -> Iterator[Violation]:
         text = ", ".join(f"{name}={value!r}" for name, value in strings.items())
         got = "; ".join(problem.problem for problem in problems) or str(again)
         hint = "use int, float, bool, str, Literal and tuples of them"
-        yield Violation(f"its parameters do not come back from ({text})", str(given), got, hint)
+        yield Violation(
+            f"its parameters do not survive a round trip through ({text})", str(given), got, hint
+        )
 
 
 def hints(bench: CaseRunner) -> Iterator[Violation]:
-    """Hints, dependencies, resources and costs speak of the tensors that there are."""
+    """Check that in-place hints and backward dependencies name existing tensors."""
     prop, case = bench.prop, bench.case
     in_data, out_data = case.arguments, case.outputs
     out_grad = [f"gradient of {name}" for name in out_data]
@@ -127,7 +131,7 @@ def hints(bench: CaseRunner) -> Iterator[Violation]:
         reads = prop.declare_backward_dependency(out_grad, in_data, out_data)
     strange = [name for name in reads if name not in readable]
     if strange or len(set(reads)) != len(reads):
-        problem = "declare_backward_dependency names a tensor twice or one that is not there"
+        problem = "declare_backward_dependency names a tensor twice, or one that does not exist"
         yield Violation(problem, f"some of {readable}", str(reads))
     with attempting("backward_inplace_option"):
         pairs = prop.backward_inplace_option(out_grad, in_data, out_data, in_grad)
@@ -146,29 +150,29 @@ def _pairs(
                 f"{what} pairs tensors that cannot share memory",
                 f"one of {list(sources)} and one of {list(targets)}",
                 f"{source} and {target}",
-                "the first must be read by the call, the second be written",
+                "the call must read the first and write the second",
             )
 
 
 def costs(bench: CaseRunner) -> Iterator[Violation]:
-    """FLOPs and resources are numbers that a plan can count with."""
+    """Check that FLOPs and resource sizes are valid numbers."""
     prop, case = bench.prop, bench.case
     specs = [call.spec_of(array) for array in case.inputs[SINGLE][: len(case.arguments)]]
     with attempting("flops"):
         flops: Any = prop.flops(case.input_shapes, case.output_shapes)
     if not isinstance(flops, int) or flops < 0:
-        yield Violation("flops is no count", "an integer, 0 or more", repr(flops))
+        yield Violation("flops is not a valid count", "an integer, 0 or more", repr(flops))
     for method in ("forward_resource", "backward_resource"):
         with attempting(method):
             requests = getattr(prop, method)(specs)
         for request in requests:
             if request.nbytes < 0:
                 yield Violation(
-                    f"{method} requests less than nothing", "bytes", str(request.nbytes)
+                    f"{method} requests a negative number of bytes", "bytes", str(request.nbytes)
                 )
 
 
 def describe(prop: AnyProperty) -> str:
-    """The given parameters as a report shows them."""
+    """Return the given parameters in the form used in reports."""
     given = prop.parameters.to_strings()
     return ", ".join(f"{name}={value}" for name, value in given.items())

@@ -1,4 +1,4 @@
-"""What every loss promises: one hidden number, and silence about rows that do not count."""
+"""Checks of losses: one hidden scalar output, and no contribution of rows with weight 0."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from mxrun.operator.register import Implementation
 
 WEIGHT = "sample_weight"
 _GARBAGE = 3e38
-# Zeros of either sign are alike.
+# Tolerance under which +0 and -0 are equal.
 _TINY = 1e-44
 
 
 def losses(bench: CaseRunner) -> Iterator[Violation]:
-    """The loss has shape [1]; a row of weight 0 adds nothing to it and gets no gradient."""
+    """Check that the loss has shape [1], and that rows of weight 0 do not affect it.
+
+    Such rows get a zero gradient.
+    """
     prop, case = bench.prop, bench.case
     if prop.loss_output is None:
         return
@@ -32,7 +35,7 @@ def losses(bench: CaseRunner) -> Iterator[Violation]:
             "the loss has no gradient: no network that ends in it can be trained",
             "a gradient of its data",
             "none",
-            "write backward, and say GradientKind.COMPUTES in list_gradients",
+            "implement backward, and return GradientKind.COMPUTES from list_gradients",
         )
         return
     weighted = WEIGHT in case.arguments and case.input_shapes[0]
@@ -41,7 +44,7 @@ def losses(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def _silence(bench: CaseRunner, implementation: Implementation, loss: int) -> Iterator[Violation]:
-    """Whatever a row of weight 0 holds, loss and gradients are the same."""
+    """Check that the content of a row of weight 0 affects neither loss nor gradients."""
     case = bench.case
     clean = [array.copy() for array in case.inputs[SINGLE]]
     clean[case.arguments.index(WEIGHT)][0] = 0
@@ -61,7 +64,10 @@ def _silence(bench: CaseRunner, implementation: Implementation, loss: int) -> It
 
 
 def _labels(bench: CaseRunner) -> list[int]:
-    """The labels whose rows are those of the batch; MXNet reads some forms across rows."""
+    """Return the label arguments whose rows are rows of the batch.
+
+    Some of MXNet's label forms are read across rows.
+    """
     case = bench.case
     data, found = case.input_shapes[0], []
     for index, name in enumerate(case.arguments):
@@ -77,7 +83,7 @@ def _labels(bench: CaseRunner) -> list[int]:
 def _results(
     bench: CaseRunner, implementation: Implementation, inputs: Sequence[Array], loss: int
 ) -> list[Array]:
-    """The loss and the gradients that have a row for each of the batch's."""
+    """Return the loss and the gradients whose first axis is the batch."""
     case = bench.case
     run = bench.run(implementation, inputs=inputs)
     assert run is not None

@@ -1,4 +1,4 @@
-"""Memory of the checker's own: aligned, filled with garbage and guarded at both ends."""
+"""Memory for checked calls: aligned, filled with garbage, with guard bytes at both ends."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mxrun.base.tensor import ALIGNMENT, CHANNELS_LAST, PLAIN, TensorSpec
 
 Array = npt.NDArray[Any]
 
-# Bytes on either side of a tensor that no call may touch: more than a vector register holds.
+# Guard bytes on either side of a tensor: more than a vector register holds.
 GUARD = 4 * ALIGNMENT
 _GUARD_BYTE = 0xA5
 _GUARD = bytes([_GUARD_BYTE]) * GUARD
-# Elements of a wider row before and after a tensor's own: rows begin at no place that is even.
+# Elements before and after each row of a slice, chosen so that rows begin at unaligned addresses.
 _LEFT, _RIGHT = 3, 6
 
 
 class GuardedMemory:
     """Aligned bytes that hold one tensor in some layout.
 
-    `fill` is the byte that everything holds before a value is stored: of 0xFF floats are NaN.
-    pitch: as a kernel is told of it, 0 for what lies in one piece.
+    fill: initial byte of the content; 0xFF makes floats NaN. pitch: elements from row to row as
+    passed to a kernel, 0 for contiguous memory.
     """
 
     pitch = 0
@@ -42,27 +42,27 @@ class GuardedMemory:
 
     @property
     def address(self) -> int:
-        """Where the tensor begins."""
+        """Address of the tensor's first element."""
         return int(self.bytes.ctypes.data)
 
     @property
     def is_row_major(self) -> bool:
-        """Whether NumPy can see the tensor: packings are known to their kernels alone."""
+        """Return whether NumPy can view the tensor; only kernels can read their own packings."""
         return self.spec.layout in (PLAIN, CHANNELS_LAST)
 
     def under(self, spec: TensorSpec) -> GuardedMemory:
-        """The same bytes under another spec."""
+        """Return the same bytes with another spec."""
         view = object.__new__(GuardedMemory)
         view.__dict__.update(self.__dict__)
         view.spec = spec
         return view
 
     def elements(self) -> Array:
-        """The tensor's elements in the order of memory, over the same memory."""
+        """Return a view of the tensor's elements in the order of memory."""
         return self.bytes.view(numpy_dtype(self.spec.dtype))
 
     def logical(self) -> Array:
-        """The tensor in its logical shape, over the same memory; row-major layouts only."""
+        """Return a view of the tensor in its logical shape; row-major layouts only."""
         typed, shape = self.elements(), self.spec.shape
         if self.spec.layout == CHANNELS_LAST:
             return np.moveaxis(typed.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
@@ -73,7 +73,7 @@ class GuardedMemory:
         self.logical()[...] = value
 
     def overrun(self) -> str:
-        """How a call wrote beyond the tensor; empty where it did not."""
+        """Return where a call wrote outside the tensor; empty if it did not."""
         if self._before.tobytes() != _GUARD:
             first = int(np.argmax(self._before != _GUARD_BYTE))
             return f"{GUARD - first} bytes before its beginning"
@@ -83,7 +83,7 @@ class GuardedMemory:
 
 
 class Within(GuardedMemory):
-    """Memory that holds one tensor in rows of `width` elements amid wider ones, full of NaN."""
+    """Memory of one tensor as rows of `width` elements within wider rows filled with NaN."""
 
     def __init__(self, spec: TensorSpec, width: int, value: Array | None = None) -> None:
         self.width, self.pitch = width, _LEFT + width + _RIGHT
@@ -94,11 +94,11 @@ class Within(GuardedMemory):
 
     @property
     def address(self) -> int:
-        """Where the tensor begins."""
+        """Address of the tensor's first element."""
         return super().address + _LEFT * item_size(self.spec.dtype)
 
     def elements(self) -> Array:
-        """The tensor's elements in the order of memory, copied."""
+        """Return a copy of the tensor's elements in the order of memory."""
         return self._rows.ravel()
 
     @property
@@ -107,7 +107,7 @@ class Within(GuardedMemory):
         return whole[:, _LEFT : _LEFT + self.width]
 
     def overrun(self) -> str:
-        """How a call wrote beside the tensor; empty where it did not."""
+        """Return where a call wrote outside the tensor; empty if it did not."""
         beside = np.delete(self.bytes.reshape(len(self._rows), -1), self._own_bytes, axis=1)
         return super().overrun() or ("between its rows" if (beside != 0xFF).any() else "")
 

@@ -1,4 +1,4 @@
-"""What a check finds wrong: one sentence with both sides of it and what to do next."""
+"""Violations of the operator contract, and comparison of arrays."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HERE = os.path.dirname(__file__)
 
 @dataclass(frozen=True)
 class Violation:
-    """One way in which an operator breaks its contract.
+    """One violation of the operator contract.
 
-    problem: what is wrong, in one sentence that names the tensor; index: where in the tensor;
-    expected, got: the two values there; hint: what to do.
+    problem: one sentence that names the tensor; index: position in the tensor; expected, got: the
+    two values there; hint: the remedy.
     """
 
     problem: str
@@ -32,7 +32,7 @@ class Violation:
     index: tuple[int, ...] | None = None
 
     def of(self, whose: str) -> Violation:
-        """The same, saying first whose problem it is."""
+        """Return the violation with its problem prefixed by `whose`."""
         return replace(self, problem=f"{whose}: {self.problem}")
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Violation:
 
 
 class Breach(Exception):
-    """A call that broke the contract on the spot, so that its results mean nothing."""
+    """Violation of the contract by a call that makes its results meaningless."""
 
     def __init__(self, problem: Violation) -> None:
         super().__init__(str(problem))
@@ -54,12 +54,12 @@ class Breach(Exception):
 
 @contextmanager
 def attempting(what: str) -> Iterator[None]:
-    """Turn whatever an operator raises within the block into a Breach that says where it did."""
+    """Context manager that converts exceptions of an operator into a Breach with a location."""
     try:
         yield
     except Breach:
         raise
-    # The code under test is the user's: there is no telling what it raises.
+    # User code may raise anything.
     except (Exception, SystemExit) as error:
         raise Breach(
             Violation(
@@ -74,7 +74,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _last_line(error: BaseException) -> str:
-    """Where an exception was raised: the last line outside of this package, if there is one."""
+    """Return the location of an exception: the innermost frame outside this package, if any."""
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if not frame.filename.startswith(_HERE)]
     frame = (outside or frames)[-1]
@@ -84,9 +84,10 @@ def _last_line(error: BaseException) -> str:
 def first_difference(
     got: Array, want: Array, relative: float = 0.0, absolute: float = 0.0
 ) -> tuple[int, ...] | None:
-    """Where `got` is not `want`: equal NaNs are equal, and without tolerance all bits count.
+    """Return the first index at which `got` differs from `want`; None if they agree.
 
-    The absolute tolerance grows with the largest finite magnitude of `want` beyond 1.
+    Without tolerances all bits count; with tolerances NaNs are equal. The absolute tolerance is
+    scaled by the largest finite magnitude of `want` if that exceeds 1.
     """
     if got.tobytes() == want.tobytes():
         return None
@@ -114,7 +115,7 @@ def differing(
     relative: float = 0.0,
     absolute: float = 0.0,
 ) -> list[Violation]:
-    """The problem of two arrays that should be alike; none where they are."""
+    """Return a violation at the first difference of two arrays; none if they agree."""
     index = first_difference(got, want, relative, absolute)
     if index is None:
         return []
@@ -122,10 +123,10 @@ def differing(
 
 
 def number(array: Array, index: tuple[int, ...]) -> str:
-    """One element for people, with all the digits that tell it from its neighbours."""
+    """Return one element as text, with all significant digits."""
     return str(array[index].item())
 
 
 def enumerated(names: Sequence[str]) -> str:
-    """Names as a sentence has them: `a, b and c`."""
+    """Return names as an enumeration: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -1,4 +1,4 @@
-"""What a call may depend on: the tensors that are declared, and nothing else."""
+"""Checks that a call depends on nothing but its declared tensors."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mxrun.operator.property import ResourceKind
 from mxrun.operator.register import AnyProperty, Implementation
 
 TEAMS = (1, 2, 3)
-# float32 sums in the order of another team, and of another kernel.
+# float32: another team size or kernel may use another summation order.
 RELATIVE, ABSOLUTE = 1e-4, 2e-5
 
 
 def undeclared_inputs(bench: CaseRunner) -> Iterator[Violation]:
-    """Backward with what it does not declare absent, and present but all NaN."""
+    """Compare backward with undeclared tensors absent, and present but NaN."""
     case = bench.case
     for way in bench.ways if case.asked else ():
         absent = bench.backward(way.implementation, way.dtype).gradients
@@ -48,7 +48,7 @@ def undeclared_inputs(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def larger_tensors(bench: CaseRunner) -> Iterator[Violation]:
-    """Calls whose tensors lie within larger ones, as far as their kernels say that they may."""
+    """Check calls on slices of larger tensors, as far as the kernels declare support."""
     for way in bench.ways:
         runs: list[ForwardRun | BackwardRun] = [bench.accepted(way.implementation, way.dtype)]
         runs += [bench.backward(way.implementation, way.dtype)] if bench.case.asked else []
@@ -64,17 +64,17 @@ def larger_tensors(bench: CaseRunner) -> Iterator[Violation]:
                 if spec is None or dense.memory is None or lying.memory is None:
                     continue
                 yield from differing(
-                    f"{trial.whose} makes another {dense.name} within larger tensors",
+                    f"{trial.whose} computes another {dense.name} for slices of larger tensors",
                     lying.memory.elements(),
                     dense.memory.elements(),
-                    "step from row to row by the pitches of Buffers, or declare no tensor pitched",
+                    "use the pitches of Buffers as row strides, or declare no tensor pitched",
                 )
 
 
 def unread_outputs(bench: CaseRunner) -> Iterator[Violation]:
-    """Backward with each visible output unread in turn: no gradient of it is one of zeros."""
+    """Check that an absent output gradient is treated like zeros, for each visible output."""
     case, prop = bench.case, bench.prop
-    # Without any gradient that it declares to read, no backward is called.
+    # Backward is not called if all gradients it declares to read are absent.
     read = [i for i in range(prop.num_visible_outputs) if i in call.declared(prop)]
     unread = read if len(read) > 1 else []
     for way in bench.ways if case.asked else ():
@@ -87,7 +87,7 @@ def unread_outputs(bench: CaseRunner) -> Iterator[Violation]:
             zeros = replace(data, out_grad=silent)
             want = call.backward(way.implementation, prop, zeros, blank, run).gradients
             whose = f"where nothing reads {case.outputs[output]}, {way} backward"
-            hint = "the gradient of an output that nothing reads is None: leave its part out"
+            hint = "the gradient of an unread output is None: treat it as zero"
             try:
                 absent = call.backward(way.implementation, prop, data, blank, run, unread=(output,))
             except Breach as breach:
@@ -100,7 +100,10 @@ def unread_outputs(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def repetition(bench: CaseRunner) -> Iterator[Violation]:
-    """The same bits on a team of one size, whatever memory held; on another but for rounding."""
+    """Check that results do not depend on memory content, and hardly on the team size.
+
+    Repeated calls give the same bits on one team size, and close results on others.
+    """
     case = bench.case
     for way in bench.ways:
         first = bench.accepted(way.implementation, way.dtype)
@@ -112,7 +115,7 @@ def repetition(bench: CaseRunner) -> Iterator[Violation]:
             whose = f"{way} on a team of {team}"
             for name, one, other, known in zip(names, *again, base, strict=True):
                 yield from differing(
-                    f"{whose} gives {name} that depends on what memory held before, or differs "
+                    f"{whose} gives {name} that depends on previous memory content, or differs "
                     "from call to call",
                     other,
                     one,
@@ -123,13 +126,13 @@ def repetition(bench: CaseRunner) -> Iterator[Violation]:
                     f"{whose} disagrees with a team of 1 on {name}",
                     one,
                     known,
-                    "cut the work into parts that do not depend on the team",
+                    "divide the work independently of the team size",
                     *((RELATIVE, ABSOLUTE) if team > 1 else ()),
                 )
 
 
 def _all(bench: CaseRunner, way: Variant, conditions: Conditions) -> list[Array]:
-    """Outputs and gradients under conditions that must not matter."""
+    """Return outputs and gradients under conditions that must not affect them."""
     fill = np.nan if conditions.garbage == call.GARBAGE else 48.0
     before = bench.case.blank_outputs(way.dtype, fill)
     run = bench.run(way.implementation, before, dtype=way.dtype, conditions=conditions)
@@ -154,7 +157,7 @@ def _asked(
 
 
 def shared_body(bench: CaseRunner) -> Iterator[Violation]:
-    """One body that serves two networks in turn gives what a body of their own gives each."""
+    """Check that an Operator object shared by two networks gives each the right results."""
     body = bench.prop.create_operator()
     attributes = dict(getattr(body, "__dict__", {}))
     shared = _with_body(bench.prop, body)
@@ -179,27 +182,27 @@ def shared_body(bench: CaseRunner) -> Iterator[Violation]:
         got = _shared(pair[turn], shared, runs[turn])
         for name, one, other in zip(names, got, alone[turn], strict=True):
             yield from differing(
-                f"a body that serves two networks in turn mixes up their {name}",
+                f"an Operator object shared by two networks mixes up their {name}",
                 one,
                 other,
-                "an operator holds no state: weights are inputs, scratch is requested, what lasts "
+                "an operator holds no state: weights are inputs, scratch is requested, other data "
                 "is an auxiliary state",
             )
 
 
 def _kept(body: Operator, before: Mapping[str, object]) -> Iterator[Violation]:
-    """The attributes that a call has put on a body."""
+    """Yield a violation for attributes that a call has set on an Operator object."""
     now = getattr(body, "__dict__", {})
     kept = [name for name in now if name not in before or now[name] is not before[name]]
     if kept:
         yield Violation(
-            f"a call leaves {enumerated(kept)} on its body, where no plan knows of it",
-            hint="compute it anew, or make it a hidden output that backward reads",
+            f"a call leaves {enumerated(kept)} on its Operator object, outside the plan",
+            hint="compute it again, or make it a hidden output that backward reads",
         )
 
 
 def _shared(bench: CaseRunner, prop: AnyProperty, run: ForwardRun | None) -> list[Array]:
-    """Outputs and gradients of a bench's values under another property."""
+    """Return outputs and gradients of a case under another property."""
     case = bench.case
     run = run or call.forward(
         NUMPY, prop, case.inputs[SINGLE], case.blank_outputs(SINGLE), is_train=case.is_train
@@ -213,7 +216,7 @@ def _shared(bench: CaseRunner, prop: AnyProperty, run: ForwardRun | None) -> lis
 
 
 def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
-    """The property with one body for all its kernels."""
+    """Return the property with a single Operator object for all its kernels."""
 
     def create_operator(self: AnyProperty) -> Operator:
         return body
@@ -224,9 +227,9 @@ def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
 
 
 def alike(bench: CaseRunner) -> Iterator[Violation]:
-    """Two calls that are alike in all things give the same bits.
+    """Check that two identical calls give the same bits.
 
-    One problem at most: nothing else can be told of an operator that does not.
+    Yields at most one violation, because other results of a nondeterministic operator mean nothing.
     """
     case = bench.case
     for implementation in bench.implementations:
@@ -240,18 +243,18 @@ def alike(bench: CaseRunner) -> Iterator[Violation]:
                 continue
             reason = f": it draws from {enumerated(drawn)}" if drawn else ""
             yield Violation(
-                f"{implementation.name} gives other numbers when it is called again with the same: "
+                f"{implementation.name} gives other numbers in a second call with the same inputs: "
                 f"{name} differs{reason}",
                 number(one, index),
                 number(other, index),
-                f"{_REQUEST_RANDOM}; what draws nothing must depend on its inputs alone",
+                f"{_REQUEST_RANDOM}; otherwise depend on the inputs only",
                 index,
             )
             return
 
 
 def _both(bench: CaseRunner, implementation: Implementation) -> list[Array]:
-    """The outputs and gradients of one call forward and one backward."""
+    """Return the outputs and gradients of one forward and one backward call."""
     run = bench.run(implementation)
     assert run is not None
     if not bench.case.asked:
@@ -261,7 +264,7 @@ def _both(bench: CaseRunner, implementation: Implementation) -> list[Array]:
 
 
 def random_numbers(bench: CaseRunner) -> Iterator[Violation]:
-    """Random numbers come from the operator's own stream: other libraries' are not touched."""
+    """Check that other libraries' random generators are not used."""
     for implementation in bench.implementations:
         before = [state() for state in _DRAWS.values()]
         run = bench.run(implementation)
@@ -270,19 +273,19 @@ def random_numbers(bench: CaseRunner) -> Iterator[Violation]:
         for (library, state), then in zip(_DRAWS.items(), before, strict=True):
             if state() != then:
                 yield Violation(
-                    f"{implementation.name} draws from {library}, whose numbers no seed of the run "
-                    "decides",
+                    f"{implementation.name} draws from {library}, which the run's seed does not "
+                    "control",
                     hint=_REQUEST_RANDOM,
                 )
 
 
 def _numpy_state() -> tuple[object, ...]:
-    """The state of NumPy's global generator."""
+    """Return the state of NumPy's global generator."""
     name, key, *rest = np.random.get_state()
     return name, np.asarray(key).tobytes(), *rest
 
 
-# The states of the generators that no seed of a run decides.
+# States of generators that the run's seed does not control.
 _DRAWS: Mapping[str, Callable[[], object]] = {
     "numpy.random": _numpy_state,
     "random": random.getstate,
@@ -294,7 +297,7 @@ _REQUEST_RANDOM = (
 
 
 def draws_by_step(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
-    """Whoever requests random numbers draws others at another step."""
+    """Check that an operator which requests random numbers gives other results at another step."""
     asking = [
         bench
         for bench in benches
@@ -317,5 +320,5 @@ def draws_by_step(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
             return
     yield Violation(
         "it requests random numbers, but its outputs are the same at every step",
-        hint="draw from context.random(i), whose numbers follow the step, or request none",
+        hint="draw from context.random(i), whose numbers depend on the step, or request none",
     )

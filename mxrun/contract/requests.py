@@ -1,4 +1,4 @@
-"""The four requests of every output, in every mix, and every in-place hint."""
+"""Checks of write requests: every combination for all outputs, and every in-place hint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mxrun.contract.memory import Array
 from mxrun.contract.problem import Violation, differing, first_difference
 from mxrun.operator.kernel import OpReqType
 
-# What an output holds where a request must keep or add to it.
+# Initial content of an output whose request is null or add.
 SENTINEL = 3.0
-# float32: another mix of requests may be computed by another kernel, in another order.
+# float32: another combination of requests may select another kernel with another summation order.
 RELATIVE, ABSOLUTE = 1e-5, 1e-5
-# Outputs up to which every mix is tried: 3^3 calls.
+# Number of outputs up to which all combinations are tried: 3^3 calls.
 _ALL_MIXES = 3
 
 NULL, WRITE, INPLACE, ADD = OpReqType
@@ -25,7 +25,7 @@ Mix = tuple[OpReqType, ...]
 
 
 def forward_requests(bench: CaseRunner) -> Iterator[Violation]:
-    """Outputs under every mix of null, write and add."""
+    """Check outputs under every combination of null, write and add."""
     names = bench.case.outputs
     for way in bench.ways:
         plain = bench.accepted(way.implementation, way.dtype)
@@ -39,7 +39,7 @@ def forward_requests(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def backward_requests(bench: CaseRunner) -> Iterator[Violation]:
-    """Input gradients under every mix of null, write and add."""
+    """Check input gradients under every combination of null, write and add."""
     case = bench.case
     names = [f"gradient of {name}" for name in case.arguments]
     choices = [(NULL, WRITE, ADD) if i in case.asked else (NULL,) for i in range(len(names))]
@@ -56,7 +56,10 @@ def backward_requests(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def mixes(choices: Sequence[Sequence[OpReqType]]) -> Iterator[Mix]:
-    """Every mix of requests for a few outputs; of more, each request on all and on each alone."""
+    """Yield every combination of requests for a few outputs.
+
+    For more outputs, yield each request on all of them, and each request on a single one.
+    """
     free = [index for index, choice in enumerate(choices) if len(choice) > 1]
     if len(free) <= _ALL_MIXES:
         yield from itertools.product(*choices)
@@ -70,7 +73,7 @@ def mixes(choices: Sequence[Sequence[OpReqType]]) -> Iterator[Mix]:
 
 
 def forward_in_place(bench: CaseRunner) -> Iterator[Violation]:
-    """Outputs over the inputs whose memory the hints let them take, one by one and at once."""
+    """Check outputs in the memory of inputs, for each hint alone and for several at once."""
     prop, case = bench.prop, bench.case
     inputs, outputs = len(case.inputs[SINGLE]), len(case.outputs)
     hints = prop.forward_inplace_option(range(inputs), range(outputs))
@@ -84,12 +87,12 @@ def forward_in_place(bench: CaseRunner) -> Iterator[Violation]:
                 continue
             names = [*case.arguments, *prop.list_auxiliary_states()]
             whose = f"{way} forward with {_said(places, case.outputs, names)}"
-            hint = "drop the pair from forward_inplace_option, or read each element before it goes"
+            hint = "drop the pair from forward_inplace_option, or read each element before writing"
             yield from _bits(whose, case.outputs, run.outputs, written, hint)
 
 
 def backward_in_place(bench: CaseRunner) -> Iterator[Violation]:
-    """Input gradients over whatever the hints let them take, one by one and at once."""
+    """Check input gradients computed in place, for each hint alone and for several at once."""
     prop, case = bench.prop, bench.case
     outputs, arguments = len(case.outputs), len(case.arguments)
     positions = range(2 * outputs + arguments)
@@ -112,7 +115,7 @@ def backward_in_place(bench: CaseRunner) -> Iterator[Violation]:
                 requests[target] = INPLACE
             run = bench.run_backward(way.implementation, None, requests, places, dtype=way.dtype)
             where = _said(places, names, call.names_of(prop))
-            hint = "drop the pair from backward_inplace_option, or read each element before it goes"
+            hint = "drop the pair from backward_inplace_option, or read each element before writing"
             kept = case.asked
             yield from _bits(
                 f"{way} backward with {where}",
@@ -124,7 +127,7 @@ def backward_in_place(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def _before(blank: Sequence[Array], mix: Mix) -> list[Array]:
-    """Garbage where a write must leave none of it, a sentinel where it must be kept."""
+    """Return initial contents: NaN for a write request, a sentinel for null and add."""
     return [
         array if request is WRITE else np.full_like(array, SENTINEL)
         for array, request in zip(blank, mix, strict=True)
@@ -140,18 +143,21 @@ def _each(
     before: Sequence[Array],
     exact: Collection[int],
 ) -> Iterator[Violation]:
-    """exact: outputs of which the kernel promises the bits of a sum in a step of its own."""
+    """Compare each output with its request.
+
+    exact: outputs for which the kernel guarantees the bits of a separate addition.
+    """
     asked = ", ".join(request.name.lower() for request in mix)
     results = zip(names, mix, got, written, before, strict=True)
     for index, (name, request, result, value, old) in enumerate(results):
         which = f"{name} under the requests ({asked})" if len(mix) > 1 else name
         if request is NULL:
             problem = f"{whose} writes {which}, whose request is null"
-            hint = "store results through assign(out, req, value)"
+            hint = "store results with assign(out, req, value)"
             yield from differing(problem, result, old, hint)
         elif request is WRITE:
-            problem = f"{whose} writes another {which} than where every output is written"
-            hint = "what one output holds must not depend on the others' requests"
+            problem = f"{whose} writes another {which} than if every output is written"
+            hint = "an output must not depend on the requests of the others"
             yield from differing(problem, result, value, hint, RELATIVE, ABSOLUTE)
         else:
             yield from _added(whose, which, result, value, old, index in exact)
@@ -165,7 +171,7 @@ def _added(
     problem = f"{whose} ignores the add request of {which}"
     if not overwritten:
         problem = f"{whose} adds something else to {which} than it writes"
-    hint = f"{SENTINEL:g} was there: store results through assign(out, req, value)"
+    hint = f"{SENTINEL:g} was there: store results with assign(out, req, value)"
     if exact:
         hint = f"{SENTINEL:g} was there: leave the output out of `adding`, or round before the sum"
     tolerances = () if exact else (RELATIVE, ABSOLUTE)
@@ -173,7 +179,7 @@ def _added(
 
 
 def _choices(hints: Sequence[tuple[int, int]]) -> Iterator[Mapping[int, int]]:
-    """{target: source} for each hint alone, and for as many as there is memory for at once."""
+    """Yield {target: source} for each hint alone, then for as many as can share memory at once."""
     pairs = list(dict.fromkeys(hints))
     for source, target in pairs:
         yield {target: source}
@@ -193,4 +199,4 @@ def _bits(
     whose: str, names: Sequence[str], got: Sequence[Array], want: Sequence[Array], hint: str
 ) -> Iterator[Violation]:
     for name, one, other in zip(names, got, want, strict=True):
-        yield from differing(f"{whose} gives another {name} than beside it", one, other, hint)
+        yield from differing(f"{whose} gives another {name} than out of place", one, other, hint)

@@ -1,1 +1,1 @@
-"""Networks in the forms of other frameworks."""
+"""Export of networks to the formats of other frameworks."""

@@ -1,4 +1,4 @@
-"""A network's inference graph, with its parameters, as an ONNX model."""
+"""Export of a network's inference graph, with its parameters, as an ONNX model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, OperatorWriter, Wr
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry, topological
 
-# Importing them registers their operators.
+# Importing these modules registers their translators.
 FAMILIES = (onnx_functions, onnx_layers)
-# What a size that grows with the batch is called.
+# Symbolic name of the batch size.
 _BATCH = "batch"
 
 
@@ -25,10 +25,10 @@ def to_onnx(
     arrays: Mapping[str, Array],
     any_batch: bool,
 ) -> OnnxModel:
-    """The graph that computes `heads` from `inputs`, its other variables constants.
+    """Return the model that computes `heads` from `inputs`; its other variables are constants.
 
-    Labels are left out: losses give what they give in inference. With `any_batch` the first axis
-    of the inputs may have any size. Raises UserError with every operator that has no form in ONNX.
+    Labels are left out: losses return their inference outputs. any_batch: the first axis of the
+    inputs may have any size. Raises UserError listing every operator that cannot be converted.
     """
     return _Conversion(heads, inputs, arrays, any_batch).model(name)
 
@@ -48,18 +48,18 @@ class _Conversion:
         self.names: dict[NodeEntry, str] = {}
 
     def _inferred(self, more: int) -> InferredSpecs:
-        """All shapes, for a batch larger by so much."""
+        """Infer all shapes for a batch larger by `more`."""
         shapes: dict[str, Shape] = {n: array.shape for n, array in self.arrays.items()}
         for name, spec in self.inputs.items():
             shapes[name] = (spec.shape[0] + more, *spec.shape[1:])
         inference = infer(self.heads, shapes)
         if inference.diagnostics and more:
             hint = "the network works for one batch size only: give --batch"
-            raise UserError(Diagnostic("the batch cannot have any size", hint=hint))
+            raise UserError(Diagnostic("the batch size cannot be variable", hint=hint))
         return inference
 
     def model(self, name: str) -> OnnxModel:
-        """Write all nodes, inputs before users."""
+        """Write all nodes in topological order."""
         problems, inputs = [], []
         for node in _needed(self.heads):
             entry = NodeEntry(node)
@@ -68,7 +68,7 @@ class _Conversion:
                     self._write(node)
                 except NotInOnnx as reason:
                     problems.append(_unwritable(node, str(reason)))
-                    # Those that read it have nothing wrong.
+                    # Placeholder outputs: the consumers of this node are not reported as well.
                     self.names |= {NodeEntry(node, i): "" for i in range(node.num_outputs)}
             elif node.name in self.inputs:
                 self.names[entry] = node.name
@@ -87,7 +87,7 @@ class _Conversion:
         nodes = _live(self.writer.nodes, {value.name for value in outputs})
         read = {value for node in nodes for value in node.inputs}
         constants = {n: array for n, array in self.writer.constants.items() if n in read}
-        # A weight of the samples, which losses take, changes no output.
+        # Inputs that affect no output are left out, such as the sample weights of losses.
         used = [value for value in inputs if value.name in read]
         return OnnxModel(name, nodes, constants, used, outputs)
 
@@ -98,7 +98,7 @@ class _Conversion:
             raise NotInOnnx("")
         sources = _read(node)
         if any(source not in self.names for source in sources):
-            raise NotInOnnx("an output that inference does not have")
+            raise NotInOnnx("it reads an output that inference does not have")
         results = [NodeEntry(node, index) for index in range(node.num_outputs)]
         place = OperatorWriter(
             writer=self.writer,
@@ -118,7 +118,7 @@ class _Conversion:
         return self.inference.spec(entry).shape
 
     def _free(self, entry: NodeEntry) -> Shape:
-        """The shape with -1 for each size that another batch changes."""
+        """Return the shape with -1 for each size that depends on the batch size."""
         other = self.other.spec(entry).shape
         return tuple(
             size if size == again else -1
@@ -131,7 +131,7 @@ class _Conversion:
 
 
 def _read(node: Node) -> tuple[NodeEntry, ...]:
-    """What a node's output is computed from in inference: all inputs but a loss's labels."""
+    """Return the inputs of a node in inference: all but a loss's labels."""
     assert node.prop is not None
     names = (*node.prop.list_arguments(), *node.prop.list_auxiliary_states())
     if node.prop.loss_output in (None, 0):
@@ -141,7 +141,7 @@ def _read(node: Node) -> tuple[NodeEntry, ...]:
 
 
 def _needed(heads: Sequence[NodeEntry]) -> list[Node]:
-    """The nodes that the heads depend on in inference, inputs before users."""
+    """Return the nodes that the heads depend on in inference, in topological order."""
     needed: set[Node] = set()
     open_nodes = [head.node for head in heads]
     while open_nodes:
@@ -155,7 +155,7 @@ def _needed(heads: Sequence[NodeEntry]) -> list[Node]:
 
 
 def _live(nodes: Sequence[OnnxNode], outputs: set[str]) -> list[OnnxNode]:
-    """The nodes that some output depends on, in their order."""
+    """Remove nodes that no output depends on (dead-code elimination)."""
     needed, live = set(outputs), []
     for node in reversed(nodes):
         if needed.intersection(node.outputs):
@@ -166,7 +166,7 @@ def _live(nodes: Sequence[OnnxNode], outputs: set[str]) -> list[OnnxNode]:
 
 def _unwritable(node: Node, reason: str) -> Diagnostic:
     return Diagnostic(
-        f"{node.operator} {node.name!r} has no form in ONNX that is known here",
+        f"{node.operator} {node.name!r} cannot be converted to ONNX",
         place=node.place,
         got=reason,
     )

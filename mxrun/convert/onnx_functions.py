@@ -1,4 +1,4 @@
-"""Functions in ONNX: of single numbers, of pairs, reductions, products, and views."""
+"""ONNX translators of elementwise operators, reductions, products and shape operators."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _COMPARISONS = {
     "lesser": "Less",
     "lesser_equal": "LessOrEqual",
 }
-# Of each the operator, and whether the scalar stands on its left.
+# ONNX operator, and whether the scalar is its left operand.
 _SCALAR = {
     "_plus_scalar": ("Add", False),
     "_minus_scalar": ("Sub", False),
@@ -104,39 +104,39 @@ for _name, (_operator, _left) in _SCALAR.items():
 
 @translates("square")
 def square(place: OperatorWriter) -> str:
-    """data * data."""
+    """Translate to data * data."""
     return place.node("Mul", place.inputs[0], place.inputs[0])
 
 
 @translates("rsqrt")
 def reciprocal_root(place: OperatorWriter) -> str:
-    """1 / sqrt(data)."""
+    """Translate to 1 / sqrt(data)."""
     return place.node("Reciprocal", place.node("Sqrt", place.inputs[0]))
 
 
 @translates("clip")
 def clip(place: OperatorWriter) -> str:
-    """Within two bounds."""
+    """Translate to Clip with two bounds."""
     p = place.prop.parameters
     return place.node("Clip", place.inputs[0], place.numbers(p.a_min), place.numbers(p.a_max))
 
 
 @translates("hard_sigmoid")
 def hard_sigmoid(place: OperatorWriter) -> str:
-    """alpha * data + beta within 0 and 1."""
+    """Translate to HardSigmoid: alpha * data + beta, clipped to [0, 1]."""
     p = place.prop.parameters
     return place.node("HardSigmoid", place.inputs[0], alpha=float(p.alpha), beta=float(p.beta))
 
 
 @translates("Cast")
 def cast(place: OperatorWriter) -> str:
-    """Another type."""
+    """Translate to Cast."""
     return place.node("Cast", place.inputs[0], to=ELEMENT_TYPES[place.prop.parameters.dtype])
 
 
 @translates("where")
 def where(place: OperatorWriter) -> str:
-    """The second where the first is not zero, else the third."""
+    """Translate to Where: the second input where the first is not zero, else the third."""
     if place.shapes[0] != place.shapes[1]:
         raise NotInOnnx("a condition of another shape")
     truth = place.node("Cast", place.inputs[0], to=ELEMENT_TYPES["bool"])
@@ -145,7 +145,7 @@ def where(place: OperatorWriter) -> str:
 
 @translates("softmax", "log_softmax")
 def softmax(place: OperatorWriter) -> str:
-    """Over one axis, of data divided by the temperature."""
+    """Translate to Softmax or LogSoftmax over one axis, of data divided by the temperature."""
     p, data = place.prop.parameters, place.inputs[0]
     if p.temperature is not None:
         data = place.node("Div", data, place.numbers(p.temperature))
@@ -155,7 +155,7 @@ def softmax(place: OperatorWriter) -> str:
 
 @translates("sum", *_REDUCTIONS)
 def reduction(place: OperatorWriter) -> str:
-    """Over some axes; of all, MXNet leaves one axis of size 1."""
+    """Translate to a reduction over some axes; MXNet's complete reduction has shape (1,)."""
     p, rank = place.prop.parameters, len(place.shapes[0])
     named = tuple(range(rank)) if p.axis in (None, ()) else tuple(a % rank for a in p.axis)
     others = tuple(axis for axis in range(rank) if axis not in named)
@@ -172,7 +172,7 @@ def reduction(place: OperatorWriter) -> str:
 
 @translates("dot", "batch_dot")
 def dot(place: OperatorWriter) -> str:
-    """MatMul of matrices, or of as many in both; either may be transposed."""
+    """Translate to MatMul of matrices or of equal stacks; either side may be transposed."""
     p, ranks = place.prop.parameters, [len(shape) for shape in place.shapes]
     matrices = _FLATTENED_RANK + (place.prop.type_string == "batch_dot")
     if ranks != [matrices, matrices]:
@@ -187,19 +187,19 @@ def dot(place: OperatorWriter) -> str:
 
 @translates("Flatten")
 def flatten(place: OperatorWriter) -> str:
-    """All but the first axis as one."""
+    """Translate to Flatten, which merges all axes but the first."""
     return place.node("Flatten", place.inputs[0], axis=1)
 
 
 @translates("Reshape", "expand_dims", "squeeze")
 def reshape(place: OperatorWriter) -> str:
-    """The shape that was inferred."""
+    """Translate to Reshape to the inferred shape."""
     return place.reshape(place.inputs[0], place.free_output_shapes[0])
 
 
 @translates("transpose")
 def transpose(place: OperatorWriter) -> str:
-    """The axes in another order; reversed where none is given."""
+    """Translate to Transpose by the given permutation, by default the reversed axes."""
     rank = len(place.shapes[0])
     axes = tuple(a % rank for a in place.prop.parameters.axes) or tuple(reversed(range(rank)))
     return place.node("Transpose", place.inputs[0], perm=axes)
@@ -207,7 +207,7 @@ def transpose(place: OperatorWriter) -> str:
 
 @translates("SwapAxis")
 def swap_axes(place: OperatorWriter) -> str:
-    """Two axes exchanged."""
+    """Translate to a Transpose that exchanges two axes."""
     p, axes = place.prop.parameters, list(range(len(place.shapes[0])))
     axes[p.dim1], axes[p.dim2] = axes[p.dim2], axes[p.dim1]
     return place.node("Transpose", place.inputs[0], perm=tuple(axes))
@@ -215,13 +215,13 @@ def swap_axes(place: OperatorWriter) -> str:
 
 @translates("Concat")
 def concat(place: OperatorWriter) -> str:
-    """Along an axis."""
+    """Translate to Concat along an axis."""
     return place.node("Concat", *place.inputs, axis=int(place.prop.parameters.dim))
 
 
 @translates("SliceChannel")
 def slice_channel(place: OperatorWriter) -> list[str]:
-    """Equal parts along an axis, which goes where asked."""
+    """Translate to Split into equal parts along an axis; `squeeze_axis` removes the axis."""
     p, rank = place.prop.parameters, len(place.shapes[0])
     axis = p.axis % rank
     parts = place.split("Split", place.inputs, p.num_outputs, axis=axis)

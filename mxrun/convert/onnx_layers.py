@@ -1,4 +1,4 @@
-"""Layers in ONNX: those with parameters, windows, or a role in training alone."""
+"""ONNX translators of layers: operators with weights or windows, normalisation, losses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ACTIVATIONS = {
 
 @translates("Activation")
 def activation(place: OperatorWriter) -> str:
-    """A function of one number, by name."""
+    """Translate to the elementwise operator that `act_type` names."""
     kind = place.prop.parameters.act_type
     if kind not in _ACTIVATIONS:
         raise NotInOnnx(f"act_type {kind}")
@@ -29,7 +29,11 @@ def activation(place: OperatorWriter) -> str:
 
 @translates("LeakyReLU")
 def leaky_relu(place: OperatorWriter) -> str:
-    """rrelu has its mean slope in inference; GELU is written out, for opset 17 has none."""
+    """Translate the rectifier that `act_type` names.
+
+    rrelu uses its mean slope in inference. GELU is composed of other operators, because opset 17
+    has none.
+    """
     data, p = place.inputs[0], place.prop.parameters
     if p.act_type == "leaky":
         return place.node("LeakyRelu", data, alpha=float(p.slope))
@@ -51,7 +55,7 @@ def leaky_relu(place: OperatorWriter) -> str:
 
 @translates("FullyConnected")
 def fully_connected(place: OperatorWriter) -> str:
-    """Gemm on rows; MatMul with the transposed weight where only the last axis is multiplied."""
+    """Translate to Gemm on rows, or to MatMul and Add if only the last axis is multiplied."""
     data, weight, *bias = place.inputs
     rank = len(place.shapes[0])
     if place.prop.parameters.flatten or rank == _FLATTENED_RANK:
@@ -63,13 +67,13 @@ def fully_connected(place: OperatorWriter) -> str:
 
 @translates("Convolution")
 def convolution(place: OperatorWriter) -> str:
-    """Conv, with as much padding at both ends."""
+    """Translate to Conv with equal padding at both ends."""
     return place.node("Conv", *place.inputs, **_window(place), group=_groups(place))
 
 
 @translates("Deconvolution")
 def deconvolution(place: OperatorWriter) -> str:
-    """ConvTranspose; `adj` is what it calls output_padding."""
+    """Translate to ConvTranspose; MXNet's `adj` is its output_padding."""
     p = place.prop.parameters
     if p.target_shape:
         raise NotInOnnx("target_shape")
@@ -96,10 +100,10 @@ def _window(place: OperatorWriter) -> dict[str, tuple[int, ...]]:
 
 @translates("BatchNorm")
 def batch_norm(place: OperatorWriter) -> str:
-    """BatchNormalization by the moving statistics; a fixed gamma is written as ones."""
+    """Translate to BatchNormalization by the moving statistics; a fixed gamma becomes ones."""
     p = place.prop.parameters
     if p.axis % len(place.shapes[0]) != 1:
-        raise NotInOnnx(f"axis {p.axis}: channels must stand in axis 1")
+        raise NotInOnnx(f"axis {p.axis}: channels must be axis 1")
     data, gamma, *rest = place.inputs
     if p.fix_gamma:
         gamma = place.array(np.ones(place.shapes[1], np.float32))
@@ -108,10 +112,11 @@ def batch_norm(place: OperatorWriter) -> str:
 
 @translates("Pooling")
 def pooling(place: OperatorWriter) -> str:
-    """MaxPool or AveragePool.
+    """Translate to MaxPool or AveragePool.
 
-    Padding at the end is what the last window needs, so that every window is where MXNet's
-    `full` convention has it. Of it the mean counts what was asked for, and nothing beyond.
+    The padding at the end is computed from the last window, so that all windows are at the
+    positions of MXNet's `full` convention. The mean counts the requested padding, but none beyond
+    it.
     """
     p, data = place.prop.parameters, place.inputs[0]
     kinds = {"max": "MaxPool", "avg": "AveragePool"}
@@ -150,7 +155,7 @@ def _ends(
 
 @translates("LRN")
 def local_response(place: OperatorWriter) -> str:
-    """LRN, whose bias is MXNet's knorm."""
+    """Translate to LRN, whose bias is MXNet's knorm."""
     p = place.prop.parameters
     numbers = {"alpha": float(p.alpha), "beta": float(p.beta), "bias": float(p.knorm)}
     return place.node("LRN", place.inputs[0], size=int(p.nsize), **numbers)
@@ -158,7 +163,7 @@ def local_response(place: OperatorWriter) -> str:
 
 @translates("Embedding")
 def embedding(place: OperatorWriter) -> str:
-    """Gather; MXNet takes the nearest row for a number outside."""
+    """Translate to Gather; as in MXNet, indices out of range are clamped."""
     p = place.prop.parameters
     numbers = place.node("Cast", place.inputs[0], to=7)
     last = place.array(np.array(p.input_dim - 1, np.int64))
@@ -168,7 +173,7 @@ def embedding(place: OperatorWriter) -> str:
 
 @translates("Dropout")
 def dropout(place: OperatorWriter) -> str:
-    """Nothing is dropped in inference."""
+    """Translate to Identity: inference drops nothing."""
     if place.prop.parameters.mode != "training":
         raise NotInOnnx("mode always")
     return place.node("Identity", place.inputs[0])
@@ -176,7 +181,7 @@ def dropout(place: OperatorWriter) -> str:
 
 @translates("SoftmaxOutput")
 def softmax_output(place: OperatorWriter) -> str:
-    """The probabilities; a label is not needed for them."""
+    """Translate to Softmax: the probabilities, which do not depend on the label."""
     p, data, shape = place.prop.parameters, place.inputs[0], place.shapes[0]
     if p.multi_output:
         return place.node("Softmax", data, axis=1)
@@ -188,11 +193,11 @@ def softmax_output(place: OperatorWriter) -> str:
 
 @translates("LinearRegressionOutput", "MAERegressionOutput", "MakeLoss", "BlockGrad", "_copy")
 def identity(place: OperatorWriter) -> str:
-    """The data."""
+    """Translate to Identity."""
     return place.node("Identity", place.inputs[0])
 
 
 @translates("LogisticRegressionOutput")
 def logistic(place: OperatorWriter) -> str:
-    """The data through a logistic function."""
+    """Translate to Sigmoid."""
     return place.node("Sigmoid", place.inputs[0])

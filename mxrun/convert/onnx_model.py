@@ -1,8 +1,8 @@
-"""ONNX's model, graph, nodes and tensors as values, and their bytes.
+"""ONNX model, graph, nodes and tensors, and their encoding.
 
-Numbers of fields, of element types and of attribute types are those of onnx.proto
-(https://github.com/onnx/onnx/blob/main/onnx/onnx.proto). Written here, because the onnx package
-would be a large dependency for a few hundred bytes of structure.
+The numbers of fields, element types and attribute types are those of onnx.proto
+(https://github.com/onnx/onnx/blob/main/onnx/onnx.proto). The encoding is implemented here, because
+the onnx package would be a large dependency for a few hundred bytes of structure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mxrun.convert.protobuf import integer, integers, message, real, text, texts
 
-# Every runtime of the last years reads them: opset 17 came with ONNX 1.12 in 2022.
+# Opset 17 came with ONNX 1.12 in 2022; all runtimes of recent years read it.
 OPSET = 17
 _IR_VERSION = 8
 
@@ -40,7 +40,7 @@ Attribute = int | float | str | Sequence[int]
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One operator of ONNX over values by name; an empty name leaves an optional input out."""
+    """One ONNX operator with named inputs and outputs; an empty name omits an optional input."""
 
     operator: str
     name: str
@@ -49,7 +49,7 @@ class OnnxNode:
     attributes: Mapping[str, Attribute]
 
     def encoded(self) -> bytes:
-        """A NodeProto."""
+        """Return the node as a NodeProto."""
         attributes = (message(5, _attribute(n, v)) for n, v in self.attributes.items())
         names = texts(1, self.inputs) + texts(2, self.outputs)
         return b"".join((names, text(3, self.name), text(4, self.operator), *attributes))
@@ -57,14 +57,14 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """An input or output of the graph; a text in place of a size stands for any size."""
+    """Input or output of the graph; a string in place of a size means any size."""
 
     name: str
     dtype: str
     shape: Sequence[int | str]
 
     def encoded(self) -> bytes:
-        """A ValueInfoProto."""
+        """Return the value as a ValueInfoProto."""
         sizes = (
             message(1, text(2, s) if isinstance(s, str) else integer(1, s)) for s in self.shape
         )
@@ -74,7 +74,7 @@ class ValueInfo:
 
 @dataclass(frozen=True, eq=False)
 class OnnxModel:
-    """A graph with its constants; metadata are the texts that runtimes hand to their users."""
+    """Graph with its constants; metadata: strings that runtimes make available to programs."""
 
     name: str
     nodes: Sequence[OnnxNode]
@@ -85,7 +85,7 @@ class OnnxModel:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
-        """A ModelProto."""
+        """Return the model as a ModelProto."""
         parts = [message(1, node.encoded()) for node in self.nodes]
         parts.append(text(2, self.name))
         parts += (message(5, _tensor(name, array)) for name, array in self.constants.items())
@@ -100,14 +100,14 @@ class OnnxModel:
 
 
 def _tensor(name: str, array: Array) -> bytes:
-    """A TensorProto; its elements little-endian in row-major order."""
+    """Return a TensorProto; elements are little-endian in row-major order."""
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     kind = integer(2, ELEMENT_TYPES[array.dtype.name])
     return integers(1, array.shape) + kind + text(8, name) + message(9, plain.tobytes())
 
 
 def _attribute(name: str, value: Attribute) -> bytes:
-    """An AttributeProto."""
+    """Return an AttributeProto."""
     if isinstance(value, int):
         content = integer(3, value) + integer(20, _INT)
     elif isinstance(value, float):

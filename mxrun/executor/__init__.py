@@ -1,1 +1,1 @@
-"""Addresses, the tape and the step: what runs a plan."""
+"""Execution of a plan: addresses, tapes and steps."""

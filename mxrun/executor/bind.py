@@ -1,4 +1,4 @@
-"""Plan → tape: every kernel bound to its addresses, once."""
+"""Binding of a planned phase to an arena: plan → tape."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mxrun.planner.plan import PhasePlan
 def bind(phase: PhasePlan, base: int, threads: int) -> Tape:
     """Bind every step of a phase to the arena that starts at address `base`.
 
-    The first call sets the compute team to `threads`, for which the kernels were prepared: another
-    plan may have run on this thread before.
+    The first call of the tape sets the compute team to `threads`, the size the kernels were
+    prepared for, because another plan may have run on this thread before.
     """
     entries: list[TapeEntry] = []
     for step in phase.steps:
@@ -32,7 +32,7 @@ def bind(phase: PhasePlan, base: int, threads: int) -> Tape:
 
 
 def _watched(step: Step, call: Call) -> Call:
-    """The call, which says for which node it was at work when the operator's own code raises."""
+    """Wrap a Python call so that its exceptions name the node; return a native call unchanged."""
     if not isinstance(call, PythonCall):
         return call
     function, watched = call.function, OperatorErrorContext(step.title, step.place)

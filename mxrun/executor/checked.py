@@ -1,4 +1,4 @@
-"""The checked mode: the same calls one by one, with a look at all that each step has written."""
+"""Checked mode: run a phase call by call and check each step's outputs for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxrun.graph.graph import Step, ValueId
 
 @dataclass(frozen=True)
 class NonFinite:
-    """The first element that is no number: the step that wrote it, its tensor and place in it."""
+    """First NaN or infinity of a run: the step that wrote it, its tensor and its index."""
 
     step: str
     operator: str
@@ -24,7 +24,10 @@ class NonFinite:
 
 
 def first_non_finite(executor: Executor, phase: str) -> NonFinite | None:
-    """Run one phase and find the first NaN or infinity among what its steps write, in order."""
+    """Run one phase and return the first NaN or infinity that a step writes, in execution order.
+
+    Return None if all outputs are finite.
+    """
     planned = executor.plan.phases[phase]
     steps = {step.name: step for step in planned.steps}
     tape = executor.tapes[phase]
@@ -62,7 +65,7 @@ def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[N
         flat = np.lib.stride_tricks.as_strided(whole, (rows, part.width), strides).ravel()
     if np.isfinite(flat).all():
         return []
-    # Only runs that go wrong need these.
+    # Imported here because only runs with a non-finite value need them.
     from mxrun.contract.call import load
     from mxrun.contract.memory import GuardedMemory
 
@@ -71,7 +74,7 @@ def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[N
     values = load(memory)
     places = np.argwhere(~np.isfinite(values))
     if len(places) == 0:
-        # Only what fills a packing up.
+        # Only the padding of a packed layout is non-finite.
         return []
     index = tuple(int(i) for i in places[0])
     operator = "" if step.prop is None else step.prop.type_string

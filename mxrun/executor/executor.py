@@ -1,4 +1,4 @@
-"""The executor: an arena, the bound tapes of a plan's phases, and named views into them."""
+"""Executor: an arena, the bound tapes of a plan's phases, and named views into the arena."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POISON = 0xFF
 
 
 class Executor:
-    """Runs the phases of one plan; allocates everything when it is made and nothing after."""
+    """Runs the phases of one plan; allocates everything at construction and nothing afterwards."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -33,39 +33,42 @@ class Executor:
         self._prepared = PREPARE not in plan.phases
 
     def array(self, name: str) -> npt.NDArray[Any]:
-        """A pinned tensor (input, parameter or state) as an array on its own memory."""
+        """Return a pinned tensor (input, parameter or state) as an array on the arena's memory."""
         spec = self.plan.specs[name]
         return self.arena.array(self.plan.offset(name), spec.shape, spec.dtype)
 
     def result(self, phase: str, name: str) -> npt.NDArray[Any]:
-        """A result of a phase; its content holds until another phase or step runs."""
+        """Return a result of a phase as an array, valid until another phase or step runs."""
         planned = self.plan.phases[phase]
         value = planned.graph.results[name]
         spec = planned.graph.spec(value)
         return self.arena.array(planned.offsets[value], spec.shape, spec.dtype)
 
     def run(self, phase: str) -> None:
-        """Run one phase's tape once; raises InternalError where `prepare` was forgotten."""
+        """Run one phase's tape once; raises InternalError if `prepare` has not run."""
         if not self._prepared:
-            raise InternalError("nothing has prepared what the parameters decide")
+            raise InternalError("prepare() must run before the other phases of this plan")
         self.tapes[phase].run()
 
     def prepare(self) -> None:
-        """Compute what the parameters decide alone, once they are there; nothing where none is."""
+        """Run the phase that computes what depends on parameters alone, if the plan has one.
+
+        Call it once the parameters have their values.
+        """
         if PREPARE in self.tapes:
             self.tapes[PREPARE].run()
         self._prepared = True
 
     def profile(self, phase: str, kept_steps: int = 0) -> Profile:
-        """One phase with a clock beside every call; a trace can show the first `kept_steps`."""
+        """Return a profile that times every call of a phase; a trace covers `kept_steps` steps."""
         return Profile(self.plan.phases[phase], self.tapes[phase], kept_steps, self.arena)
 
     def run_poisoned(self, phase: str) -> None:
-        """Run one phase with every byte poisoned that the plan says is dead.
+        """Run one phase with all dead memory poisoned.
 
-        The same calls, one by one: reusable memory is filled with NaN before the first step, and
-        each block again once its last step is over. Results must not change; where they do, the
-        plan let something go too early or a kernel reads what it did not write.
+        The calls are the same but run one by one. Reusable memory is filled with NaN before the
+        first step, and each block again after its last step. Results must not change. If they do,
+        the plan freed a block too early or a kernel reads memory that it did not write.
         """
         planned = self.plan.phases[phase]
         memory = self.arena.bytes_view()
@@ -79,9 +82,9 @@ class Executor:
         self._run_by_steps(phase, poison_dead)
 
     def run_overwriting(self, phase: str, block: Block) -> None:
-        """Run one phase with one block poisoned once its last step is over, and nothing else.
+        """Run one phase and poison a single block after its last step.
 
-        It shows whether what is in the block matters to any later step.
+        The results show whether a later step reads the block.
         """
         memory = self.arena.bytes_view()
 
@@ -92,9 +95,9 @@ class Executor:
         self._run_by_steps(phase, poison)
 
     def _run_by_steps(self, phase: str, after: Callable[[int], None]) -> None:
-        """Run one phase's calls one by one; `after` each step it hears how many are over.
+        """Run one phase's calls one by one; call `after` with the number of finished steps.
 
-        Steps that make no call (views) are over with the one before.
+        Steps that make no call (views) finish with the step before them.
         """
         steps, tape = self.plan.phases[phase].steps, self.tapes[phase]
         last_entry = {entry.name: index for index, entry in enumerate(tape.entries)}
@@ -111,12 +114,12 @@ class Executor:
         tape.run_in_python(look)
 
     def touched_bytes(self, exercise: Callable[[], None]) -> int:
-        """Measure how much of the arena a run uses: the end of the highest block that changed.
+        """Measure the arena bytes that a run uses: the end of the highest block that changed.
 
-        `exercise` must do all that a run does (initialise, load a batch, run every phase). It runs
-        twice, over memory filled with two different bytes, so that a kernel cannot hide by writing
-        what was there. Whole blocks count, because kernels need not fill their scratchpads. What
-        was in the arena is lost.
+        `exercise` must do everything a run does (initialise, load a batch, run every phase). It
+        runs twice, over memory filled with two different bytes, so that a kernel which writes the
+        byte already there is still detected. Entire blocks count, because kernels need not fill
+        their scratchpads. The arena's content is lost.
         """
         memory = self.arena.bytes_view()
         touched = 0

@@ -1,8 +1,9 @@
-"""A phase's tape with a clock beside every call.
+"""Profiling of a phase: its tape with a clock reading after every call.
 
-The same calls in the same order and hence the same bits. A native loop reads the clock between two
-calls without coming back to Python; the end of one call is the begin of the next, so a reading (20
-to 30 ns) is part of what is measured. Everything is allocated before the first run.
+The calls, their order and hence the results are those of the plain tape. A native loop reads the
+clock between two calls without returning to Python. The end of one call is the beginning of the
+next, so a reading (20 to 30 ns) is part of the measured time. Everything is allocated before the
+first run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Nanoseconds = npt.NDArray[np.int64]
 
 @native
 def run_entries_timed(block: Block) -> None:
-    """As `run_entries`, and entry i ran from begin[i] to end[i], in nanoseconds.
+    """Run entries like `run_entries`; entry i ran from begin[i] to end[i], in nanoseconds.
 
     `clock` is the address of clock_gettime(2), which writes seconds and nanoseconds to `now`.
     """
@@ -58,17 +59,17 @@ def run_entries_timed(block: Block) -> None:
         call_address(clock, kind, now_address, 0, 0, 0, 0)
         last = now[0] * 1000000000 + now[1]
         end[i] = last
-        # A C int fills the lower half of the register only.
+        # A C int occupies only the lower half of the register.
         if entries[row + 1] != 0 and status & 0xFFFFFFFF != 0:
             result[0] = i + 1
             break
 
 
 class Profile:
-    """Runs a phase and sums up what each call takes; keeps every time of the first steps.
+    """Times of a phase's calls: sums over all runs, and every single time of the first steps.
 
-    `kept_steps` of them: what a trace can show. The sums go on for as long as it runs. `memory`,
-    which the calls' addresses lie in, lives as long as the profile.
+    kept_steps: number of first steps whose single times are saved for a trace; the sums cover every
+    run. memory: arena that contains the calls' addresses; the profile holds a reference to it.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Profile:
         self.steps += 1
 
     def operators(self) -> tuple[OperatorTime, ...]:
-        """One record per step of the plan that calls something, in the order they run."""
+        """Return one record per step that makes a call, in execution order."""
         steps = {step.name: step for step in self._phase.steps}
         totals: dict[str, int] = {}
         for entry, nanoseconds in zip(self._entries, self._totals.tolist(), strict=True):
@@ -111,9 +112,9 @@ class Profile:
         )
 
     def events(self) -> Iterator[Event]:
-        """One event per call of the kept steps.
+        """Yield one event per call of the recorded steps.
 
-        `flops` and `bytes` are those of the operator, whose calls are told apart by `call`.
+        `flops` and `bytes` are those of the operator; `call` distinguishes its calls.
         """
         steps = {step.name: step for step in self._phase.steps}
         calls = [
@@ -167,7 +168,7 @@ def _operator_time(step: Step, calls: int, nanoseconds: int, whole: int) -> Oper
         calls=calls,
         ms=each / 1e6,
         share=nanoseconds / max(1, whole),
-        # Operations or bytes per nanosecond are 10^9 of them per second.
+        # Operations or bytes per nanosecond equal 10^9 of them per second.
         gflops=step.kernel.flops / max(1.0, each),
         gbytes_per_s=step.kernel.bytes_moved / max(1.0, each),
         candidates=tuple(

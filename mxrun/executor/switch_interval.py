@@ -1,7 +1,7 @@
-"""How soon a busy Python thread gives the interpreter's lock back to a loop of steps.
+"""Shorter switch interval of the interpreter lock while a loop of steps runs.
 
-A step's native part runs without the lock. A thread that never rests takes it meanwhile, and keeps
-it for Python's switch interval after the step has asked for it back.
+The native part of a step runs without the lock. A busy Python thread takes the lock meanwhile, and
+holds it for Python's switch interval after the step has requested it back.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import sys
 import threading
 from types import TracebackType
 
-# Python's own 5 ms are as long as a step of a small network. A step's wait for the lock beside a
-# busy thread, where both have a core, is the interval and 0.15 ms more; mean wait of mlp_mnist's
-# 0.3 ms steps on a loaded machine for 5 / 1 / 0.5 / 0.2 / 0.1 / 0.05 / 0.01 ms: 0.83 / 0.51 / 0.42
-# / 0.27 / 0.25 / 0.19 / 0.49 ms. Below 0.1 ms a thread may take the lock amid a step's Python part.
+# Python's default of 5 ms is as long as a step of a small network. Beside a busy thread, with a
+# core for each, a step waits for the interval plus 0.15 ms. Mean wait of mlp_mnist's 0.3 ms steps
+# on a loaded machine for 5 / 1 / 0.5 / 0.2 / 0.1 / 0.05 / 0.01 ms: 0.83 / 0.51 / 0.42 / 0.27 / 0.25
+# / 0.19 / 0.49 ms. Below 0.1 ms a thread may take the lock in the middle of a step's Python part.
 INTERVAL_S = 1e-4
 
 
 class ShortSwitchInterval:
-    """While at least one loop is within, busy threads hand the lock over after `INTERVAL_S`.
+    """Context manager: busy threads release the interpreter lock after `INTERVAL_S`.
 
-    A shorter interval that was set before stays. The last loop to leave restores what was there.
+    It is re-entrant across threads: the interval is set when the first loop enters and restored
+    when the last one leaves. A shorter interval that was set before stays in force.
     """
 
     def __init__(self) -> None:
@@ -46,5 +47,5 @@ class ShortSwitchInterval:
                 sys.setswitchinterval(self._before)
 
 
-# The interval is the whole process's, and so is this.
+# One instance per process, because the switch interval is a setting of the process.
 short_switch_interval = ShortSwitchInterval()

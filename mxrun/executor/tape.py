@@ -1,8 +1,8 @@
-"""The tape: a bound step as a frozen list of calls, run by one native loop.
+"""Tape: a bound step as a frozen list of calls, run by one native loop.
 
-Consecutive native calls form one segment, which the loop runs without the interpreter's lock:
-0.5 us a call and no other Python thread in between, where a ctypes call would give the lock away
-each time. Python-bodied operators stand between the segments.
+Consecutive native calls form one segment. The loop runs a segment without the interpreter lock: 0.5
+us a call, and no other Python thread runs in between. A ctypes call would release the lock each
+time. Python-bodied operators run between the segments.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from mxrun.base.errors import InternalError
 from mxrun.operator.kernel import Call, PythonCall
 
 _ARGUMENTS = 6
-# Columns of an entry: function address, whether its result is a status, six arguments.
+# Columns of an entry: function address, 1 if its result is a status, six arguments.
 _COLUMNS = 2 + _ARGUMENTS
 
 
 @dataclass(frozen=True)
 class TapeEntry:
-    """One call with the name of the step it belongs to."""
+    """One call and the name of its step."""
 
     name: str
     call: Call
 
 
 class Tape:
-    """Runs the entries in order; nothing is allocated or decided while it runs."""
+    """Frozen sequence of calls; running it allocates nothing and decides nothing."""
 
     def __init__(self, entries: Sequence[TapeEntry]) -> None:
         self.entries = tuple(entries)
@@ -54,7 +54,7 @@ class Tape:
             segment()
 
     def run_in_python(self, after_entry: Callable[[int, TapeEntry], None]) -> None:
-        """The debug mode: the same entries one by one, with a look at each after it ran."""
+        """Run the entries one by one, the debug mode; `after_entry` is called after each."""
         for index, entry in enumerate(self.entries):
             if isinstance(entry.call, PythonCall):
                 entry.call.function()
@@ -64,7 +64,7 @@ class Tape:
 
 
 def segments(entries: Sequence[TapeEntry]) -> Iterator[tuple[int, int]]:
-    """Cut the entries into runs of native calls and single Python calls: [start, stop) of each."""
+    """Yield [start, stop) of each segment: a run of native calls, or a single Python call."""
     start = 0
     while start < len(entries):
         stop = start + 1
@@ -82,7 +82,10 @@ def _bound(entries: Sequence[TapeEntry]) -> Callable[[], None]:
 
 @native
 def run_entries(block: Block) -> None:
-    """Call every entry in turn; result[0] = 1 + the index of one whose status is not zero."""
+    """Call the entries in order; set result[0] to 1 + the index of the first that fails, else 0.
+
+    An entry fails if its result is a status other than zero; the loop stops there.
+    """
     entries, count, result = int64s(block, 0), integer(block, 1), int64s(block, 2)
     result[0] = 0
     for i in range(count):
@@ -96,14 +99,14 @@ def run_entries(block: Block) -> None:
             entries[row + 6],
             entries[row + 7],
         )
-        # A C int fills the lower half of the register only.
+        # A C int occupies only the lower half of the register.
         if entries[row + 1] != 0 and status & 0xFFFFFFFF != 0:
             result[0] = i + 1
             break
 
 
 class NativeSegment:
-    """Consecutive native calls, run without the interpreter's lock.
+    """Consecutive native calls, run without the interpreter lock.
 
     `loop` takes the packed entries, their number, the address of its result and `further`.
     """
@@ -120,7 +123,7 @@ class NativeSegment:
         self._loop = HostLoop(loop, arguments, unlocked=True)
 
     def __call__(self) -> None:
-        """Run them; raises InternalError naming the step whose call failed."""
+        """Run the calls; raises InternalError naming the step whose call failed."""
         self._loop()
         if self._failed[0]:
             failed = self._names[self._failed[0] - 1]

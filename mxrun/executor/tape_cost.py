@@ -1,4 +1,4 @@
-"""What a tape itself costs: the same calls, of which none does anything."""
+"""Overhead of a tape, measured on the same sequence of calls with empty functions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator.kernel import PythonCall
 from mxrun.runtime.measurement import nothing_loop
 
-# Runs of which the fastest counts: other work on the machine disturbs it least.
+# Number of runs; the fastest counts, because other work can only slow a run down.
 _RUNS = 200
 
 
 @dataclass(frozen=True)
 class TapeCost:
-    """One run of a tape without the work in it.
+    """Overhead of one run of a tape.
 
-    calls: how many it makes, of which `switches` set the compute team's size. seconds: what all of
-    them take where a call does nothing but set the team; unswitched_s: where not even that.
+    calls: number of calls, of which `switches` set the compute team's size. seconds: time of all
+    calls if only those that set the team do their work. unswitched_s: time if none does.
     """
 
     calls: int
@@ -31,7 +31,7 @@ class TapeCost:
 
 
 def tape_cost(tape: Tape, threads: int) -> TapeCost:
-    """Measure a tape with nothing in it, run as the executor runs it, for a team of `threads`."""
+    """Measure the overhead of `tape`, run as the executor runs it, for a team of `threads`."""
     switches = sum(map(_switches, tape.entries))
     with team(threads):
         seconds = _fastest(Tape([_emptied(entry, True) for entry in tape.entries]))
@@ -47,7 +47,7 @@ def _switches(entry: TapeEntry) -> bool:
 
 
 def _emptied(entry: TapeEntry, switching: bool) -> TapeEntry:
-    """The entry with nothing to do; where it is `switching`, one that sets the team stays."""
+    """Return the entry with an empty function; if `switching`, a call that sets the team stays."""
     if isinstance(entry.call, PythonCall):
         return replace(entry, call=PythonCall(_nothing))
     if switching and _switches(entry):
@@ -56,7 +56,7 @@ def _emptied(entry: TapeEntry, switching: bool) -> TapeEntry:
 
 
 def _nothing() -> None:
-    """What an interpreted call does in an emptied tape."""
+    """Replace the Python function of an entry in an emptied tape."""
 
 
 def _fastest(tape: Tape) -> float:

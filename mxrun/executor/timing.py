@@ -1,8 +1,8 @@
-"""Times of prepared kernels, each bound to memory of its own, before there is a plan.
+"""Autotuning times of prepared kernels, bound to memory of their own before a plan exists.
 
-A candidate's time is the best of short runs, because other work can only make a run slower, in
-rounds in which each candidate has its turn. A time holds once a second run comes near it: on a
-machine without other work a few runs are enough, beside other work there are more.
+A candidate's time is the best of several short runs, because other work can only make a run slower.
+Every round runs each remaining candidate. A time is stable once a second run comes close to it: on
+an idle machine a few runs suffice, on a busy one there are more.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator.kernel import Buffers, Candidate, Kernel, Kernels
 from mxrun.runtime.storage import Arena, memory_limit
 
-# A turn of a candidate, in which it runs at least twice.
+# Minimum duration of a candidate's share of a round, in which it runs at least twice.
 _SECONDS = 0.004
 _RUNS = 2
-# A kernel below this is not worth looking for a faster one.
+# A kernel faster than this is not worth tuning.
 _SHORT_S = 20e-6
-# Rounds: at least, and at most for as long as some time does not hold.
+# Minimum number of rounds, and the maximum while some time is not stable.
 _ROUNDS = range(3, 12)
-# A time holds if another run takes at most so many times as long.
+# A time is stable if another run takes at most so many times as long.
 _CLOSE_RATIO = 1.03
-# What takes so many times what the fastest takes has no further turn, if its time holds; other
-# work makes the best of a few runs hardly longer than the second figure says.
+# A stable candidate slower than `_BEHIND` times the fastest is dropped, an unstable one at
+# `_DISTURBED` times: other work hardly slows the best of a few runs by more than that.
 _BEHIND, _DISTURBED = 1.1, 2.0
 
 
 def time_candidates(candidates: Mapping[str, Kernels], threads: int) -> dict[str, Candidate]:
-    """What each candidate takes, the first of which is the preferred, on a team of `threads`.
+    """Measure each candidate on a team of `threads`; the first candidate is the preferred one.
 
-    Of a preferred one that takes a few microseconds that is all. Nothing where other work disturbs
-    them so that times do not hold, and where the machine has not the memory for one of them.
+    If the preferred candidate takes less than 20 us, only its time is returned. The result is empty
+    if other work keeps the times from becoming stable, or if the machine lacks the memory for a
+    candidate.
     """
     trials: dict[str, _Trial] = {}
     with team(threads):
@@ -57,9 +58,10 @@ def time_candidates(candidates: Mapping[str, Kernels], threads: int) -> dict[str
 
 
 def _running(trials: Sequence[_Trial], number: int) -> Sequence[_Trial]:
-    """Whose turn it is in a round: the fastest, and whoever may yet turn out to be.
+    """Return the candidates to run in a round: those that may still be the fastest.
 
-    In the first it is of whoever has not had one.
+    Round 0 runs the candidates that have no time yet. The result is empty once all times are
+    stable.
     """
     if number == 0:
         return [trial for trial in trials if math.isinf(trial.best)]
@@ -76,7 +78,7 @@ def _contenders(trials: Sequence[_Trial]) -> Sequence[_Trial]:
 
 
 class _Trial:
-    """Kernels one after the other, as one candidate comes to them."""
+    """Kernels of one candidate, run one after the other."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self._kernels = kernels
@@ -86,11 +88,11 @@ class _Trial:
 
     @property
     def holds(self) -> bool:
-        """Whether the two best runs took the same time."""
+        """Return whether the time is stable: the two best runs took about the same time."""
         return math.isfinite(self._next) and self._next <= _CLOSE_RATIO * self.best
 
     def take_turn(self, memory: Arena) -> float:
-        """Run for a while; the best time of all turns."""
+        """Run for one round; return the best time of all rounds, in seconds."""
         tape = self._bound(memory)
         clock = time.perf_counter
         begun, runs = clock(), 0
@@ -130,6 +132,8 @@ def _bytes_of(kernel: Kernel) -> int:
 
 
 def _fill(memory: Arena, offset: int, spec: TensorSpec) -> None:
-    """Make floating-point numbers ones, which no arithmetic is slow on, and all others zero."""
+    """Fill a tensor: floating-point elements with 1, which is never slow (no denormals), others
+    with 0.
+    """
     count = spec.nbytes // item_size(spec.dtype)
     memory.array(offset, (count,), spec.dtype)[:] = 1 if "float" in spec.dtype else 0

@@ -1,7 +1,7 @@
-"""Config → symbol and data requests: everything in a config that needs the registries.
+"""Frontend: from a config to a model definition; all checks that need the registries.
 
-All that is wrong is found in one pass: the config layer's own diagnostics, unknown operators and
-parameters, wiring, shapes and data sections, each with its place.
+All diagnostics are collected in one pass: those of the config layer, unknown operators and
+parameters, wiring, shapes and data sections, each with its location.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["Model", "ModelDefinition", "TrainingSetup", "build", "check_labels"]
 
 @dataclass(frozen=True)
 class ModelDefinition:
-    """A whole config, built: the model, its training and data; no file has been opened.
+    """Complete definition of a run: the model, its training and data; no file has been opened.
 
-    model: of what is computed at once, which is a batch, or one of its `micro_batches` parts.
-    data: the requests of `train` and `eval`, but for sections that want a value of the user.
+    model: for one computation, which is a batch, or one of its `micro_batches` micro-batches. data:
+    the requests of `train` and `eval`, without sections in which a required value is missing.
     """
 
     config: RunConfig
@@ -39,13 +39,14 @@ class ModelDefinition:
 
     @property
     def batch_size(self) -> int:
-        """Samples of a whole batch."""
+        """Number of samples of a batch, all micro-batches together."""
         return self.model.batch_size * self.micro_batches
 
     def cut(self, parts: int) -> ModelDefinition:
-        """The same run, each batch computed in so many parts, which must divide it.
+        """Return the same run with each batch split into `parts` micro-batches.
 
-        Raises UserError where a shape that the network names contradicts that.
+        parts: a divisor of the batch size. Raises UserError if a declared shape contradicts the
+        size of the micro-batch.
         """
         return replace(
             self, model=self.model.resized(self.batch_size // parts), micro_batches=parts
@@ -53,21 +54,21 @@ class ModelDefinition:
 
     @property
     def missing(self) -> tuple[Diagnostic, ...]:
-        """One diagnostic for each value that the user must give before there are any records."""
+        """One diagnostic for each required value that the config does not give."""
         return self.config.missing + missing_data(self.config)
 
 
 def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
-    """Build everything; `batch_size` takes the place of the config's.
+    """Build the model definition; `batch_size` replaces the config's.
 
-    Raises UserError with every diagnostic of the config and of what is built from it.
+    Raises UserError with every diagnostic of the config and of its parts.
     """
     problems = list(parsed.diagnostics)
     told = len(problems)
     symbol = wire(parsed, problems)
     model = training = None
     if symbol is not None and parsed.network is not None:
-        # Without a usable batch size shapes are checked for one sample.
+        # Without a valid batch size, shapes are checked for one sample.
         size = batch_size or (1 if parsed.data is None else parsed.data.batch_size)
         if len(problems) == told:
             model = build_model(parsed, parsed.network, symbol, size, problems)
@@ -85,8 +86,10 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
 
 
 def check_labels(built: ModelDefinition, datasets: Mapping[str, Dataset]) -> None:
-    """Raise UserError where the classes of data sets are not those that the network has, and where
-    labels that its losses read as probabilities are none.
+    """Check the labels of data sets against the network.
+
+    Raises UserError if the classes of a data set differ from the network's, or if labels that a
+    loss reads as probabilities are not probabilities.
     """
     places = {role: built.config.place("data", role, "dataset") for role in datasets}
     problems = label_problems(built.model, datasets, places)

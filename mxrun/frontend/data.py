@@ -1,4 +1,4 @@
-"""Data sections → checked requests for records."""
+"""Data sections of a config, converted to checked requests for records."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mxrun.io.split import SHARE_HINT, Split
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline, pipeline
 
 _PATH = "path"
-# Stands for a path that is still to be given, so that all else in its section is checked.
+# Placeholder for a missing path, so that everything else in the section is checked.
 _ANY_PATH = "path"
 
 
 def data_requests(
     parsed: Parsed, data: Data, problems: list[Diagnostic]
 ) -> dict[str, DatasetRequest]:
-    """The requests of `data.train` and `data.eval`; what is wrong with them joins `problems`.
+    """Return the requests of `data.train` and `data.eval`; append diagnostics to `problems`.
 
-    A section with a value that the user has yet to give is left out (`missing_data`).
+    A section in which a required value is missing is left out (`missing_data`).
     """
     requests = {}
     pipelines = _pipelines(data, problems)
@@ -43,12 +43,13 @@ def data_requests(
             request = request_dataset(section.dataset, plain, _split(section), places, role)
             request = replace(request, own=frozenset(section.options))
         except UserError as error:
-            # A wrong path of data.train is one mistake, though eval takes it over.
+            # eval may inherit a wrong path of data.train, which is reported once.
             problems += (found for found in error.diagnostics if found not in problems)
         else:
             if role not in without:
                 if section.options and _PATH not in section.options:
-                    # What reads a file in a way of its own is at fault, not where its path stands.
+                    # If the section reads the file with options of its own, errors refer to it and
+                    # not to the path's location.
                     places = {key: place for key, place in places.items() if key != _PATH}
                 requests[role] = replace(request, pipeline=pipelines[role], places=places)
     _resolve_rest(parsed, data, requests, problems)
@@ -56,7 +57,7 @@ def data_requests(
 
 
 def _split(section: DatasetSection) -> object:
-    """The split as `request_dataset` reads it."""
+    """Return the split in the form that `request_dataset` reads."""
     if section.split is None:
         return None
     written = section.split.model_dump(exclude_defaults=True)
@@ -68,8 +69,9 @@ def _split(section: DatasetSection) -> object:
 def _resolve_rest(
     parsed: Parsed, data: Data, requests: dict[str, DatasetRequest], problems: list[Diagnostic]
 ) -> None:
-    """Put what the split of train leaves in place of the rest that eval asks for, or means by
-    naming no split of the records that train takes a share of.
+    """Replace `rest` in the split of eval by the records that the split of train leaves.
+
+    An eval section without a split means `rest` if train uses a share of the same records.
     """
     train, evaluation = requests.get("train"), requests.get("eval")
     if train is not None and train.split.rest:
@@ -89,20 +91,20 @@ def _resolve_rest(
     if not evaluation.split.rest:
         return
     if not same or train.split.is_whole:
-        why = "leaves no records out" if same else "is of other records"
+        why = "leaves no records out" if same else "reads other records"
         problem = f"data.eval.split: the rest is what data.train leaves, and data.train {why}"
         hint = SHARE_HINT if same else "without options of its own data.eval has those of train"
         problems.append(Diagnostic(problem, parsed.place("data", "eval", "split"), hint=hint))
         return
-    # The split that train means by no name is looked up as train's.
+    # The split that train uses by default is looked up with train's role.
     rest = replace(train.split, rest=True)
     requests["eval"] = replace(evaluation, split=rest, role=train.role)
 
 
 def pathless(data: Data) -> tuple[str, ...]:
-    """The sections, `train` or `eval`, whose data set wants a path that the config does not give.
+    """Return the sections, `train` or `eval`, whose data set requires a path that is missing.
 
-    They may say `path: ???`, `path: null`, or nothing.
+    The config has `path: ???`, `path: null`, or no path there.
     """
     found = []
     for role, section in _sections(data).items():
@@ -114,7 +116,7 @@ def pathless(data: Data) -> tuple[str, ...]:
 
 
 def missing_data(config: RunConfig) -> tuple[Diagnostic, ...]:
-    """One diagnostic for each path that a data set wants and the config leaves out or has null."""
+    """Return one diagnostic for each required path that the config omits or sets to null."""
     told = {}
     for role in pathless(config.data):
         section = _sections(config.data)[role]
@@ -133,12 +135,11 @@ def missing_data(config: RunConfig) -> tuple[Diagnostic, ...]:
 
 
 def _sections(data: Data) -> dict[str, DatasetSection]:
-    """The sections by role."""
     return {"train": data.train} | ({} if data.eval is None else {"eval": data.eval})
 
 
 def _path_option(section: DatasetSection) -> str | None:
-    """What the path of the section's data set is; None where that wants none."""
+    """Return the description of the data set's path option; None if it requires no path."""
     if section.dataset not in list(DATASETS):
         return None
     field = DATASETS.get(section.dataset).options.model_fields.get(_PATH)
@@ -146,12 +147,15 @@ def _path_option(section: DatasetSection) -> str | None:
 
 
 def evaluation_pipeline(data: Data) -> Pipeline:
-    """What evaluation does to records, with or without a data set; `data` has been found right."""
+    """Return the transforms of evaluation; `data` must be free of errors."""
     return _pipelines(data, [])["eval"]
 
 
 def _pipelines(data: Data, problems: list[Diagnostic]) -> dict[str, Pipeline]:
-    """The transforms of both sections; without its own, eval has train's without the random."""
+    """Return the transforms of both sections by role.
+
+    An eval section without transforms uses train's, without the random ones.
+    """
     train = _pipeline(data.train, problems)
     evaluation = train
     if data.eval is not None and data.eval.transforms is not None:
@@ -160,7 +164,7 @@ def _pipelines(data: Data, problems: list[Diagnostic]) -> dict[str, Pipeline]:
 
 
 def _pipeline(section: DatasetSection, problems: list[Diagnostic]) -> Pipeline:
-    """The transforms of a section; what is wrong with them joins `problems`."""
+    """Return the transforms of a section; append diagnostics to `problems`."""
     before = len(problems)
     choices = section.transforms or ()
     transforms = [(instantiate(choice, TRANSFORMS, problems), choice.place) for choice in choices]
@@ -174,7 +178,7 @@ def _pipeline(section: DatasetSection, problems: list[Diagnostic]) -> Pipeline:
 
 
 def _options(data: Data, section: DatasetSection) -> dict[str, SourceNode]:
-    """The section's options; an eval section of the same data set takes all others from train."""
+    """Return the section's options; eval inherits missing ones from train for the same data set."""
     if section is data.eval and section.dataset == data.train.dataset:
         return {**data.train.options, **section.options}
     return dict(section.options)
@@ -183,7 +187,7 @@ def _options(data: Data, section: DatasetSection) -> dict[str, SourceNode]:
 def _places(
     parsed: Parsed, role: str, options: Mapping[str, SourceNode]
 ) -> dict[str, SourceLocation]:
-    """Where each key of the section stands, by dotted path as `request_dataset` names them."""
+    """Return the location of each key of the section, by dotted path as in `request_dataset`."""
     parts = ("of", "range", "share", "seed", "stratify")
     keys = (("dataset",), ("split",), *(("split", part) for part in parts))
     places = {".".join(key): parsed.place("data", role, *key) for key in keys}

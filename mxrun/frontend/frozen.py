@@ -1,4 +1,4 @@
-"""Layers whose moving statistics are frozen: they read them in training as in inference."""
+"""Frozen moving statistics: layers that read them in training as in inference."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from mxrun.operator.register import AnyProperty
 def with_frozen_states(
     symbol: Symbol, settings: Mapping[str, Variable], problems: list[Diagnostic]
 ) -> Symbol:
-    """Replace each operator whose auxiliary states are frozen by its form that updates none.
+    """Replace each operator whose auxiliary states are frozen by a variant that updates none.
 
-    `settings` are those of every parameter and state by name. States are frozen where their own
-    setting says so; where it says nothing, when every parameter of the layer is frozen. Returns
-    `symbol` itself where nothing is frozen. What cannot be frozen joins `problems`.
+    settings: those of every parameter and state by name. States are frozen if their own setting
+    says so or, without a setting, if every parameter of the layer is frozen. Returns `symbol`
+    itself if nothing is frozen. Diagnostics for states that cannot be frozen are appended to
+    `problems`.
     """
     frozen: dict[Node, AnyProperty] = {}
     for node in symbol.nodes:
@@ -38,7 +39,7 @@ def _frozen(
     settings: Mapping[str, Variable],
     problems: list[Diagnostic],
 ) -> AnyProperty | None:
-    """The operator with frozen states; None where they are not frozen."""
+    """Return the operator with frozen states; None if they are not frozen."""
     states = [entry.name for entry in node.inputs[len(node.argument_entries()) :]]
     own = {name: settings[name].frozen for name in states if name in settings}
     said = {name: frozen for name, frozen in own.items() if frozen is not None}
@@ -71,7 +72,7 @@ def _frozen(
 
 
 def _is_left_alone(node: Node, prop: AnyProperty, settings: Mapping[str, Variable]) -> bool:
-    """Whether the layer has parameters that training could change, and all of them are frozen."""
+    """Return whether the layer has trainable parameters and all of them are frozen."""
     kinds = prop.list_gradients()
     names = [
         entry.name
@@ -82,7 +83,7 @@ def _is_left_alone(node: Node, prop: AnyProperty, settings: Mapping[str, Variabl
 
 
 def _replaced(symbol: Symbol, properties: Mapping[Node, AnyProperty]) -> Symbol:
-    """The same network, where some nodes have other properties."""
+    """Return the network with the properties of some nodes replaced."""
     made: dict[Node, Node] = {}
 
     def entry(old: NodeEntry) -> NodeEntry:

@@ -1,4 +1,4 @@
-"""`{kind: {parameter: value}}` of a config → the registered model with these parameters."""
+"""Instantiation of registered models from a config's `{kind: {parameter: value}}`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from mxrun.config import Choice
 
 
 def instantiate(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:
-    """The registered model that a `{kind: {parameter: value}}` names, or None."""
+    """Return the registered model that `choice` names, with its parameters.
+
+    If it is unknown, the result is None; diagnostics are appended to `problems`.
+    """
     try:
         model = registry.get(choice.kind)
     except UserError as error:

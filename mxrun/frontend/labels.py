@@ -1,4 +1,4 @@
-"""Labels of data sets against the losses that read them, once records are there."""
+"""Check of the class labels of loaded data sets against the losses that read them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mxrun.graph.node import Node
 from mxrun.io.dataset import Dataset
 from mxrun.train.measure import LossTensors
 
-# The parameters that say how many outputs a layer has.
+# Parameters that declare the number of outputs of a layer.
 _WIDTHS = ("num_hidden", "num_filter")
 
 
 @dataclass(frozen=True)
 class _Head:
-    """The layer that gives a loss one output for each class, and its parameter that says so.
+    """Layer that gives a loss one output per class, and its parameter for the number of outputs.
 
-    Where no one layer does, as those of several are put together, or a part of one is taken, it is
-    the loss itself, and `width` is empty.
+    If there is no single such layer, because outputs are concatenated or sliced, it is the loss
+    itself, and `width` is empty.
     """
 
     node: Node
@@ -30,14 +30,14 @@ class _Head:
     width: str
 
     def __str__(self) -> str:
-        """Who has how many outputs, as the beginning of a sentence."""
+        """Return the layer and its number of outputs, as the beginning of a sentence."""
         layer = f"{self.node.operator} {self.node.name!r}"
         if self.width:
             return f"{layer} has {self.classes} outputs"
         return f"{self.classes} outputs reach {layer}"
 
     def hint(self, classes: int) -> str:
-        """What to write for another number of classes."""
+        """Return the hint for a network with `classes` classes."""
         if self.width:
             return f"write {self.width}: {classes}"
         return "give the loss one output per class"
@@ -46,10 +46,10 @@ class _Head:
 def label_problems(
     model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, SourceLocation]
 ) -> tuple[Diagnostic, ...]:
-    """Where a data set's classes are not those of the network.
+    """Return diagnostics for data sets whose classes differ from the network's.
 
-    Named classes must be as many as the head has outputs; of labels that are numbers alone, each
-    must have one. `places`: where the config names each data set, by role.
+    If classes have names, the head must have as many outputs; if labels are numbers alone, it must
+    have an output for each label. places: location of each data set in the config, by role.
     """
     problems = []
     for loss in model.losses:
@@ -63,7 +63,7 @@ def label_problems(
             else:
                 found = _beyond(head, dataset, loss.label, seen, places[role])
             problems += [] if found is None else [found]
-    # A head that fits neither part is told once.
+    # A head that fits neither section is reported once.
     told: dict[object, Diagnostic] = {}
     for problem in problems:
         told.setdefault((problem.place, problem.expected), problem)
@@ -71,7 +71,7 @@ def label_problems(
 
 
 def _another_number(head: _Head, dataset: Dataset, place: SourceLocation) -> Diagnostic | None:
-    """What is wrong where classes have names: there must be as many outputs."""
+    """Return the diagnostic for named classes that are not as many as the outputs, or None."""
     count = len(dataset.classes)
     if head.classes == count:
         return None
@@ -87,7 +87,7 @@ def _another_number(head: _Head, dataset: Dataset, place: SourceLocation) -> Dia
 def _beyond(
     head: _Head, dataset: Dataset, label: str, seen: Classification, place: SourceLocation
 ) -> Diagnostic | None:
-    """What is wrong where labels are numbers alone: the head must reach the highest."""
+    """Return the diagnostic for numeric labels outside the range of the outputs, or None."""
     labels = dataset.fields[label].records
     if seen.ignored is not None:
         labels = labels[labels != seen.ignored]
@@ -106,8 +106,9 @@ def _beyond(
 
 
 def _head(model: Model, loss: LossTensors, classes: int) -> _Head:
-    """The nearest layer before the loss that says how many outputs it has, if these reach the loss;
-    else the loss itself.
+    """Return the nearest layer before the loss that declares a number of outputs.
+
+    If that number differs from the loss's classes, or if there is no such layer, return the loss.
     """
     nodes = {node.name: node for node in model.symbol.nodes}
     node = nodes[loss.name]

@@ -1,4 +1,4 @@
-"""Whether a network's batches can be computed in parts, as `memory.micro_batches` asks for."""
+"""Check that a network's batches can be split, as `memory.micro_batches` requests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from mxrun.frontend.model import Model
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.property import ResourceKind
 
-_HINT = "leave memory.micro_batches out: memory.budget alone computes again what is not kept"
+_HINT = "leave memory.micro_batches out: memory.budget alone recomputes forward steps"
 
 
 def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
-    """Why the parts' gradients would not add up to the batch's, with the first layer that is in the
-    way; empty where nobody asks for micro-batches.
+    """Return diagnostics if gradients of micro-batches would not add up to the batch's.
+
+    They name the first layer that prevents it. Empty if the config does not request micro-batches.
     """
     if not config.memory.micro_batches:
         return []
@@ -24,7 +25,7 @@ def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
     if config.memory.budget is None:
         return [
             Diagnostic(
-                "memory.micro_batches cuts batches to fit into memory.budget, which is not given",
+                "memory.micro_batches splits batches to fit into memory.budget, which is not given",
                 place=place,
                 hint="add a budget, such as memory.budget=50%, or leave memory.micro_batches out",
             )
@@ -35,7 +36,7 @@ def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
         return [
             replace(
                 problem,
-                problem=f"memory.micro_batches: a layer takes one size of batch: {problem.problem}",
+                problem=f"memory.micro_batches: a layer requires one batch size: {problem.problem}",
                 hint=_HINT,
             )
             for problem in error.diagnostics
@@ -47,7 +48,7 @@ def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
     more = f", and {len(found) - 1} more layers" if len(found) > 1 else ""
     return [
         Diagnostic(
-            f"memory.micro_batches cannot cut the batches of this network: {reason}",
+            f"memory.micro_batches cannot split the batches of this network: {reason}",
             place=place,
             got=f"{node.place}: {node.operator} {node.name!r}{more}",
             hint=_HINT,
@@ -56,22 +57,22 @@ def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
 
 
 def _coupling(model: Model, twice: Model) -> Iterator[tuple[Node, str]]:
-    """The layers that read samples together, and how."""
+    """Yield the layers whose outputs depend on several samples, and the reason."""
     sampled = {*model.inputs}
     for node in model.symbol.nodes:
         if node.prop is None or not any(entry.node.name in sampled for entry in node.inputs):
             continue
         sampled.add(node.name)
         if node.prop.mixes_samples:
-            yield node, "in training the layer couples the samples of a batch"
+            yield node, "in training the layer mixes the samples of a batch"
             continue
         arguments = [model.inference.spec(entry) for entry in node.argument_entries()]
         requests = node.prop.forward_resource(arguments)
         draws = any(request.kind is ResourceKind.RANDOM for request in requests)
-        # What is hidden may be statistics that nobody reads, but what is drawn counts.
+        # Hidden outputs, such as statistics, count only if they are random numbers.
         for index in range(node.num_outputs if draws else node.prop.num_visible_outputs):
             entry = NodeEntry(node, index)
             now, then = (each.inference.spec(entry) for each in (model, twice))
             if index != node.prop.loss_output and then.elements != 2 * now.elements:
-                yield node, f"the layer makes {list(now.shape)} of all samples of a batch"
+                yield node, f"the layer computes {list(now.shape)} from all samples of a batch"
                 break

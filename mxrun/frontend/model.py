@@ -1,4 +1,4 @@
-"""Symbol → model: shapes of everything under the batch size, and the settings of each variable."""
+"""Model: a symbol with inferred shapes for a batch size, and the settings of each variable."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.operator.property import GradientKind
 from mxrun.train.measure import LossTensors
 
-# Far beyond any machine's memory, and their bytes still far below 2^63.
+# Far beyond the memory of any machine, while the bytes are far below 2^63.
 _MAX_ELEMENTS = 1 << 48
 
 
 @dataclass(frozen=True)
 class Model:
-    """A network whose every shape is known, and what the config says about its variables.
+    """Network with all shapes known, and the config's settings of its variables.
 
-    inputs: the io slots, batch axis included (labels and sample weights too).
-    variables: the settings of every parameter and auxiliary state, by name.
+    inputs: the io slots, batch axis included (labels and sample weights too). variables: the
+    settings of every parameter and auxiliary state, by name.
     """
 
     symbol: Symbol
@@ -42,7 +42,7 @@ class Model:
 
     @property
     def records(self) -> dict[str, TensorSpec]:
-        """What a data set must give: one record of each input, without the batch axis."""
+        """Specs of one record of a data set: each input without the batch axis."""
         return {
             name: replace(spec, shape=spec.shape[1:])
             for name, spec in self.inputs.items()
@@ -50,9 +50,9 @@ class Model:
         }
 
     def resized(self, batch_size: int) -> Model:
-        """The same network for batches of another size.
+        """Return the same network for another batch size.
 
-        Raises UserError where shapes that the network names contradict that size.
+        Raises UserError if declared shapes contradict that size.
         """
         shapes = {name: (batch_size, *spec.shape[1:]) for name, spec in self.inputs.items()}
         known = {name: spec.shape for name, spec in self.learned.items()}
@@ -68,13 +68,13 @@ class Model:
 
     @cached_property
     def parameters(self) -> dict[str, TensorSpec]:
-        """What training changes by gradients, with its spec, in the network's order."""
+        """Specs of the variables that have gradients, in the network's order."""
         states = set(self.symbol.list_auxiliary_states())
         return {name: spec for name, spec in self.learned.items() if name not in states}
 
     @cached_property
     def learned(self) -> dict[str, TensorSpec]:
-        """Every variable that is no input: parameters and auxiliary states."""
+        """Specs of all variables except inputs: parameters and auxiliary states."""
         return {
             node.name: self.inference.spec(NodeEntry(node))
             for node in self.symbol.nodes
@@ -83,9 +83,9 @@ class Model:
 
     @cached_property
     def trainable(self) -> frozenset[str]:
-        """The parameters that some operator has a gradient for.
+        """Parameters for which some operator has a gradient.
 
-        A BatchNorm with fix_gamma reads its gamma as 1: such a parameter stays as it is.
+        A BatchNorm with fix_gamma reads its gamma as 1: such a parameter does not change.
         """
         found = set()
         for node in self.symbol.nodes:
@@ -96,7 +96,7 @@ class Model:
 
     @cached_property
     def moving_states(self) -> frozenset[str]:
-        """The auxiliary states that training updates."""
+        """Auxiliary states that training updates."""
         found = set()
         for node in self.symbol.nodes:
             if node.prop is not None:
@@ -108,7 +108,7 @@ class Model:
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """The shapes that the config declares for parameters."""
+        """Shapes that the config declares for parameters."""
         return {
             name: variable.shape
             for name, variable in self.variables.items()
@@ -123,7 +123,10 @@ def build_model(
     batch_size: int,
     problems: list[Diagnostic],
 ) -> Model | None:
-    """Infer every shape for `batch_size`; None when something is wrong, which joins `problems`."""
+    """Infer every shape for `batch_size` and return the model.
+
+    On errors the result is None, and diagnostics are appended to `problems`.
+    """
     before = len(problems)
     settings = _variables(parsed, network, symbol, problems)
     symbol = with_frozen_states(symbol, settings, problems)
@@ -157,12 +160,12 @@ def build_model(
 def contradictions(
     network: NetworkSection, symbol: Symbol, batch_size: int
 ) -> tuple[Diagnostic, ...]:
-    """The shapes that contradict each other in a network of which not every layer is right."""
+    """Return the contradictions of shapes in a network with incorrect layers."""
     return infer(symbol.heads, _given(network, batch_size)).contradictions
 
 
 def _given(network: NetworkSection, batch_size: int) -> dict[str, Shape]:
-    """The shapes of the io slots."""
+    """Return the shapes of the io slots."""
     shapes: dict[str, Shape] = {
         name: (batch_size, *shape) for name, shape in network.inputs.items()
     }
@@ -173,7 +176,7 @@ def _given(network: NetworkSection, batch_size: int) -> dict[str, Shape]:
 def _variables(
     parsed: Parsed, network: NetworkSection, symbol: Symbol, problems: list[Diagnostic]
 ) -> dict[str, Variable]:
-    """The settings of each variable: by its exact name, else by the last pattern that matches."""
+    """Return the settings of each variable, by exact name or else by the last matching pattern."""
     names = [
         node.name
         for node in symbol.nodes
@@ -200,7 +203,7 @@ def _variables(
 
 
 def is_loss(node: Node) -> bool:
-    """Whether training follows the node's loss down."""
+    """Return whether the node has a loss that training minimises."""
     return node.prop is not None and node.prop.loss_output is not None
 
 
@@ -226,7 +229,7 @@ def _loss(node: Node, inference: InferredSpecs) -> LossTensors:
 
 
 def _too_large(symbol: Symbol, inference: InferredSpecs) -> list[Diagnostic]:
-    """The first tensor of each node that no kernel could count the elements of."""
+    """Return a diagnostic for the first tensor of each node that exceeds the limits of kernels."""
     found = []
     for node in symbol.nodes:
         for index in range(node.num_outputs):

@@ -1,4 +1,4 @@
-"""Layers → symbol: operators with their parameters, wired by name."""
+"""Wiring of a config's layers: from operators and references by name to a symbol."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS, AnyProperty, unknown_operator
 
-# Operators that weigh the rows of a batch have this parameter; padded rows then count for nothing.
+# Parameter of operators that weight the rows of a batch; padded rows then have weight 0.
 _WEIGHTED = "use_sample_weight"
 _OURS = (SAMPLE_WEIGHT, _WEIGHTED)
-# Operators with any number of arguments, arg0, arg1, ..., have this parameter, which counts them.
+# Parameter with the number of arguments, of operators with arguments arg0, arg1, ...
 _COUNT = "num_args"
 _NUMBERED = re.compile(r"arg([0-9]{1,4})")
-# Outputs that a diagnostic names one by one.
+# Maximum number of outputs that a diagnostic lists individually.
 _MAX_NAMED_OUTPUTS = 8
 
 
 def wire(parsed: Parsed, problems: list[Diagnostic]) -> Symbol | None:
-    """The network's symbol; says all that is wrong with its layers.
+    """Return the network's symbol; append the diagnostics of its layers to `problems`.
 
-    A layer that cannot be built stands in it as a variable, and what nothing reads as an output,
-    so that all other shapes can be checked in the same pass. None where the network section is
+    A layer that cannot be built is replaced by a variable, and an unread layer becomes an output,
+    so that all other shapes can be checked in the same pass. None if the network section is
     unusable: then only operators and their parameters are checked.
     """
     wiring = _Wiring(parsed, problems)
@@ -67,7 +67,7 @@ class _Wiring:
             self.previous = NodeEntry(self.nodes[self.inputs[0]])
 
     def add(self, layer: LayerConfig) -> None:
-        """Build one layer; where it cannot be built, what follows is checked all the same."""
+        """Build one layer; if that fails, the following layers are checked nevertheless."""
         self.later.pop(layer.name, None)
         prop = self._property(layer)
         if layer.name in self.nodes:
@@ -87,7 +87,7 @@ class _Wiring:
         self.previous = NodeEntry(node)
 
     def symbol(self, outputs: Sequence[str]) -> Symbol:
-        """The network's outputs: those named, else the last layer's."""
+        """Return the symbol of the named outputs, or else of the last layer."""
         heads = []
         for position, reference in enumerate(outputs):
             place = self.parsed.place("network", "outputs", position)
@@ -147,7 +147,7 @@ class _Wiring:
         return prop
 
     def _check_precision(self, layer: LayerConfig, property_class: type[AnyProperty]) -> None:
-        """Say where a layer asks for bfloat16 and would run in float32 all the same."""
+        """Report a layer that requests bfloat16 but would run in float32."""
         if layer.precision != BFLOAT16 or property_class.is_view:
             return
         title, place = f"{layer.operator} {layer.name!r}", layer.precision_place
@@ -161,21 +161,21 @@ class _Wiring:
             self._problem(layer, text, place, "float32", layer.precision, hint)
 
     def _count(self, layer: LayerConfig) -> int:
-        """How many arguments are wired, by position and by name; says what is wrong with them."""
+        """Return the number of arguments wired by position and by name; report errors in them."""
         wired: set[int] = {*range(len(layer.inputs)), *_numbered(layer).values()}
         given = layer.parameters.get(_COUNT)
         title = f"{layer.operator} {layer.name!r}"
         if not wired and given is None:
             hint = "its inputs: [a, b, ...] say which tensors it takes, and how many"
             self._problem(layer, f"{title} needs its inputs", layer.place, hint=hint)
-        wired.add(0)  # which is the layer before where it is not given
+        wired.add(0)  # the previous layer by default
         count = max(wired) + 1
         missing = [f"arg{index}" for index in range(count) if index not in wired]
         if missing:
             text = f"{title} has an argument arg{count - 1}, but no {', '.join(missing)}"
             self._problem(layer, text, layer.place, hint="number the arguments from 0 on")
         if given is not None and given.plain() != count:
-            text = f"{title} has {count} input{'s' if count > 1 else ''}, but {_COUNT} says another"
+            text = f"{title} has {count} input{'s' if count > 1 else ''}, but {_COUNT} differs"
             hint = "leave it out: it follows from the inputs"
             got = repr(given.plain())
             self._problem(layer, text, given.place, f"{_COUNT}: {count}", got, hint)
@@ -188,7 +188,7 @@ class _Wiring:
         for key in layer.parameters:
             if key in _OURS and key in known:
                 text = f"{layer.operator} {layer.name!r}: {key} is set by mxrun"
-                hint = "leave it out: padded rows of a batch weigh nothing as it is"
+                hint = "leave it out: padded rows of a batch have weight 0 in any case"
                 self._problem(layer, text, layer.key_place_of(key), hint=hint)
             elif key not in known:
                 text = f"{layer.operator} {layer.name!r} has no parameter or argument {key!r}"
@@ -264,7 +264,7 @@ class _Wiring:
     def _label(
         self, layer: LayerConfig, argument: str, marked: SourceNode, entry: NodeEntry
     ) -> NodeEntry | None:
-        """The entry, if it is an input of the network: labels come from the data alone."""
+        """Return the entry if it is an input of the network; labels come from data sets alone."""
         if entry.node.name in self.inputs:
             return entry
         self._problem(
@@ -279,14 +279,14 @@ class _Wiring:
     def _check_reserved(
         self, name: str, place: SourceLocation | None, chain: tuple[str, ...] = ()
     ) -> bool:
-        """Whether a name is that of an input which mxrun itself fills; then it is said."""
+        """Return whether a name is reserved for an input that mxrun fills, and report it."""
         if name == SAMPLE_WEIGHT:
-            text = f"the name {name!r} is reserved: mxrun has an input of its own called so"
+            text = f"the name {name!r} is reserved: mxrun has an input of this name"
             self.problems.append(Diagnostic(text, place, hint="choose another name", chain=chain))
         return name == SAMPLE_WEIGHT
 
     def _check_names(self) -> None:
-        """Say which tensors of different nodes share a name."""
+        """Report tensors of different nodes with the same name."""
         first: dict[str, Node] = {}
         for node in (*self.nodes.values(), *self.variables.values()):
             tensors = (node.entry_name(index) for index in range(node.num_outputs))
@@ -303,7 +303,7 @@ class _Wiring:
                     )
 
     def _check_labels(self) -> None:
-        """Say which numbers of classes are read as data too; what a regression aims at may be."""
+        """Report class labels that a layer reads as data; regression targets are permitted."""
         labels: set[Node] = set()
         others: list[tuple[Node, Node]] = []
         for node in self.nodes.values():
@@ -320,7 +320,7 @@ class _Wiring:
             Diagnostic(
                 f"{read.name!r} is a label, yet {reader.operator} {reader.name!r} reads it as data",
                 place=reader.place,
-                expected="an input that is no label",
+                expected="an input that is not a label",
                 got=read.name,
                 hint="a layer reads the layer before it, the first one the first input",
             )
@@ -329,14 +329,14 @@ class _Wiring:
         )
 
     def _check_gradients(self) -> None:
-        """Say which losses wait for a gradient that no loss after them gives."""
+        """Report losses that read an output gradient which no later loss provides."""
         losses = [node for node in self.nodes.values() if is_loss(node)]
         before = {found for loss in losses for found in topological(loss.inputs)}
         for loss in losses:
             assert loss.prop is not None
             assert loss.prop.loss_output is not None
             if loss.prop.loss_output < loss.prop.num_visible_outputs:
-                # Its output is the loss itself, whose gradient is 1 where nothing gives another.
+                # The output is the loss itself, whose gradient is 1 by default.
                 continue
             gradients = [f"gradient {index}" for index in range(loss.num_outputs)]
             outputs = [f"output {index}" for index in range(loss.num_outputs)]
@@ -346,10 +346,10 @@ class _Wiring:
                 self.problems.append(
                     Diagnostic(
                         f"{loss.operator} {loss.name!r} needs the gradient of its output "
-                        "(out_grad), which nothing gives",
+                        "(out_grad), which no layer provides",
                         place=loss.place,
                         expected="a loss after it that reads its output",
-                        hint="leave out_grad out: a loss at the end makes its own gradient",
+                        hint="leave out_grad out: a loss at the end computes its own gradient",
                     )
                 )
 
@@ -374,7 +374,7 @@ class _Wiring:
         chain: tuple[str, ...],
         layer: LayerConfig | None = None,
     ) -> NodeEntry | None:
-        """The tensor a reference means: a layer's or input's output, or a variable (shared)."""
+        """Return the entry of a reference: an output of a layer, an input, or a shared variable."""
         found = self.names.resolve(reference, scope)
         if found is None and self._check_reserved(reference, place, chain):
             return None
@@ -401,15 +401,15 @@ class _Wiring:
             return Diagnostic(
                 f"{layer.name!r} reads its own output: a cycle",
                 place,
-                hint="a layer reads only what stands before it",
+                hint="a layer reads only layers before it",
                 chain=chain,
             )
         if name in self.later:
             return Diagnostic(
-                f"{reference!r} comes later, at {self.later[name].name_place}: a cycle, "
+                f"{reference!r} is defined later, at {self.later[name].name_place}: a cycle, "
                 "or layers out of order",
                 place,
-                expected="a layer or input that stands before",
+                expected="a layer or input defined before",
                 got=reference,
                 hint="move that layer up; networks have no cycles",
                 chain=chain,
@@ -419,7 +419,7 @@ class _Wiring:
         return Diagnostic(
             f"nothing is named {reference!r}",
             place,
-            expected="a layer, an input or a variable that stands before",
+            expected="a layer, an input or a variable defined before",
             got=reference,
             hint=hint,
             chain=chain,
@@ -444,7 +444,7 @@ def _described(node: Node) -> str:
 def _no_such_output(
     node: Node, index: int, place: SourceLocation | None, chain: tuple[str, ...]
 ) -> Diagnostic:
-    """Why output `index` of a node cannot be wired."""
+    """Describe why output `index` of a node cannot be wired."""
     visible = 1 if node.prop is None else node.prop.num_visible_outputs
     names = [f"{node.name}[{position}]" for position in range(min(visible, _MAX_NAMED_OUTPUTS))]
     if visible > _MAX_NAMED_OUTPUTS:
@@ -457,11 +457,11 @@ def _no_such_output(
 
 
 def _numbered(layer: LayerConfig) -> dict[str, int]:
-    """The arguments given as arg0, arg1, ..., each with its number."""
+    """Return the arguments given as arg0, arg1, ..., each with its number."""
     matches = map(_NUMBERED.fullmatch, layer.parameters)
     return {match[0]: int(match[1]) for match in matches if match}
 
 
 def _arguments_of_any(property_class: type[AnyProperty]) -> tuple[str, ...]:
-    """Arguments to accept while the parameters that decide them are wrong themselves."""
+    """Return arguments to accept while the parameters that decide them are invalid."""
     return ("data", "weight", "bias", "lhs", "rhs", *property_class.label_arguments)

@@ -1,4 +1,4 @@
-"""Labels that are probabilities, checked once records are there."""
+"""Check of the labels of loaded data sets that losses read as probabilities."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mxrun.train.measure import LossTensors
 
 Array = npt.NDArray[Any]
 
-# How far from 0 and 1 a probability may be, and from 1 the sum of several, by rounding.
+# Rounding tolerances: distance of a probability from [0, 1], and of a sum from 1.
 _RANGE_TOLERANCE = 1e-6
 _SUM_TOLERANCE = 1e-3
-# Elements that are compared at a time.
+# Elements compared at a time.
 _CHUNK_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
 class _Invalid:
-    """A record whose label is no probability, or no distribution over classes."""
+    """Record whose label is not a probability, or not a distribution over classes."""
 
     record: int
     expected: str
@@ -37,10 +37,10 @@ class _Invalid:
 def soft_label_problems(
     model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, SourceLocation]
 ) -> tuple[Diagnostic, ...]:
-    """Where a loss reads labels as probabilities that are none: the first record of each data set.
+    """Return a diagnostic for the first record of each data set with invalid probabilities.
 
-    Labels that transforms change, that are read lazily or drawn are not checked. `places`: where
-    the config names each data set, by role.
+    Labels that transforms change, that are read lazily or generated are not checked. places:
+    location of each data set in the config, by role.
     """
     problems = []
     for loss in model.losses:
@@ -51,7 +51,7 @@ def soft_label_problems(
             found = _first_invalid(loss, column, model.batch_size)
             if found is not None:
                 problem = (
-                    f"data set {dataset.name!r} has labels that are no probabilities, as "
+                    f"data set {dataset.name!r} has labels that are not probabilities, as "
                     f"{loss.name!r} reads them"
                 )
                 got = f"{found.got} in record {found.record} ({places[role]})"
@@ -60,12 +60,15 @@ def soft_label_problems(
 
 
 def _is_drawn(dataset: Dataset) -> bool:
-    """Whether the records are synthetic: drawn without regard to what a loss reads."""
+    """Return whether the records are synthetic data, generated without regard to the loss."""
     return dataset.name in list(DATASETS) and DATASETS.get(dataset.name).synthetic
 
 
 def _first_invalid(loss: LossTensors, column: Field, batch_size: int) -> _Invalid | None:
-    """The first record whose label is no probability; None where labels are none of this kind."""
+    """Return the first record whose label is not a probability.
+
+    None if there is no such record, or if the loss does not read probabilities.
+    """
     classes, regression = loss.classification, loss.regression
     if regression is not None and regression.probabilities:
         hint = "LinearRegressionOutput reads labels as numbers of any size"
@@ -73,13 +76,13 @@ def _first_invalid(loss: LossTensors, column: Field, batch_size: int) -> _Invali
     if classes is None or classes.labelled:
         return None
     elements = column.records[0].size * batch_size
-    # Labels that are neither classes nor of data's shape: MXNet reads some of them only.
+    # Labels that are neither classes nor of the data's shape: MXNet reads only some of them.
     if elements != classes.predictions * classes.classes:
         return None
     hint = "divide each record's numbers by their sum; classes by number are labels without an axis"
     expected = "for each record numbers from 0 to 1 that have the sum 1"
     outside = _first_outside(column, expected, hint)
-    # Probabilities that are stored as bytes are rounded too coarsely for their sums to be told.
+    # Probabilities stored as bytes are rounded too coarsely to check their sums.
     if outside is not None or column.scale is not None:
         return outside
     for start, labels in _chunks(column):
@@ -94,7 +97,7 @@ def _first_invalid(loss: LossTensors, column: Field, batch_size: int) -> _Invali
 
 
 def _first_outside(column: Field, expected: str, hint: str) -> _Invalid | None:
-    """The first record with a number that is below 0 or above 1."""
+    """Return the first record with a number below 0 or above 1, or None."""
     for start, labels in _chunks(column):
         rows = labels.reshape(len(labels), -1)
         wrong = ~((rows >= -_RANGE_TOLERANCE) & (rows <= 1 + _RANGE_TOLERANCE))
@@ -105,7 +108,7 @@ def _first_outside(column: Field, expected: str, hint: str) -> _Invalid | None:
 
 
 def _chunks(column: Field) -> Iterator[tuple[int, Array]]:
-    """The values [records, *shape] of some records at a time, and the number of the first."""
+    """Yield values [records, *shape] of consecutive records, and the number of the first."""
     step = max(1, _CHUNK_ELEMENTS // max(1, column.records[0].size))
     for start in range(0, len(column.records), step):
         yield start, values(column.records[start : start + step], column.scale)

@@ -1,4 +1,4 @@
-"""Training section → the update rule and the initialiser of every parameter."""
+"""Training section of a config: update rules and initialisers of all parameters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """How a model is trained; each metric follows the losses that it fits.
+    """Training of a model.
 
-    rules: the update of each parameter that is not frozen. clipping: of all gradients together.
-    initializers: of every parameter. accumulate: batches summed in one update. average: momentum
-    of the weights' moving average. watch: what evaluations decide.
+    rules: the update of each parameter that is not frozen. clipping: limit on the global norm of
+    all gradients. initializers: of every parameter. metrics: each is measured for the losses that
+    it fits. accumulate: batches summed in one update. average: momentum of the weights' moving
+    average. watch: decisions that depend on evaluations.
     """
 
     optimizer: Optimizer
@@ -47,8 +48,10 @@ class TrainingSetup:
 def build_training(
     parsed: Parsed, train: Train, model: Model | None, batch_size: int, problems: list[Diagnostic]
 ) -> TrainingSetup | None:
-    """Check the section against the registries; None when something is wrong, which joins
-    `problems`. Without a model only the section itself is checked.
+    """Check the training section against the registries and return its setup.
+
+    On errors the result is None, and diagnostics are appended to `problems`. Without a model only
+    the section itself is checked.
     """
     before = len(problems)
     optimizer = instantiate(train.optimizer, OPTIMIZERS, problems)
@@ -115,7 +118,7 @@ def _watch(
     schedule: Schedule,
     problems: list[Diagnostic],
 ) -> EvaluationMonitor:
-    """What evaluations decide; metrics that nobody measures join `problems`."""
+    """Return the monitor of evaluations; report metrics that are not measured."""
     several = len(model.losses) > 1
     measured = {
         f"{loss.name}.{kind.figure}" if several else kind.figure: kind
@@ -139,7 +142,7 @@ def _watch(
             names = ["loss", *known]
             problem, hint = f"nothing measures {metric!r}", "add it to train.metrics"
             if metric in measured:
-                problem, hint = f"{metric!r} is a table, no number", ""
+                problem, hint = f"{metric!r} is a table, not a number", ""
             problems.append(
                 Diagnostic(
                     f"train.{'.'.join(path)}: {problem}",
@@ -155,7 +158,7 @@ def _watch(
 
 
 def _without_gradient(model: Model, trained: Collection[str]) -> Sequence[Diagnostic]:
-    """What keeps the losses' gradients from variables that are to be trained."""
+    """Return diagnostics for trained variables that have no gradient."""
     try:
         graph = lower(model.symbol, model.inference, model.inputs.keys(), is_train=True)
     except UserError as error:
@@ -166,7 +169,7 @@ def _without_gradient(model: Model, trained: Collection[str]) -> Sequence[Diagno
 def _impossible(
     parsed: Parsed, model: Model, multipliers: Mapping[str, Multipliers]
 ) -> Diagnostic | None:
-    """Why training could change nothing, if so."""
+    """Return a diagnostic if training could change nothing."""
     layers = parsed.key_place("network", "layers")
     if not model.losses:
         return Diagnostic(
@@ -188,7 +191,7 @@ def _impossible(
 def _metrics(
     train: Train, model: Model | None, problems: list[Diagnostic]
 ) -> tuple[MetricKind, ...]:
-    """What is measured besides the losses; what is wrong with it joins `problems`."""
+    """Return the metrics to measure besides the losses; append diagnostics to `problems`."""
     seen = () if model is None else tuple(loss.seen for loss in model.losses)
     if train.metrics is None:
         return default_metrics(seen)
@@ -211,7 +214,7 @@ def _metrics(
 
 
 def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
-    """Why a metric fits no loss, and which ones fit some."""
+    """Describe why a metric fits no loss, and list the metrics that do."""
     fit = fitting(loss.seen for loss in model.losses)
     return Diagnostic(
         f"the metric {choice.kind!r} fits no loss of the network",
@@ -224,7 +227,7 @@ def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
 def _unfit(
     parsed: Parsed, model: Model, initializers: Mapping[str, Initializer]
 ) -> list[Diagnostic]:
-    """The parameters whose initializer has no values for their shape."""
+    """Return diagnostics for parameters whose initialiser does not support their shape."""
     places = {node.name: node.place for node in model.symbol.nodes}
     found = []
     for name, spec in model.learned.items():
@@ -239,7 +242,7 @@ def _unfit(
 def _beyond_float32(
     parsed: Parsed, optimizer: Optimizer, multipliers: Mapping[str, Multipliers]
 ) -> list[Diagnostic]:
-    """The variables whose multipliers bring rate or decay beyond float32."""
+    """Return diagnostics for variables whose multipliers make rate or decay exceed float32."""
     found = []
     for name, own in multipliers.items():
         products = {

@@ -1,1 +1,1 @@
-"""Symbols, inference and gradients: a network before kernels, bytes and addresses."""
+"""Graphs: symbols, shape inference, lowering and gradients, before kernels and memory."""

@@ -1,11 +1,11 @@
-"""What a step costs at least, and what it will probably take, from what is known before it runs.
+"""Cost model of a step: lower bound on its time, and predicted time, from its plan alone.
 
-The floor of a step is arithmetic: its operations at the speed of a matrix product, or its bytes,
-each read and written once, at the speed of a working set of that size, whichever takes longer. No
-code for these bytes and operations is faster; a plan with fewer of them may be.
+The floor of a step is the larger of two times: its operations at the speed of a matrix product, and
+its bytes, each read and written once, at the bandwidth of a working set of that size. No code for
+these bytes and operations is faster; a plan with fewer of them may be.
 
-The prediction is floor / efficiency + overhead: the floor by what good code usually reaches of it,
-and what the step's calls cost when they do nothing.
+The predicted time is floor / efficiency + overhead. Efficiency is the fraction of the floor's speed
+that good code usually reaches. Overhead is the time of the step's calls without any work.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from mxrun.operator.kernel import Kernel, OpReqType
 
 
 class Bound(Enum):
-    """What a step cannot be faster than."""
+    """Resource that limits the speed of a step."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
     OVERHEAD = "overhead"
 
 
-# What good code reaches of a floor. Products: 70 % to 95 % of the fastest one in shapes of common
-# networks, their gradients less, for one factor is read across. Passes over memory share the
-# caches with what is to come and begin with cold ones.
+# Fraction of the floor's speed that good code reaches. Products: 70 % to 95 % of the fastest
+# product for shapes of common networks; their gradients less, because one factor is read with a
+# stride. Passes over memory share the caches with other tensors and begin with cold ones.
 _EFFICIENCY: Mapping[tuple[Bound, StepKind], float] = {
     (Bound.COMPUTE, StepKind.FORWARD): 0.75,
     (Bound.COMPUTE, StepKind.BACKWARD): 0.6,
 }
 _OTHERWISE = 0.6
-# Of a machine that was never measured.
+# Speeds assumed without measurements of the machine.
 _FLOPS_PER_S, _BYTES_PER_S = 100e9, 10e9
-# A cheap step moves so many times the bytes that it makes at most, and does so many operations with
-# each byte moved: memory keeps up with no more.
+# A cheap step moves at most this multiple of its output's bytes, and does at most this number of
+# operations per byte moved: memory bandwidth does not permit more at full speed.
 _CHEAP_TRAFFIC, _CHEAP_INTENSITY = 8, 8
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The least seconds of a step's operations, of its bytes, and of calls that do nothing."""
+    """Minimum seconds of a step's operations, of its memory traffic, and of empty calls."""
 
     kind: StepKind
     compute_s: float
@@ -54,24 +54,24 @@ class Cost:
 
     @property
     def floor_s(self) -> float:
-        """No code for these operations and bytes is faster."""
+        """Minimum seconds for these operations and bytes: max(compute_s, memory_s)."""
         return max(self.compute_s, self.memory_s)
 
     @property
     def bound_s(self) -> float:
-        """The floor, or the calls where they alone take longer."""
+        """Maximum of the floor and the overhead, in seconds."""
         return max(self.floor_s, self.overhead_s)
 
     @property
     def bound(self) -> Bound:
-        """What decides `bound_s`."""
+        """Resource that determines `bound_s`."""
         if self.overhead_s > self.floor_s:
             return Bound.OVERHEAD
         return self._limit
 
     @property
     def predicted_s(self) -> float:
-        """What the step will probably take."""
+        """Predicted seconds of the step: floor_s / efficiency + overhead_s."""
         efficiency = _EFFICIENCY.get((self._limit, self.kind), _OTHERWISE)
         return self.floor_s / efficiency + self.overhead_s
 
@@ -82,9 +82,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Traffic:
-    """The bytes that a step reads and writes at least, each tensor once.
+    """Minimum bytes that a step reads and writes, each tensor counted once.
 
-    in_place: how many of those written lie where others are read.
+    in_place: bytes written over memory that the step also reads.
     """
 
     read: int
@@ -93,10 +93,10 @@ class Traffic:
 
 
 def traffic_of(step: Step, offsets: Mapping[ValueId, int]) -> Traffic:
-    """What a step moves whose values lie at `offsets`."""
+    """Return the memory traffic of a step whose values are at `offsets`."""
     kernel = _kernel(step)
     written = sum(spec.nbytes for spec in (*kernel.outputs, *kernel.extra_outputs) if spec)
-    # An operator that says of itself how much it moves may write less than its outputs hold.
+    # An operator that declares its `bytes` may write less than its outputs hold.
     written = min(written, kernel.bytes_moved)
     there = _joined_bytes(step, offsets)
     again = sum(
@@ -120,7 +120,7 @@ def traffic_of(step: Step, offsets: Mapping[ValueId, int]) -> Traffic:
 
 
 def _joined_bytes(step: Step, offsets: Mapping[ValueId, int]) -> int:
-    """The bytes of the inputs that lie where the step would copy them."""
+    """Return the bytes of inputs that are already at their destination (concat in place)."""
     kernel = _kernel(step)
     output = step.outputs[0]
     if kernel.join is None or output is None or output not in offsets:
@@ -134,7 +134,7 @@ def _joined_bytes(step: Step, offsets: Mapping[ValueId, int]) -> int:
 
 
 def cost_of(step: Step, traffic: Traffic, machine: Machine, overhead_s: float) -> Cost:
-    """The cost of a step whose calls take `overhead_s` when they do nothing."""
+    """Return the cost of a step whose calls take `overhead_s` seconds without any work."""
     kernel = _kernel(step)
     return Cost(
         kind=step.kind,
@@ -145,16 +145,16 @@ def cost_of(step: Step, traffic: Traffic, machine: Machine, overhead_s: float) -
 
 
 class StepSeconds:
-    """What steps will probably take before anything has an address.
+    """Predicted seconds of steps before placement.
 
-    By a machine's figures where it was measured, else by those of a few cores of a server.
+    Uses the measured speeds of `machine`, or else typical speeds of a few server cores.
     """
 
     def __init__(self, machine: Machine | None) -> None:
         self._machine = machine
 
     def __call__(self, step: Step) -> float:
-        """Seconds of one step."""
+        """Return the predicted seconds of one step."""
         if step.kernel is None or step.kernel.is_view:
             return 0.0
         if self._machine is None:
@@ -163,9 +163,9 @@ class StepSeconds:
         return cost_of(step, traffic_of(step, {}), self._machine, overhead).predicted_s
 
     def is_cheap(self, step: Step) -> bool:
-        """Whether what a forward step makes is hardly worth keeping: normalizations, sums, maxima.
+        """Return whether a forward step is cheap to recompute: normalisations, sums, maxima.
 
-        It does little with each byte that it moves, and moves few more than it makes.
+        A cheap step does few operations per byte moved, and moves few bytes per byte of output.
         """
         kernel = step.kernel
         if kernel is None or kernel.is_view:
@@ -181,6 +181,6 @@ def _kernel(step: Step) -> Kernel:
 
 
 def _factors(kernel: Kernel) -> str:
-    """The type that the kernel multiplies in."""
+    """Return the dtype in which the kernel multiplies."""
     low = any(spec is not None and spec.dtype == "bfloat16" for spec in kernel.inputs)
     return "bfloat16" if low else "float32"

@@ -1,10 +1,10 @@
-"""The explicit gradient graph: backward steps as nodes, for exactly what was asked.
+"""Explicit gradient graph: backward steps for the requested gradients only.
 
-Walking the forward steps from the last to the first, each step that lies between a wanted variable
-and a loss gets one backward step, which reads what its operator declares and writes the gradients
-that somebody further down needs; the others get the null request. Where a value has several
-readers, their contributions are summed in the order of the readers, never of the schedule, so that
-a different schedule gives the same bits.
+The forward steps are visited from the last to the first. Each step between a requested source and a
+loss gets one backward step, which reads the tensors that its operator declares and writes the
+gradients that are needed further; the others get the null request. If a value has several readers,
+their contributions are summed in the order of the readers, never of the schedule, so that every
+schedule gives the same bits.
 
 Needs: a forward graph. Provides: values named `<variable>_grad`, in the returned mapping.
 """
@@ -37,16 +37,16 @@ from mxrun.operator.register import create
 
 @dataclass(frozen=True)
 class Differentiated:
-    """The extended graph and, for each wanted variable, the value of its gradient."""
+    """Graph with backward steps, and the gradient's value for each requested source."""
 
     graph: Graph
     gradients: Mapping[str, ValueId]
 
 
 def gradient(graph: Graph, wanted: Collection[str]) -> Differentiated:
-    """Append the backward steps that give the gradients of the sources named in `wanted`.
+    """Append the backward steps that compute the gradients of the sources named in `wanted`.
 
-    Raises UserError where the graph cannot be differentiated, see `untrainable`.
+    Raises UserError if the graph cannot be differentiated, see `untrainable`.
     """
     require_trainable(graph, wanted)
     reaching = depending_on(graph, {graph.sources[name] for name in wanted})
@@ -59,14 +59,14 @@ def gradient(graph: Graph, wanted: Collection[str]) -> Differentiated:
 
 
 def require_trainable(graph: Graph, wanted: Collection[str]) -> None:
-    """Raise UserError, with everything in the way, unless each wanted source has a gradient."""
+    """Raise UserError with all diagnostics unless each requested source has a gradient."""
     problems = untrainable(graph, wanted)
     if problems:
         raise UserError(problems)
 
 
 class Contributions:
-    """The partial gradients of each value, collected until its producer is reached."""
+    """Partial gradients of each value, collected until its producer is visited."""
 
     def __init__(self, builder: GraphBuilder, graph: Graph) -> None:
         self._builder = builder
@@ -81,10 +81,10 @@ class Contributions:
         self._totals: dict[ValueId, ValueId] = {}
 
     def give(self, value: ValueId, reader: Step, argument: int, part: ValueId) -> bool:
-        """Let a tensor that is there be one reader's contribution.
+        """Use an existing tensor as one reader's contribution; return whether that is possible.
 
-        Not to a parameter, whose gradient is a tensor of another class, nor where the value was
-        repeated along an axis, or is kept in another type.
+        It is not for a parameter, whose gradient has another memory class, nor if shape or dtype
+        differ (a value broadcast along an axis, or stored in another dtype).
         """
         given, own = self._builder.values[part].spec, self._values[value].spec
         if value in self._parameters or (given.shape, given.dtype) != (own.shape, own.dtype):
@@ -93,7 +93,7 @@ class Contributions:
         return True
 
     def new(self, value: ValueId, reader: Step, argument: int) -> ValueId:
-        """A value for the contribution of one reader (its argument-th input)."""
+        """Return a new value for the contribution of a reader by its input `argument`."""
         source = self._values[value]
         kind = self._memory_class(value)
         name = f"{source.name}_grad"
@@ -105,7 +105,7 @@ class Contributions:
         return part
 
     def total(self, value: ValueId) -> ValueId | None:
-        """The sum over all readers, folded in their order; None when nobody contributed."""
+        """Return the sum over all readers, folded in their order; None without contributions."""
         if value in self._totals or value not in self._parts:
             return self._totals.get(value)
         _, _, total = min(self._parts[value])
@@ -115,9 +115,9 @@ class Contributions:
         return total
 
     def of(self, wanted: Collection[str]) -> dict[str, ValueId]:
-        """The gradient of each of these sources, whose parts are added by further steps.
+        """Return the gradients of the named sources; further steps add up their parts.
 
-        Raises InternalError where one has none.
+        Raises InternalError if one has none.
         """
         totals = {name: self.total(self._sources[name]) for name in wanted}
         found = {name: value for name, value in totals.items() if value is not None}
@@ -150,15 +150,15 @@ class Contributions:
 
 
 def _reading(reader: Step, argument: int) -> tuple[int, int]:
-    """Where the network reads what is a step's argument: the order in which gradients are folded.
+    """Return the position at which the original network reads an argument: the summation order.
 
-    Fusing moves readers, and must not change a bit.
+    Fusion moves readers, and must not change a bit.
     """
     return reader.readings[argument] if reader.readings else (reader.order, argument)
 
 
 def backward_inputs(step: Step, out_grad: tuple[ValueId | None, ...]) -> tuple[ValueId | None, ...]:
-    """out_grad + in_data + out_data, with None for what the operator does not declare."""
+    """Return out_grad + in_data + out_data, with None where the operator declares no read."""
     assert step.prop is not None
     declared = declared_reads(step)
     values = (out_grad, step.inputs[: len(step.prop.list_arguments())], step.outputs)
@@ -172,7 +172,7 @@ def backward_inputs(step: Step, out_grad: tuple[ValueId | None, ...]) -> tuple[V
 def backward_step(
     step: Step, inputs: tuple[ValueId | None, ...], in_grad: tuple[ValueId | None, ...]
 ) -> Step:
-    """The backward of a forward step, reading `inputs` and writing `in_grad`."""
+    """Return the backward of a forward step, which reads `inputs` and writes `in_grad`."""
     return Step(
         name=f"{step.name}:backward",
         kind=StepKind.BACKWARD,

@@ -1,7 +1,7 @@
-"""The planner's view of a network: values in single assignment and the steps that make them.
+"""Graph: values in single assignment and the steps that compute them, in execution order.
 
-A symbol becomes a Graph when every shape is known. Passes turn one Graph into the next; each is a
-frozen value, so a pass can be tested alone and verified after.
+A symbol is lowered to a Graph once all shapes are known. Passes turn one Graph into the next. A
+Graph is frozen, so a pass can be tested alone and its result verified.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ StepName = str
 
 
 class MemoryClass(Enum):
-    """What a tensor is for; the columns of `inspect-memory`."""
+    """Purpose of a tensor; the columns of `inspect-memory`."""
 
     PARAMETERS = "parameters"
     GRADIENTS = "gradients"
     OPTIMIZER = "optimizer"
     AUXILIARY = "auxiliary"
-    # Made once of parameters and states that no longer change.
+    # Computed once from parameters and states that no longer change.
     CONSTANTS = "constants"
     ACTIVATIONS = "activations"
     ACTIVATION_GRADIENTS = "activation_gradients"
@@ -36,7 +36,7 @@ class MemoryClass(Enum):
 
 
 class StepKind(Enum):
-    """What a step does."""
+    """Kind of a step."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -44,13 +44,13 @@ class StepKind(Enum):
     REORDER = "reorder"
 
 
-# What messages call the steps that change something in place, by the ends of their names.
+# Titles of in-place updates, by the suffix of their names.
 _UPDATES = {"average:update": "moving average", "accumulate": "summed gradient"}
 
 
 @dataclass(frozen=True)
 class Value:
-    """One tensor, written by exactly one step, or given from outside (a source)."""
+    """Tensor that is written by exactly one step, or is a source of the graph."""
 
     name: str
     spec: TensorSpec
@@ -59,12 +59,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """One application of an operator.
+    """Application of an operator.
 
-    inputs of a backward step: `out_grad + in_data + out_data` in the operator's order, None for
-    what the property does not declare; its outputs are the gradients of the operator's inputs.
-    kernel: the chosen implementation, once `select` has run; then `inputs` and `outputs` follow
-    the kernel's specs (a forward kernel's extra outputs come last).
+    inputs: of a backward step `out_grad + in_data + out_data` in the operator's order, None where
+    the property declares no read; its outputs are the gradients of the operator's inputs. kernel:
+    the selected implementation, after `select`; then `inputs` and `outputs` follow the kernel's
+    specs (a forward kernel's extra outputs come last).
     """
 
     name: StepName
@@ -73,27 +73,27 @@ class Step:
     inputs: tuple[ValueId | None, ...]
     outputs: tuple[ValueId | None, ...]
     requests: tuple[OpReqType, ...]
-    # The values to which outputs under the add-to request are added, in whose memory they lie.
+    # Values to which the outputs with the add-to request are added; they share memory.
     added_to: tuple[ValueId, ...] = ()
-    # The forward step a backward step belongs to.
+    # Forward step of a backward step.
     forward: StepName | None = None
-    # The step that this one runs again, because what that one made was not kept.
+    # Original of a repeated step (rematerialisation).
     repeats: StepName | None = None
     implementation: str | None = None
-    # The type a forward step is asked to run in, where the network says so.
+    # Dtype that the network requests for a forward step, if any.
     precision: str | None = None
-    # The place of a forward step in the network as it is written.
+    # Position of a forward step in the original network.
     order: int = 0
-    # Of a fused step: the place and position at which the network reads each of its arguments.
+    # Of a fused step: (order, argument) at which the original network reads each of its arguments.
     readings: tuple[tuple[int, int], ...] = ()
-    # Whether the step may become part of a fused one.
+    # Whether the step may be fused with others.
     fused: bool = True
     place: SourceLocation | None = None
     kernel: Kernel | None = None
 
     @property
     def title(self) -> str:
-        """What a message calls this step: what runs, and for which layer or variable."""
+        """Description of the step in messages: its operation, and the layer or variable."""
         whose, _, what = (self.repeats or self.forward or self.name).partition(":")
         if self.kind is StepKind.REORDER:
             return f"another layout of {whose!r}"
@@ -109,17 +109,20 @@ class Step:
 
     @cached_property
     def reads(self) -> tuple[ValueId, ...]:
-        """The values this step reads; those that it adds to come last."""
+        """Values that the step reads; those under the add-to request come last."""
         return (*(value for value in self.inputs if value is not None), *self.added_to)
 
     @cached_property
     def writes(self) -> tuple[ValueId, ...]:
-        """The values this step makes."""
+        """Values that the step writes."""
         return tuple(value for value in self.outputs if value is not None)
 
     @cached_property
     def in_place_hints(self) -> tuple[tuple[ValueId, ValueId], ...]:
-        """The values (read, made) that the operator says may share memory, where both are there."""
+        """Pairs (read, written) of values that the operator declares may share memory.
+
+        Pairs with an absent value are left out.
+        """
         if self.prop is None or self.kernel is None or self.kernel.is_view:
             return ()
         arguments = len(self.prop.list_arguments())
@@ -144,12 +147,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Graph:
-    """Values, steps in execution order, and the names under which the outside knows values.
+    """Values, steps in execution order, and the external names of values.
 
-    sources: values that exist before the first step (inputs, parameters, states).
-    results: values that must still exist after the last step.
-    mutations: {new version: old version} of values that an update overwrites or a step adds to.
-    is_train: whether forward steps run in training mode.
+    sources: values that exist before the first step (inputs, parameters, states). results: values
+    that must still exist after the last step. mutations: {new version: old version} of values that
+    an update overwrites or a step adds to. is_train: if true, forward steps run in training mode.
     """
 
     values: tuple[Value, ...] = ()
@@ -160,20 +162,20 @@ class Graph:
     is_train: bool = False
 
     def producer(self) -> dict[ValueId, Step]:
-        """For each value that a step makes, that step."""
+        """Return the step that writes each value; sources have none."""
         return {value: step for step in self.steps for value in step.writes}
 
     def spec(self, value: ValueId) -> TensorSpec:
-        """The spec of a value."""
+        """Return the spec of a value."""
         return self.values[value].spec
 
     def with_results(self, results: Mapping[str, ValueId]) -> Graph:
-        """The same graph with further results."""
+        """Return the graph with further results."""
         return replace(self, results={**self.results, **results})
 
 
 class GraphBuilder:
-    """Collects values and steps for the next Graph; the only mutable thing in a pass."""
+    """Mutable collection of values and steps for the next Graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.values = list(graph.values)
@@ -184,15 +186,15 @@ class GraphBuilder:
         self._graph = graph
 
     def value(self, name: str, spec: TensorSpec, memory_class: MemoryClass) -> ValueId:
-        """A new value that a step will write."""
+        """Add a value that a step will write."""
         self.values.append(Value(name, spec, memory_class))
         return len(self.values) - 1
 
     def source(self, name: str, spec: TensorSpec, memory_class: MemoryClass) -> ValueId:
-        """A value given from outside; the same one when it exists already.
+        """Add a source, or return the existing one of this name.
 
-        Raises InternalError when the name stands for something else. Names of our own contain a
-        colon, which a user's cannot.
+        Raises InternalError if the name has another spec or memory class. Generated names contain a
+        colon, which a user's names cannot.
         """
         if name not in self.sources:
             self.sources[name] = self.value(name, spec, memory_class)
@@ -206,7 +208,7 @@ class GraphBuilder:
         self.steps.append(step)
 
     def build(self) -> Graph:
-        """The graph collected so far."""
+        """Return the graph collected so far."""
         return replace(
             self._graph,
             values=tuple(self.values),
@@ -218,11 +220,11 @@ class GraphBuilder:
 
 
 def forward_count(steps: Sequence[Step]) -> int:
-    """How many steps come before the first backward one; none where there is no such step."""
+    """Return the number of steps before the first backward step; 0 if there is no backward step."""
     kinds = [step.kind for step in steps]
     return kinds.index(StepKind.BACKWARD) if StepKind.BACKWARD in kinds else 0
 
 
 def writes(outputs: Sequence[ValueId | None]) -> tuple[OpReqType, ...]:
-    """The plain request for each output: write it, or nothing where it is absent."""
+    """Return the default request for each output: write, or null if it is absent."""
     return tuple(OpReqType.NULL if value is None else OpReqType.WRITE for value in outputs)

@@ -1,8 +1,9 @@
-"""Shapes and element types of every tensor of a network, inferred in both directions.
+"""Shape and type inference for all tensors of a network, in both directions.
 
-Each operator completes what it can from what is known; sweeps over the nodes, forwards and
-backwards in turn, go on until nothing changes. Not knowing enough is no error here: what stays
-unknown is listed. Contradictions are all collected, each with the inferences that led to it.
+Each operator completes what it can from what is known. Sweeps over the nodes, alternately forwards
+and backwards, are repeated until nothing changes. Insufficient knowledge is not an error here:
+unknown variables are listed. All contradictions are collected, each with the inferences that led to
+it.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from mxrun.operator.shape import ShapeContradiction, is_known, known, show, unif
 
 @dataclass(frozen=True)
 class InferredSpecs:
-    """What is known of every entry, and what is wrong.
+    """Inferred shapes and types of all entries, and the diagnostics.
 
-    contradictions: of shapes. mistyped: element types that an operator does not serve.
-    unknown: names of variables without a complete shape that no contradiction accounts for.
+    contradictions: of shapes. mistyped: element types that an operator does not support. unknown:
+    names of variables without a complete shape that no contradiction accounts for.
     """
 
     shapes: Mapping[NodeEntry, PartialShape]
@@ -34,16 +35,16 @@ class InferredSpecs:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All that is wrong."""
+        """All diagnostics, of shapes and of types."""
         return (*self.contradictions, *self.mistyped)
 
     @property
     def complete(self) -> bool:
-        """Whether every shape is known and nothing contradicts."""
+        """True if every shape is known and there is no diagnostic."""
         return not self.diagnostics and all(is_known(shape) for shape in self.shapes.values())
 
     def spec(self, entry: NodeEntry) -> TensorSpec:
-        """Shape and type of one entry; raises ValueError when the shape is not complete."""
+        """Return the spec of an entry. Raises ValueError if its shape is incomplete."""
         return TensorSpec(known(self.shapes[entry]), self.types[entry])
 
 
@@ -52,7 +53,10 @@ def infer(
     shapes: Mapping[str, PartialShape],
     types: Mapping[str, str] | None = None,
 ) -> InferredSpecs:
-    """Infer everything reachable from `heads`, given shapes and types of variables by name."""
+    """Infer the specs of all entries reachable from `heads`.
+
+    shapes, types: known ones of variables by name.
+    """
     nodes = topological(heads)
     state = _ShapeInference(nodes, shapes)
     state.run()
@@ -65,7 +69,7 @@ class _ShapeInference:
     def __init__(self, nodes: list[Node], given: Mapping[str, PartialShape]) -> None:
         self.nodes = nodes
         self.shapes: dict[NodeEntry, PartialShape] = {}
-        # The node that completed each entry, for the chain of a diagnostic.
+        # Node that completed each entry, for the chain of a diagnostic.
         self.source: dict[NodeEntry, Node] = {}
         self.diagnostics: list[Diagnostic] = []
         self.failed: set[Node] = set()
@@ -86,7 +90,7 @@ class _ShapeInference:
                     changed |= self._visit(node)
 
     def unknown(self) -> tuple[str, ...]:
-        """Variables that stay incomplete, unless a contradiction before them is the reason."""
+        """Return variables with incomplete shapes, except those that a contradiction explains."""
         tainted = set(self.failed)
         explained: set[NodeEntry] = set()
         for node in self.nodes:
@@ -159,7 +163,7 @@ class _ShapeInference:
         )
 
     def _chain(self, node: Node) -> list[str]:
-        """How the shapes of the node's inputs came about, oldest first."""
+        """Return the origins of the shapes of a node's inputs as text lines, oldest first."""
         lines: list[str] = []
         seen: set[NodeEntry] = set()
         pending = list(reversed(node.inputs))
@@ -182,7 +186,7 @@ def _text(shape: object) -> str:
 
 
 def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
-    """What an operator says of its types, with the node's name and place."""
+    """Return an operator's diagnostic with the node's name and location."""
     problem = f"{node.operator} {node.name!r}: {diagnostic.problem}"
     return replace(diagnostic, problem=problem, place=diagnostic.place or node.place)
 
@@ -190,9 +194,9 @@ def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
 def _infer_types(
     nodes: list[Node], given: Mapping[str, str], shapes: Mapping[NodeEntry, PartialShape]
 ) -> tuple[dict[NodeEntry, str], tuple[Diagnostic, ...]]:
-    """Element types, to a fixpoint; what nothing decides is float32. And what is refused.
+    """Infer element types to a fixpoint; return the types and the refusals.
 
-    What is given comes first, then what shapes decide.
+    Given types take precedence over those that shapes decide. An undecided type is float32.
     """
     types: dict[NodeEntry, PartialType] = {}
     refused: dict[Node, tuple[Diagnostic, ...]] = {}

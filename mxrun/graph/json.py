@@ -10,12 +10,12 @@ from mxrun.base.errors import Diagnostic, MxrunError, UserError
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.register import create_from_strings
 
-# The version whose format this is; MXNet's loader upgrades files of older versions.
+# MXNet version of the format; MXNet's loader upgrades files of older versions.
 _VERSION = 10901
 
 
 def dump(heads: Sequence[NodeEntry]) -> str:
-    """The graph as MXNet writes it: explicit parameters as strings, nodes in depth-first order."""
+    """Return the graph in MXNet's JSON: explicit parameters as strings, depth-first order."""
     nodes = topological(heads)
     index = {node: position for position, node in enumerate(nodes)}
     entries: list[dict[str, object]] = []
@@ -39,9 +39,9 @@ def dump(heads: Sequence[NodeEntry]) -> str:
 
 
 def load(text: str) -> tuple[NodeEntry, ...]:
-    """The heads of a graph in MXNet's JSON.
+    """Return the heads of a graph in MXNet's JSON.
 
-    Raises UserError saying which node cannot be used and why.
+    Raises UserError naming the node that cannot be used, and the reason.
     """
     try:
         document = json.loads(text)
@@ -57,7 +57,7 @@ def load(text: str) -> tuple[NodeEntry, ...]:
 
 def _node(record: Mapping[str, Any], nodes: list[Node]) -> Node:
     name, operator = str(record["name"]), str(record["op"])
-    # Files of MXNet before 1.0 say "param" or "attr".
+    # Before version 1.0, MXNet wrote "param" or "attr".
     attributes: dict[str, str] = {}
     for key in ("param", "attr", "attrs"):
         attributes.update({str(k): str(v) for k, v in record.get(key, {}).items()})

@@ -1,4 +1,4 @@
-"""Symbol → Graph: one forward step per operator, with every shape known.
+"""Lowering of a Symbol to a Graph: one forward step per operator, with every shape known.
 
 Needs: complete inference. Provides: a forward graph whose sources are the variables.
 """
@@ -15,11 +15,11 @@ from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.property import ResourceKind
 
-# The tensor of the run's key, the step's number and which part of a batch it is, which every random
-# operator reads.
+# Tensor with the key of the run, the step's number and the index of the micro-batch, which every
+# random operator reads.
 RANDOM_STATE = "random:state"
-# The step's number where nothing is trained: steps count from 1. The records of a data set draw the
-# same numbers in every evaluation, whatever the size of its batches.
+# Step number without training; training steps count from 1. In every evaluation the records of a
+# data set draw the same random numbers, whatever the batch size.
 UNTRAINED = 0
 
 
@@ -30,11 +30,13 @@ def lower(
     is_train: bool,
     stand_ins: Mapping[str, str] | None = None,
 ) -> Graph:
-    """The forward graph of `symbol`; variables named in `inputs` are io slots, others parameters.
+    """Return the forward graph of `symbol`.
 
-    Every head is a result under its name, and so are output and loss of every operator that has a
-    loss. `stand_ins` names optimizer states that are read in place of parameters.
-    Raises UserError when a shape is not known or two nodes share a name.
+    Variables named in `inputs` are io slots, others parameters or auxiliary states. Every head is a
+    result under its name, and so are output and loss of every operator with a loss. stand_ins:
+    optimizer states by the names of the parameters that they replace.
+
+    Raises UserError if a shape is unknown or two nodes share a name.
     """
     stand_ins = stand_ins or {}
     _check_names(symbol)

@@ -1,8 +1,7 @@
-"""What the planner's names mean, in words.
+"""Readable descriptions of the planner's generated names.
 
-A name of our own is a user's name with marks behind it: `@` and the layout that a copy has, `:` and
-what a step or state is for, or a number where nothing else tells two apart. A user's name has
-neither `@` nor `:`.
+A generated name is a user's name with suffixes: `@` and the layout of a copy, `:` and the purpose
+of a step or state, and a number that makes the name unique. A user's name has neither `@` nor `:`.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import re
 
 _MARK = re.compile(r"([@:])([^@:]*)")
 _NUMBER = re.compile(r"\d+$")
-# Marks behind `:`, without the number that tells them apart; {} is what they stand behind.
+# Suffixes after `:`, without their numbers; {} is the description of the name before the suffix.
 _ROLES = {
     "backward": "backward of {}",
     "update": "update of {}",
     "reorder": "copy of {}",
     "again": "{} again",
-    "anew": "{} made anew",
+    "anew": "{} recomputed",
     "grad": "summed gradient of {}",
-    "grad_sum": "gradients of {} added",
+    "grad_sum": "sum of the gradients of {}",
     "accumulate": "gradient of {} accumulated",
     "fold": "folding into {}",
     "mom": "momentum of {}",
@@ -27,20 +26,21 @@ _ROLES = {
     "var": "mean square gradient of {}",
     "n": "squared gradients of {}",
     "average": "average of {}",
-    "staged": "{} of a batch made ahead",
+    "staged": "{} of a prefetched batch",
     "": "{}",
 }
 _OWN = {
-    "optimizer:schedule": "the schedule's numbers",
+    "optimizer:schedule": "learning-rate schedule",
     "random:state": "state of the random generator",
 }
 _LAYOUTS = {"onednn": "packed", "channels_last": "channels last", "plain": "row-major"}
 
 
 def in_words(name: str) -> str:
-    """A name as a person would say it; a user's stays as it is.
+    """Describe a generated name; a user's name is returned unchanged.
 
-    `conv1:backward` is `backward of conv1`, `fc1_weight@onednn:1518` is `fc1_weight (packed)`.
+    Examples: `conv1:backward` gives `backward of conv1`, and `fc1_weight@onednn:1518` gives
+    `fc1_weight (packed)`.
     """
     if name in _OWN:
         return _OWN[name]

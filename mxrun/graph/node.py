@@ -1,4 +1,4 @@
-"""Nodes of the network a user writes: variables and operators with their wiring."""
+"""Nodes of a user's network: variables and operators with their wiring."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mxrun.operator.register import AnyProperty
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A variable (`prop` is None) or an operator applied to entries of other nodes.
+    """Variable (`prop` is None), or operator applied to entries of other nodes.
 
-    `inputs` holds the arguments and then the auxiliary states, in the property's order.
-    `attributes` are MXNet's node attributes (`__shape__`, `__lr_mult__`, ...), as strings.
-    `fused`: whether the operator may become one with its neighbours. `precision`: the type it is to
-    run in, where that is not the network's.
+    inputs: the arguments and then the auxiliary states, in the property's order. attributes:
+    MXNet's node attributes (`__shape__`, `__lr_mult__`, ...), as strings. fused: whether the
+    operator may be fused with its neighbours. precision: its dtype, if it differs from the
+    network's.
     """
 
     name: str
@@ -30,27 +30,27 @@ class Node:
 
     @property
     def is_variable(self) -> bool:
-        """Whether this node is an input, a parameter or a state."""
+        """True for an input, a parameter or a state."""
         return self.prop is None
 
     @property
     def operator(self) -> str:
-        """The operator's registered name; MXNet's `null` for a variable."""
+        """Registered name of the operator; MXNet's `null` for a variable."""
         return "null" if self.prop is None else self.prop.type_string
 
     @property
     def num_outputs(self) -> int:
-        """Outputs including the hidden ones."""
+        """Number of outputs, hidden ones included."""
         return 1 if self.prop is None else len(self.prop.list_outputs())
 
     def entry_name(self, index: int) -> str:
-        """MXNet's name of output `index`: the variable's own, or `conv1_output`."""
+        """Return MXNet's name of output `index`: the variable's own, or `conv1_output`."""
         if self.prop is None:
             return self.name
         return f"{self.name}_{self.prop.list_outputs()[index]}"
 
     def argument_entries(self) -> tuple[NodeEntry, ...]:
-        """The inputs without the auxiliary states."""
+        """Return the inputs without the auxiliary states."""
         if self.prop is None:
             return ()
         return self.inputs[: len(self.prop.list_arguments())]
@@ -70,7 +70,7 @@ class NodeEntry:
 
 
 def topological(heads: Iterable[NodeEntry]) -> list[Node]:
-    """All nodes reachable from `heads`, inputs before users, in depth-first order as MXNet's."""
+    """Return all nodes reachable from `heads`, inputs before users, depth-first like MXNet."""
     order: list[Node] = []
     seen: set[Node] = set()
     for head in heads:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 TRAIN = "train"
-# A batch, or part of one, whose gradients are only added to the running sums; TRAIN is the last of
-# several.
+# Adds the gradients of a batch, or of a micro-batch, to the running sums; TRAIN runs for the last
+# of several.
 ACCUMULATE = "accumulate"
 EVALUATE = "evaluate"
-# Computes once what the parameters decide alone, for a plan whose phases change none of them.
+# Computes once the values that depend on parameters alone, for a plan that changes no parameter.
 PREPARE = "prepare"

@@ -1,9 +1,9 @@
-"""The second backward: a plain reverse traversal, kept to check the explicit gradient graph.
+"""Reverse traversal: a second, simple backward for checking the explicit gradient graph.
 
-Following DyNet (Neubig et al. 2017, arXiv:1701.03980), every forward step that has a gradient is
-undone in exactly the reverse order, computing the gradient of every input whether anybody asks or
-not; what nobody asked for is dropped at the end. It shares with the explicit graph only the rule
-that contributions are folded in the order of the readers, so equal kernels give equal bits.
+It follows DyNet (Neubig et al. 2017, arXiv:1701.03980): every forward step with a gradient is
+differentiated in exactly the reverse order, with the gradient of every input; unrequested gradients
+are dropped at the end. It shares with the explicit graph only the rule that contributions are
+summed in the order of the readers, so equal kernels give equal bits.
 
 Needs: a forward graph. Provides: the same values as `gradient`, at a higher cost.
 """
@@ -25,7 +25,7 @@ from mxrun.operator.property import GradientKind
 
 
 def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
-    """Append a backward step for every forward step; raises UserError as `gradient` does."""
+    """Append a backward step for every forward step. Raises UserError as `gradient` does."""
     require_trainable(graph, wanted)
     builder = GraphBuilder(graph)
     contributions = Contributions(builder, graph)

@@ -15,13 +15,13 @@ from mxrun.operator.register import create
 
 
 class NameManager:
-    """Gives unnamed nodes MXNet's names, `convolution0`, `convolution1`, ..., by operator."""
+    """Generator of MXNet's names for unnamed nodes: `convolution0`, `convolution1`, ..."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def name(self, operator: str) -> str:
-        """The next name for an operator."""
+        """Return the next name for an operator."""
         hint = operator.lower()
         count = self._counts.get(hint, 0)
         self._counts[hint] = count + 1
@@ -33,7 +33,7 @@ _NAMES: ContextVar[NameManager] = ContextVar("names", default=NameManager())  # 
 
 @contextmanager
 def fresh_names() -> Iterator[None]:
-    """Within this context automatic names count from 0 again, so that they are stable."""
+    """Context manager within which automatic names count from 0, so that they are stable."""
     token = _NAMES.set(NameManager())
     try:
         yield
@@ -42,7 +42,7 @@ def fresh_names() -> Iterator[None]:
 
 
 class Symbol:
-    """One or more entries of a graph; immutable."""
+    """Immutable list of entries of a graph."""
 
     def __init__(self, heads: Iterable[NodeEntry]) -> None:
         self.heads = tuple(heads)
@@ -51,7 +51,10 @@ class Symbol:
         return len(self.heads)
 
     def __getitem__(self, key: int | str) -> Symbol:
-        """One output, by position or by name (`fc1_output`, or `fc1` where it has just one)."""
+        """Return one output, by position or by name (`fc1_output`, or `fc1` for its first output).
+
+        Raises UserError for an unknown name.
+        """
         if isinstance(key, int):
             return Symbol([self.heads[key]])
         by_name = {entry.name: entry for entry in self.heads}
@@ -64,20 +67,20 @@ class Symbol:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Every node, inputs before users."""
+        """All nodes, inputs before users."""
         return tuple(topological(self.heads))
 
     def list_outputs(self) -> list[str]:
-        """Names of the heads."""
+        """Return the names of the heads."""
         return [entry.name for entry in self.heads]
 
     def list_arguments(self) -> list[str]:
-        """Names of the variables that are arguments, in depth-first order."""
+        """Return the names of the variables that are arguments, in depth-first order."""
         auxiliary = set(self.list_auxiliary_states())
         return [n.name for n in self.nodes if n.is_variable and n.name not in auxiliary]
 
     def list_auxiliary_states(self) -> list[str]:
-        """Names of the variables that hold auxiliary states."""
+        """Return the names of the variables that hold auxiliary states."""
         return [
             entry.node.name
             for node in self.nodes
@@ -85,7 +88,7 @@ class Symbol:
         ]
 
     def get_internals(self) -> Symbol:
-        """All visible outputs of all nodes, as a group."""
+        """Return all visible outputs of all nodes as one symbol."""
         return Symbol(
             NodeEntry(node, index)
             for node in self.nodes
@@ -93,28 +96,28 @@ class Symbol:
         )
 
     def tojson(self) -> str:
-        """MXNet's JSON of this graph."""
+        """Return the graph in MXNet's JSON."""
         return dump(self.heads)
 
     def graph_hash(self) -> str:
-        """SHA-256 of the graph: operators, explicit parameters, names and wiring."""
+        """Return the SHA-256 of the graph: operators, explicit parameters, names and wiring."""
         return hashlib.sha256(self.tojson().encode()).hexdigest()
 
 
 def variable(
     name: str, attributes: Mapping[str, str] | None = None, place: SourceLocation | None = None
 ) -> Symbol:
-    """An input, parameter or state, to be given a value from outside."""
+    """Return a symbol for an input, parameter or state."""
     return Symbol([NodeEntry(Node(name, attributes=dict(attributes or {}), place=place))])
 
 
 def load_json(text: str) -> Symbol:
-    """The symbol in MXNet's JSON form; raises UserError saying which node cannot be used."""
+    """Return the symbol in MXNet's JSON. Raises UserError naming a node that cannot be used."""
     return Symbol(load(text))
 
 
 def group(symbols: Iterable[Symbol]) -> Symbol:
-    """Several symbols as one with all their outputs."""
+    """Return several symbols as one symbol with all their outputs."""
     return Symbol(head for symbol in symbols for head in symbol.heads)
 
 
@@ -124,9 +127,10 @@ def apply(
     parameters: Mapping[str, object] | None = None,
     name: str | None = None,
 ) -> Symbol:
-    """Create an operator by name and wire it.
+    """Create an operator by name and wire it; return its visible outputs.
 
-    Missing arguments become variables named `<name>_<argument>`. Returns the visible outputs.
+    Missing arguments become variables named `<name>_<argument>`.
+
     Raises UserError for an unknown operator, bad parameters or an argument that the operator does
     not have.
     """

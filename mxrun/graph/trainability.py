@@ -1,7 +1,7 @@
-"""Whether a forward graph has a gradient for every variable that is to be trained.
+"""Check that a forward graph has a gradient for every trained variable.
 
-Needs: a forward graph. Provides: a diagnostic for each layer that is in the way; none is made where
-the backward passes can differentiate the graph.
+Needs: a forward graph. Provides: one diagnostic per layer that prevents a gradient; none if the
+backward passes can differentiate the graph.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from mxrun.base.errors import Diagnostic
 from mxrun.graph.graph import Graph, Step, ValueId
 from mxrun.operator.property import GradientKind
 
-# Layers of a way to the loss that a diagnostic names before it leaves out the rest.
+# Maximum number of layers that a diagnostic names on the path to the loss.
 _MAX_NAMED = 6
 
 
 def untrainable(graph: Graph, wanted: Collection[str]) -> list[Diagnostic]:
-    """Why sources named in `wanted` have no gradient, in the order of the steps.
+    """Return why sources named in `wanted` have no gradient, in the order of the steps.
 
-    One diagnostic for each step without a gradient between a wanted source and a loss, and one for
-    each step whose wanted sources no loss depends on.
+    There is one diagnostic for each step without a gradient between a wanted source and a loss, and
+    one for each step whose wanted sources no loss depends on.
     """
     reaching = depending_on(graph, {graph.sources[name] for name in wanted})
     given: set[ValueId] = set()
-    # For each value with a gradient, the step that gives it, nearest to the value's producer.
+    # For each value with a gradient, the step that contributes to it nearest to the value's
+    # producer.
     readers: dict[ValueId, Step] = {}
     problems: list[Diagnostic] = []
     for step in reversed(graph.steps):
@@ -47,7 +48,7 @@ def untrainable(graph: Graph, wanted: Collection[str]) -> list[Diagnostic]:
 
 
 def depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
-    """Every value that a target influences, but through inputs whose gradient is zero anyway."""
+    """Return the values that depend on `targets`, except through inputs with a zero gradient."""
     reaching = set(targets)
     for step in graph.steps:
         assert step.prop is not None
@@ -61,16 +62,16 @@ def depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
 
 
 def needed_gradients(step: Step, reaching: set[ValueId]) -> list[int]:
-    """The arguments of a step, by position, on which a gradient is wanted."""
+    """Return the positions of the arguments of a step whose gradients are needed."""
     assert step.prop is not None
     arguments = step.inputs[: len(step.prop.list_arguments())]
     return [index for index, value in enumerate(arguments) if value in reaching]
 
 
 def has_backward(step: Step, out_grad: tuple[ValueId | None, ...]) -> bool:
-    """Whether a loss or a gradient that the operator declares to read is there to pass on.
+    """Return whether a step has a loss, or an output gradient that its backward reads.
 
-    Of an operator that declares none, whether any is.
+    If the operator declares no output gradient, any existing one counts.
     """
     assert step.prop is not None
     if step.prop.loss_output is not None:
@@ -81,7 +82,7 @@ def has_backward(step: Step, out_grad: tuple[ValueId | None, ...]) -> bool:
 
 
 def declared_reads(step: Step) -> set[tuple[int, int]]:
-    """What backward reads: (group, index) in out_grad, in_data and out_data."""
+    """Return the tensors that backward reads: (group, index) in out_grad, in_data and out_data."""
     assert step.prop is not None
     groups = (len(step.outputs), len(step.prop.list_arguments()), len(step.outputs))
     marks = [[(group, i) for i in range(size)] for group, size in enumerate(groups)]
@@ -89,12 +90,12 @@ def declared_reads(step: Step) -> set[tuple[int, int]]:
 
 
 def _blocked(step: Step, index: int, readers: Mapping[ValueId, Step]) -> Diagnostic:
-    """A step without the gradient that is needed of it."""
+    """Return the diagnostic of a step that lacks a needed gradient."""
     assert step.prop is not None
     way = " -> ".join(_way_to_loss(step, readers))
     return Diagnostic(
         f"{step.prop.type_string} {step.name!r} has no gradient for "
-        f"{step.prop.list_arguments()[index]!r}, which lies between a trained parameter and the "
+        f"{step.prop.list_arguments()[index]!r}, which is between a trained parameter and the "
         "loss",
         place=step.place,
         chain=(f"the loss depends on it: {way}",),
@@ -103,7 +104,7 @@ def _blocked(step: Step, index: int, readers: Mapping[ValueId, Step]) -> Diagnos
 
 
 def _way_to_loss(step: Step, readers: Mapping[ValueId, Step]) -> list[str]:
-    """Names of the forward steps from this one to a loss that depends on it."""
+    """Return the names of the forward steps from this one to a loss that depends on it."""
     names = [step.name]
     following = _reader(step, readers)
     while following is not None:
@@ -115,12 +116,12 @@ def _way_to_loss(step: Step, readers: Mapping[ValueId, Step]) -> list[str]:
 
 
 def _reader(step: Step, readers: Mapping[ValueId, Step]) -> Step | None:
-    """The step that gives one of this step's outputs a gradient."""
+    """Return the step that contributes a gradient to an output of this step, or None."""
     return next((readers[value] for value in step.writes if value in readers), None)
 
 
 def _unreached(graph: Graph, names: Sequence[str]) -> list[Diagnostic]:
-    """The steps that read sources without a gradient, each with those it is the first to read."""
+    """Return a diagnostic for each step that is the first to read sources without a gradient."""
     by_value = {graph.sources[name]: name for name in names}
     has_loss = any(step.prop and step.prop.loss_output is not None for step in graph.steps)
     found = []
@@ -132,7 +133,7 @@ def _unreached(graph: Graph, names: Sequence[str]) -> list[Diagnostic]:
 
 
 def _no_loss(step: Step | None, names: Sequence[str], has_loss: bool) -> Diagnostic:
-    """Why the sources that a step reads cannot be trained."""
+    """Describe why the named sources, which a step reads, cannot be trained."""
     listed = ", ".join(map(repr, names))
     pronoun = "it" if len(names) == 1 else "they"
     problem = f"no loss depends on {listed}, so {pronoun} cannot be trained"
@@ -145,5 +146,5 @@ def _no_loss(step: Step | None, names: Sequence[str], has_loss: bool) -> Diagnos
         problem,
         place=None if step is None else step.place,
         hint="end the network with a loss such as SoftmaxOutput that reads the layer, or freeze "
-        f"what it learns, network: {{variables: {{{frozen}}}}}",
+        f"its parameters, network: {{variables: {{{frozen}}}}}",
     )

@@ -1,4 +1,4 @@
-"""Update rules of parameters, and the names of the tensors that updates keep."""
+"""Update rules of parameters, and the names of optimizer tensors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class UpdateRule:
-    """The update operator of one parameter, with its parameters (rates, decay, ...).
+    """Update operator of one parameter, with the operator's parameters (rates, decay, ...).
 
     Its arguments are the weight, its gradient, states named after the weight (`fc1_weight:mom`),
-    `gradient_scale` where all gradients are clipped together, and `schedule`, the step's rates.
+    `gradient_scale` if all gradients are clipped together, and `schedule`, the step's rates.
     """
 
     operator: str
@@ -20,21 +20,21 @@ class UpdateRule:
 
 @dataclass(frozen=True)
 class Clipping:
-    """Clip all gradients together: the norm of all of them, rescaled, is at most `max_norm`."""
+    """Clipping of all gradients together: their global norm, rescaled, is at most `max_norm`."""
 
     max_norm: float
     rescale_grad: float
 
 
-# The step's learning rate and the two bias corrections of Adam and its kind.
+# Tensor with the step's learning rate and the two bias corrections of Adam-like optimizers.
 SCHEDULE = "optimizer:schedule"
 
 
 def accumulated(parameter: str) -> str:
-    """The name of the tensor that sums a parameter's gradients over several batches."""
+    """Return the name of the tensor that sums a parameter's gradients over several batches."""
     return f"{parameter}:grad"
 
 
 def averaged(parameter: str) -> str:
-    """The name of the moving average of a parameter."""
+    """Return the name of the moving average of a parameter."""
     return f"{parameter}:average"

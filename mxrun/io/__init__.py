@@ -1,1 +1,1 @@
-"""From records to batches: what a data set is, which part of it is read, and who fills a batch."""
+"""Data pipeline: data sets, splits, transforms, and the iterators that fill batches."""

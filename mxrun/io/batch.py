@@ -1,4 +1,4 @@
-"""What an iterator promises about a batch, and the record it returns for one it has written."""
+"""Description of one batch that an iterator has written, and names of its special inputs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# The input that weighs each row of a batch: 1 for a record, 0 for padding.
+# Name of the input that holds the weight of each row of a batch: 1 for a record, 0 for padding.
 SAMPLE_WEIGHT = "sample_weight"
 
 
 def is_label(name: str) -> bool:
-    """Whether a field is a label, by MXNet's naming: `label`, `softmax_label`, ..."""
+    """Return whether a field is a label, by MXNet's naming: `label`, `softmax_label`, ..."""
     return name.endswith("label")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch that lies in its slots.
+    """Batch that an iterator has written into its slots.
 
-    `indices` int64 [batch size] are the rows' records in the data set, read-only and valid until
-    the iterator's next reset; the first `valid` rows are records, each once, the rest is padding.
+    `indices` int64 [batch size] holds the record number of each row; it is read-only and valid
+    until the iterator's next reset. The first `valid` rows are records, each once; the other rows
+    are padding.
     """
 
     valid: int
@@ -29,5 +30,5 @@ class Batch:
 
     @property
     def pad(self) -> int:
-        """Number of padded rows, all at the end; MXNet's `getpad`."""
+        """Number of padded rows, all at the end of the batch; MXNet's `getpad`."""
         return len(self.indices) - self.valid

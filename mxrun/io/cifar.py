@@ -1,7 +1,7 @@
-"""The binary files of CIFAR: records of some label bytes and 3 x 32 x 32 bytes, nothing else.
+"""Reader of CIFAR's binary files: each record is some label bytes, then 3 x 32 x 32 bytes.
 
 Source of the format: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009,
-and the description that comes with the files.
+and the description that accompanies the files.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PIXELS = 3 * 32 * 32
 def read_cifar(
     files: Sequence[Path], labels: int, classes: Sequence[int]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """All records: images uint8 [count, 3, 32, 32] and labels uint8 [count, labels].
+    """Read all records: images uint8 [count, 3, 32, 32] and labels uint8 [count, labels].
 
-    A record begins with `labels` bytes, of which byte i is below `classes[i]`. Raises UserError
-    naming file, record and byte offset.
+    A record begins with `labels` bytes; byte i must be below `classes[i]`. Raises UserError naming
+    file, record and byte offset.
     """
     parts = [_records(path, labels, classes) for path in files]
     records = np.concatenate(parts) if len(parts) > 1 else parts[0]
@@ -33,23 +33,26 @@ def read_cifar(
 
 
 def read_names(folder: Path, name: str, count: int) -> tuple[str, ...]:
-    """The names of `count` classes, one a line; raises UserError where they are not that many."""
+    """Read the names of `count` classes, one a line.
+
+    Raises UserError if the file does not hold exactly `count` names.
+    """
     path = find_file(folder, name)
     lines = bytes(read_whole(path)).decode(errors="replace").split("\n")
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) != count:
-        problem = f"{path}: a name is needed for each class"
+        problem = f"{path}: wrong number of class names"
         raise UserError(Diagnostic(problem, None, f"{count} lines", str(len(names))))
     return names
 
 
 def _records(path: Path, labels: int, classes: Sequence[int]) -> NDArray[np.uint8]:
-    """uint8 [count, labels + 3072]."""
+    """Read one file as uint8 [count, labels + 3072]."""
     size = labels + _PIXELS
     content = read_whole(path)
     count, rest = divmod(len(content), size)
     if rest or not count:
-        problem = f"record {count}: the file ends inside of it" if rest else "the file is empty"
+        problem = f"record {count}: the file ends within it" if rest else "the file is empty"
         expected = f"records of {size} bytes"
         fail(path, len(content), problem, expected, f"{count} records and {rest} bytes")
     records = np.frombuffer(content, np.uint8).reshape(count, size)
@@ -57,6 +60,6 @@ def _records(path: Path, labels: int, classes: Sequence[int]) -> NDArray[np.uint
         wrong = records[:, at] >= below
         if wrong.any():
             record = int(np.argmax(wrong))
-            problem = f"record {record}: the label is no class"
+            problem = f"record {record}: the label is not a class number"
             fail(path, record * size + at, problem, f"0 to {below - 1}", str(records[record, at]))
     return records

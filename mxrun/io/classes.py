@@ -1,4 +1,4 @@
-"""Classes of records by name: those of training are everybody's, whatever another part holds."""
+"""Mapping of class labels between data sets by class name; training's numbering is used for all."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
 from mxrun.base.near_names import listed
 
-# A class's number as a name, of at most 9 digits: it is an int32.
+# A class number written as a name. At most 9 digits, so that it fits into int32.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def class_key(name: str) -> str:
-    """What two spellings of a name have in common that look alike: é as one character, or as e
-    and an accent, which some file systems make of it.
+    """Return a name in Unicode normal form C, under which spellings that look alike are equal.
+
+    Some file systems store é as e followed by a combining accent instead of as one character.
     """
     return unicodedata.normalize("NFC", name)
 
@@ -29,17 +30,17 @@ def renumbered(
     known: Sequence[str],
     where: tuple[str, SourceLocation | None],
 ) -> NDArray[np.int32]:
-    """Labels int32 [records] that number `names` as numbers of the same names among `known`.
+    """Return labels int32 [records], indices into `names`, as indices of the same names in `known`.
 
-    Without `names` a label's name is the number itself, and without `known` any number is known. A
-    class that no record has need not be known. Raises UserError, which lists both sets, for one
-    that is not; `where` names the records.
+    Without `names` a label's name is its number; without `known` every number is known. A class
+    without records need not be known. Raises UserError, listing both sets, for a class that is not
+    known; `where` names the records.
     """
     numbers, inverse = np.unique(labels, return_inverse=True)
     used = [_name(number, names) for number in numbers.tolist()]
     if known:
         at = {class_key(name): number for number, name in enumerate(known)}
-        # Of two known names that look alike each is itself.
+        # If two known names have the same key, an exact match takes precedence.
         at |= {name: number for number, name in enumerate(known)}
     else:
         at = {name: int(name) for name in used if _NUMBER.fullmatch(name)}
@@ -50,11 +51,11 @@ def renumbered(
         if known:
             problem = f"{what} has classes that training does not know: {listed(unknown)}"
             expected = f"classes of training: {listed(known)}"
-            hint = nearest(unknown[0], known) or "classes are those of the training part, by name"
+            hint = nearest(unknown[0], known) or "the classes are those of data.train, by name"
         else:
-            problem = f"{what} has labels that are words, and those of training are numbers"
+            problem = f"{what} has labels that are words, but those of training are numbers"
             expected = "labels that are numbers"
-            hint = "give both parts words, or both numbers"
+            hint = "use words as labels in both data sections, or numbers in both"
         raise UserError(Diagnostic(problem, place, expected, listed(used), hint))
     return np.array(places, np.int32)[inverse].reshape(labels.shape)
 
@@ -62,9 +63,10 @@ def renumbered(
 def lacking(
     labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
 ) -> list[str]:
-    """The classes that `labels` have and those of `rows` have not.
+    """Return the classes that occur in `labels` but not in `rows` of them.
 
-    None where the numbers hardly ever repeat, and so are no classes.
+    Returns an empty list if more than half of the labels are distinct: such numbers are not
+    classes.
     """
     kinds = np.unique(labels)
     if 2 * len(kinds) > len(labels):
@@ -75,7 +77,10 @@ def lacking(
 def lacking_range(
     labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
 ) -> list[str]:
-    """As `lacking`, where records lie class by class, so that a range is no fair part of them."""
+    """Return the result of `lacking` if the records are sorted by class, else an empty list.
+
+    Only then is a contiguous range an unrepresentative sample of the classes.
+    """
     kinds = len(np.unique(labels))
     is_grouped = np.count_nonzero(np.diff(labels)) == kinds - 1
     return lacking(labels, rows, names) if is_grouped else []
@@ -84,13 +89,13 @@ def lacking_range(
 def counts(
     labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
 ) -> tuple[str, str]:
-    """The records of each class, of all and of `rows`, for a message."""
+    """Return two texts for messages: the records of each class, in all records and in `rows`."""
     texts = []
     for some in (labels, labels[rows]):
         found, times = np.unique(some, return_counts=True)
         pairs = zip(found.tolist(), times.tolist(), strict=True)
         texts.append(listed([f"{_name(number, names)} {count}" for number, count in pairs]))
-    return f"records of each class, as in the whole: {texts[0]}", texts[1]
+    return f"records of each class, as in the complete split: {texts[0]}", texts[1]
 
 
 def _name(number: int, names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Transforms of how bright and how coloured things are; on float32 values, bytes being 0..1."""
+"""Transforms of brightness and colour, on float32 values (bytes scaled to 0..1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Positive
 from mxrun.io.record import Draw, Record, RecordShape, Transform, register
 
-# ITU-R BT.601: how bright red, green and blue look.
+# Luma weights of red, green and blue, of ITU-R BT.601.
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32).reshape(3, 1, 1)
 
 Strength = Annotated[float, Field(ge=0, le=1)]
@@ -19,33 +19,38 @@ Strength = Annotated[float, Field(ge=0, le=1)]
 
 @register("normalize")
 class Normalize(Transform):
-    """(value - mean) / std, per channel: the first axis of the record, whatever its others."""
+    """Compute (value - mean) / std per channel.
+
+    Channels are the first axis of a record of any rank.
+    """
 
     works_on_values: ClassVar[bool] = True
     moves_values: ClassVar[bool] = True
 
     mean: Float32 | tuple[Float32, ...] = Field(
-        default=0.0, description="of all channels, or one per channel"
+        default=0.0, description="mean of all channels, or one per channel"
     )
     std: Positive | tuple[Positive, ...] = Field(
-        default=1.0, description="of all channels, or one per channel"
+        default=1.0, description="standard deviation of all channels, or one per channel"
     )
 
     @property
     def missing(self) -> str:
-        """A mean or std, where all means are 0 and all stds 1."""
+        """Expected parameters if all means are 0 and all stds 1, else empty."""
         means, stds = np.unique(self.mean).tolist(), np.unique(self.std).tolist()
         return "a mean other than 0 or a std other than 1" if (means, stds) == ([0], [1]) else ""
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """The same; raises UserError where the number of channels is another."""
+        """Return `shape`; raises UserError if its number of channels differs from that of mean or
+        std.
+        """
         for name, given in (("mean", self.mean), ("std", self.std)):
             if isinstance(given, tuple) and (not shape or shape[0] not in (None, len(given))):
                 count = len(given)
                 has = f"{shape[0]} (its first axis)" if shape else "none"
                 raise UserError(
                     Diagnostic(
-                        f"{name} is for {count} channels, and the record has {has}",
+                        f"{name} is for {count} channels, but the record has {has}",
                         expected=f"records of {count} channels, or one {name} for all",
                         got=f"a record of shape {[*shape]}",
                     )
@@ -53,7 +58,7 @@ class Normalize(Transform):
         return shape
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """A new float32 array."""
+        """Return the normalised record as a new float32 array."""
         axes = (-1,) + (1,) * (record.ndim - 1)
         mean, std = (
             np.array(given, np.float32).reshape(axes if isinstance(given, tuple) else ())
@@ -66,40 +71,43 @@ class Normalize(Transform):
 class ColorJitter(Transform):
     """Change brightness, contrast and saturation, in this order; in evaluation nothing.
 
-    Each by a factor drawn from 1 - strength .. 1 + strength: of the values, of their distance
-    from the image's mean brightness, and of their distance from the pixel's. Brightness is
-    0.299 red + 0.587 green + 0.114 blue; results are kept in 0..1.
+    Each is scaled by a factor drawn uniformly from 1 - strength .. 1 + strength. Brightness scales
+    the values, contrast their distance from the image's mean brightness, saturation their distance
+    from the brightness of their pixel. Brightness is 0.299 red + 0.587 green + 0.114 blue; results
+    are clipped to 0..1.
     """
 
     works_on_values: ClassVar[bool] = True
     wants_unit_values: ClassVar[bool] = True
 
-    brightness: Strength = Field(default=0.0, description="strength of the change")
-    contrast: Strength = Field(default=0.0, description="strength of the change")
-    saturation: Strength = Field(default=0.0, description="strength of the change")
+    brightness: Strength = Field(default=0.0, description="greatest relative change of brightness")
+    contrast: Strength = Field(default=0.0, description="greatest relative change of contrast")
+    saturation: Strength = Field(default=0.0, description="greatest relative change of saturation")
 
     @property
     def missing(self) -> str:
-        """A strength, where all are 0."""
+        """Expected parameters if all strengths are 0, else empty."""
         idle = not (self.brightness or self.contrast or self.saturation)
         return "brightness, contrast or saturation above 0" if idle else ""
 
     def evaluation(self) -> tuple[Transform, ...]:
-        """Nothing."""
+        """Return no transform."""
         return ()
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """The same; raises UserError for anything but grey or red, green and blue."""
+        """Return `shape`; raises UserError unless it is a grey or an RGB image.
+
+        Saturation needs an RGB image.
+        """
         grey = len(shape) == 3 and shape[0] in (1, None) and not self.saturation
         if not grey and (len(shape) != 3 or shape[0] not in (3, None)):
             expected = "[3, height, width]" + ("" if self.saturation else " or [1, height, width]")
-            raise UserError(
-                Diagnostic("this is no such image", expected=expected, got=f"{[*shape]}")
-            )
+            problem = "the record is not an image of the required shape"
+            raise UserError(Diagnostic(problem, expected=expected, got=f"{[*shape]}"))
         return shape
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """A new float32 array."""
+        """Return the changed record as a new float32 array."""
         strengths = np.array([self.brightness, self.contrast, self.saturation])
         factors = (1 + strengths * (2 * draw((3,)) - 1)).astype(np.float32)
         result: Record = np.clip(record * factors[0], 0, 1)
@@ -111,7 +119,7 @@ class ColorJitter(Transform):
 
 
 def _brightness(record: Record) -> Record:
-    """float32 [height, width]."""
+    """Return the luma of each pixel, float32 [height, width]."""
     if len(record) == 1:
         return record.reshape(record.shape[1:])
     brightness: Record = (record * _LUMA).sum(axis=0)
@@ -119,6 +127,6 @@ def _brightness(record: Record) -> Record:
 
 
 def _blend(record: Record, grey: Record | np.float32, factor: np.float32) -> Record:
-    """grey + (record - grey) factor, within 0..1."""
+    """Return grey + (record - grey) factor, clipped to 0..1."""
     blend: Record = np.clip(grey + (record - grey) * factor, 0, 1)
     return blend

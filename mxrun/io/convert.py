@@ -1,4 +1,4 @@
-"""Numbers of a file → the type that the network reads, without changing any of them unseen."""
+"""Check that numbers of a file can be converted to the network's dtype without loss of meaning."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# The first number above int32, a power of two: the last one within is this one as a float32.
+# First number above int32. As a power of two it is exact in float32.
 _ABOVE_INT32 = 2**31
 
 
 def unfit(numbers: NDArray[Any], dtype: str) -> int | None:
-    """The flat position of the first number that `dtype` (float32 or int32) cannot stand for.
+    """Return the flat index of the first number that `dtype` (float32 or int32) cannot represent.
 
-    Integers must be whole and within int32, floating-point numbers finite and within float32,
-    where they are rounded.
+    Returns None if there is none. For int32 a number must be an integer within int32. For float32
+    it must be finite and within float32's range; it is rounded.
     """
     if numbers.dtype.kind == "b":
         return None
@@ -29,5 +29,5 @@ def unfit(numbers: NDArray[Any], dtype: str) -> int | None:
 
 
 def wanted(dtype: str) -> str:
-    """What `unfit` asks for, in words."""
-    return "a whole number within int32" if dtype == "int32" else "a finite number within float32"
+    """Return a description of the numbers that `unfit` accepts, for messages."""
+    return "an integer within int32" if dtype == "int32" else "a finite number within float32"

@@ -1,4 +1,4 @@
-"""What a data set is, how one is registered by name, and how a config's wish becomes records."""
+"""Data sets: columns, splits, the registry of formats, and opening those that a config requests."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from mxrun.io.split import (
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline
 from mxrun.runtime.storage import memory_limit
 
-# The network's inputs by name: the specs of one record, without the batch axis.
+# Specs of the network's inputs by name, of one record: without the batch axis.
 Inputs = Mapping[str, TensorSpec]
 
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """One column of a data set, whole in memory: `records` [count, *shape].
+    """Column of a data set in memory: `records` [count, *shape].
 
-    With a `scale` a batch holds float32(record) * float32(scale), so that bytes stay bytes in
-    memory; without one it holds the records as they are. `white` is the byte that stands for what
-    an image has as 255.
+    With a `scale` a batch holds float32(record) * float32(scale), so that bytes are stored as
+    bytes. Without one it holds the records unchanged. `white` is the byte value that corresponds to
+    255 in an image.
     """
 
     records: NDArray[Any]
@@ -49,20 +49,20 @@ class Field:
 
     @property
     def spec(self) -> TensorSpec:
-        """Shape and type of one record as a batch holds it."""
+        """Shape and dtype of one record in a batch."""
         dtype = self.records.dtype.name if self.scale is None else "float32"
         return TensorSpec(self.records.shape[1:], dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class LazyField:
-    """One column that is not in memory: `read(index)` gives a record, of any thread.
+    """Column that is read from files: `read(index)` returns one record and is thread-safe.
 
-    `shape` is a record's, None where records differ; `read` raises UserError naming the file and
-    the record. The column is the records `start` .. `start + count` - 1 of what `read` knows, or
-    the `count` of them that `rows` numbers, int64.
-    `content()` is a digest of what the records are, made when it is asked for. `file(index)` names
-    the file that a record is read from.
+    `shape` is that of a record, with None where records differ. `read` raises UserError naming the
+    file and the record. The column is the records `start` .. `start + count` - 1 of those that
+    `read` can return, or the `count` records whose numbers are in `rows`, int64. `content()`
+    computes a digest of the records' content. `file(index)` returns the name of the file that holds
+    a record.
     """
 
     read: Callable[[int], NDArray[Any]]
@@ -76,19 +76,22 @@ class LazyField:
     file: Callable[[int], str] | None = None
 
     def source(self, index: int) -> str:
-        """The file of the record at `index`, counted from 0; empty where that is not known."""
+        """Return the file of the record at `index`, counted from 0; empty if it is not known."""
         return "" if self.file is None else self.file(self._known(index))
 
     def record(self, index: int) -> NDArray[Any]:
-        """The record at `index`, counted from 0."""
+        """Return the record at `index`, counted from 0."""
         return self.read(self._known(index))
 
     def _known(self, index: int) -> int:
-        """The number under which `read` knows the record at `index`."""
+        """Return the number by which `read` identifies the record at `index`."""
         return self.start + index if self.rows is None else int(self.rows[index])
 
     def part(self, rows: slice | NDArray[np.int64]) -> LazyField:
-        """The records of these numbers of a whole column; a slice has no step."""
+        """Return the column restricted to `rows`, a slice without step or record numbers.
+
+        The column must be complete, not itself a part.
+        """
         if not isinstance(rows, slice):
             return replace(self, count=len(rows), rows=rows)
         start, stop, _ = rows.indices(self.count)
@@ -99,15 +102,13 @@ class LazyField:
 class Dataset:
     """Records in a fixed order: fields of equal length by name, and the names of the classes.
 
-    `classes` are empty where labels are numbers alone: of such, other records may have more.
-    `columns` are the names of a table's columns that are data, where it has a header, and
-    `label_column` that of its label. `empty` are classes that have a folder and no records, `notes`
-    what is worth knowing of what was read, a sentence each.
-    `fields` are in memory, `lazy` ones are read when they are needed. `pipeline` makes rows out of
-    records, `inputs` are the rows that the network wants: both are what `open_datasets` was given.
-
-    The split (`test[0:9000]`) and the name say where the records come from, `place` where the
-    config asks for them.
+    `fields` are in memory; `lazy` columns are read on demand. `classes` is empty if labels are only
+    numbers: other records of such a data set may then have further classes. `columns` are the names
+    of a table's data columns, if it has a header, and `label_column` that of its label column.
+    `empty` lists classes that have a folder but no records. `notes` are remarks on what was read,
+    one sentence each. `pipeline` turns records into rows and `inputs` are the specs of the rows
+    that the network reads: both as given to `open_datasets`. `name` and `split` (`test[0:9000]`)
+    identify the records; `place` is where the config requests them.
     """
 
     name: str
@@ -136,16 +137,17 @@ class Dataset:
 
     @property
     def class_field(self) -> str | None:
-        """The field whose records are numbers of classes, int32 []; None where there is none."""
+        """Name of the field that holds class numbers, int32 []; None if there is none."""
         for name, column in self.fields.items():
             if is_label(name) and column.spec == TensorSpec((), "int32"):
                 return name
         return None
 
     def with_classes(self, known: Sequence[str], role: str = "eval") -> Dataset:
-        """The same records, their labels numbering `known`, training's classes, by name.
+        """Return the data set with its labels renumbered to index `known`, training's classes, by
+        name.
 
-        Without `known` training's labels are numbers, for which names may stand that are numbers.
+        If `known` is empty, training's labels are numbers, and class names must be numbers as well.
         Raises UserError for classes that are not known.
         """
         label = self.class_field
@@ -159,7 +161,7 @@ class Dataset:
 
     @property
     def scales(self) -> dict[str, Scale]:
-        """What bytes from outside the data set are, for the fields that hold bytes."""
+        """Scale factors for bytes from outside the data set, by the fields that hold bytes."""
         held = {
             name: Scale(bytes=column.scale, images=column.scale * column.white / 255)
             for name, column in self.fields.items()
@@ -174,16 +176,16 @@ class Dataset:
 
     @property
     def specs(self) -> dict[str, TensorSpec]:
-        """Shape and type of one record before transforms, by field in memory."""
+        """Shape and dtype of one record before transforms, by field in memory."""
         return {name: column.spec for name, column in self.fields.items()}
 
     @property
     def class_numbers(self) -> NDArray[Any] | None:
-        """The records' numbers of classes, int32 [records]; None where they have none."""
+        """Class number of each record, int32 [records]; None if the data set has no classes."""
         return None if self.class_field is None else self.fields[self.class_field].records
 
     def check_split(self, split: Split, places: Places) -> tuple[Diagnostic, ...]:
-        """Why this part of the records, which are the split's whole, cannot be used."""
+        """Return the reasons why `split` of these records, the complete split, cannot be used."""
         labels = self.class_numbers
         problems = split.check(len(self), labels, places)
         if problems or split.is_whole or labels is None:
@@ -198,27 +200,31 @@ class Dataset:
         if not found:
             return ()
         place = place_of(places, "split.range" if split.share is None else "split.share")
-        problem = f"the part {split} of the data set {self.name!r} lacks classes of the whole"
+        problem = (
+            f"the part {split} of the data set {self.name!r} lacks classes of the complete split"
+        )
         expected, got = counts(labels, rows, self.classes)
         return (Diagnostic(f"{problem}: {listed(found)}", place, expected, got, hint),)
 
     def check_shares(
         self, train: Split, evaluation: Split, places: Places
     ) -> tuple[Diagnostic, ...]:
-        """Why evaluation cannot have its share of these records, of which training has another."""
+        """Return the reasons why the shares of training and evaluation cannot be used together."""
         return check_shares(train, evaluation, len(self), self.class_numbers, places)
 
     def check_empty(self, role: str, places: Places) -> tuple[Diagnostic, ...]:
-        """Which classes cannot be learned, as none of the records has them."""
+        """Return a diagnostic naming the classes that cannot be learned because they have no
+        records.
+        """
         if not self.empty:
             return ()
         problem = f"data.{role} ({self.name} {self.split}) has classes without records"
-        hint = "take the empty folders away, or put records into them"
+        hint = "remove the empty folders, or put records into them"
         place = place_of(places, "path")
         return (Diagnostic(problem, place, "records of each class", listed(self.empty), hint),)
 
     def part(self, split: Split) -> Dataset:
-        """The records of `split`; views, where it is a range."""
+        """Return the records of `split`; views, if it is a range."""
         rows = split.rows(len(self), self.class_numbers)
         fields = {
             name: replace(column, records=column.records[rows])
@@ -230,7 +236,10 @@ class Dataset:
     def check(
         self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS
     ) -> tuple[Diagnostic, ...]:
-        """Where the network's inputs differ from the fields of the same names, transformed."""
+        """Return a diagnostic for each network input that does not match the field of its name.
+
+        Fields are compared after their transforms.
+        """
         found: list[Diagnostic] = []
         place = place_of(places, "dataset")
         names = [*self.fields, *self.lazy]
@@ -254,7 +263,7 @@ class Dataset:
         return tuple(found)
 
     def _record(self, name: str) -> tuple[RecordShape, str]:
-        """Shape and type of a record of a field as a batch would hold it."""
+        """Return shape and dtype that a record of a field has in a batch, without transforms."""
         if name in self.lazy:
             column = self.lazy[name]
             return column.shape, column.dtype if column.scale is None else "float32"
@@ -263,7 +272,7 @@ class Dataset:
 
 
 def fits(shape: Shape, known: RecordShape) -> bool:
-    """Whether a record of which `known` is known may have `shape`."""
+    """Return whether `shape` is compatible with the possibly unknown dimensions of `known`."""
     return len(shape) == len(known) and all(
         have in (None, want) for want, have in zip(shape, known, strict=True)
     )
@@ -275,16 +284,17 @@ Follow = Callable[[Any, frozenset[str], Sequence[str], str], Any]
 
 @dataclass(frozen=True)
 class DatasetFormat:
-    """A kind of data set: its typed options, its splits and the function that reads one split.
+    """Registered kind of data set: its typed options, its splits and the function that reads a
+    split.
 
-    `read(options, split, inputs)` returns the whole split or raises UserError; `inputs` are the
-    records wanted, for data sets that make theirs up or have a choice. `lazy`: whether records are
-    read when they are needed, not all at once; `synthetic`: whether they are drawn, not read. Where
-    only files say which splits there are, `splits` are empty and `find_split(options, named, role)`
-    returns the split that the section `role` means by a name or, if that is empty, by none; it
-    raises UnknownSplit if there is none. `follow(options, own, columns, label)` returns the options
-    that read columns of the same names as training did; `own` are those that the section has
-    itself.
+    `read(options, split, inputs)` returns the complete split or raises UserError. `inputs` are the
+    specs of the required records, for synthetic data sets and for formats that support several.
+    `lazy`: whether records are read on demand instead of all at once. `synthetic`: whether records
+    are generated instead of read. If the splits are known only from the files, `splits` is empty,
+    and `find_split(options, named, role)` returns the split that the section `role` refers to by
+    `named`, which is empty if the section names none; it raises UnknownSplit if there is no such
+    split. `follow(options, own, columns, label)` returns the options that select columns of the
+    same names as in training; `own` are the option keys that the section sets itself.
     """
 
     name: str
@@ -314,7 +324,7 @@ def register(
     find_split: FindSplit | None = None,
     follow: Follow | None = None,
 ) -> Callable[[Reader[O]], Reader[O]]:
-    """Decorator that registers the reading function of the data set `name`."""
+    """Return a decorator that registers the reading function of the data set `name`."""
 
     def add(read: Reader[O]) -> Reader[O]:
         doc = read.__doc__ or ""
@@ -327,9 +337,10 @@ def register(
 
 @dataclass(frozen=True)
 class DatasetRequest:
-    """A checked wish for records, from the config alone; no file has been opened.
+    """Validated request for a data set, made from the config alone; no file has been opened.
 
-    role: the section it is of, `train` or `eval`. own: the options that this section has itself.
+    role: the section that contains the request, `train` or `eval`. own: the option keys that this
+    section sets itself.
     """
 
     format: DatasetFormat
@@ -341,14 +352,14 @@ class DatasetRequest:
     own: frozenset[str] = field(default=frozenset(), compare=False)
 
     def following(self, columns: Sequence[str], label: str = "") -> DatasetRequest:
-        """The same, reading a table's columns by the names that those of training have."""
+        """Return the request with a table's columns selected by the names of training's columns."""
         if self.format.follow is None or not columns:
             return self
         return replace(self, options=self.format.follow(self.options, self.own, columns, label))
 
     @property
     def prefetched(self) -> bool:
-        """Whether rows are made by loader threads, so that staged batches need memory."""
+        """Return whether loader threads make the rows, so that staged batches need memory."""
         return self.format.lazy or bool(self.pipeline)
 
 
@@ -359,11 +370,11 @@ def request_dataset(
     places: Places | None = None,
     role: str = "train",
 ) -> DatasetRequest:
-    """Check a data section without touching a file.
+    """Validate a data section without touching a file.
 
-    `options` are the section's keys that belong to the data set (`path: ...`), `split` the raw
-    value of `split:`, which the section `role`, `train` or `eval`, may leave out. Raises UserError
-    with everything that is wrong, each with its place.
+    `options` are the section's keys that belong to the data set (`path: ...`). `split` is the raw
+    value of `split:`, which the section `role`, `train` or `eval`, may omit. Raises UserError with
+    all problems, each with its place.
     """
     places = places or {}
     if name not in list(DATASETS):
@@ -389,12 +400,12 @@ def request_dataset(
 
 
 def _problems(error: UserError | MemoryError, name: str) -> tuple[Diagnostic, ...]:
-    """What is wrong with a data set that could not be read."""
+    """Return the diagnostics for a data set that could not be read."""
     if isinstance(error, UserError):
         return error.diagnostics
     problem = f"the records of data set {name!r} do not fit into memory"
     hint = "give fewer records at a time, or allow the process more memory"
-    got = f"at most {memory_limit():,} bytes for this process, and no more were to be had"
+    got = f"at most {memory_limit():,} bytes for this process, and an allocation failed"
     return (Diagnostic(problem, got=got, hint=hint),)
 
 
@@ -405,12 +416,13 @@ def open_datasets(
     columns: Sequence[str] = (),
     label_column: str = "",
 ) -> dict[str, Dataset]:
-    """Read what the requests ask for; a split that two of them share is read once.
+    """Read the requested data sets; a split that two requests share is read once.
 
-    classes: those that training had; by default those of the request `train`. All others are
-    numbered like these, by name. columns, label_column: the names of the columns that training had
-    as data and as the label; by default those of the request `train`.
-    Raises UserError with what is wrong in any of them: files, ranges, fields that do not fit the
+    classes: the classes of training; by default those of the request `train`. The labels of all
+    other data sets are renumbered to these, by name. columns, label_column: the names of training's
+    data columns and of its label column; by default those of the request `train`.
+
+    Raises UserError with the problems of all data sets: files, ranges, fields that do not match the
     network's `inputs`, and classes that training does not know.
     """
     whole: dict[Hashable, Dataset] = {}
@@ -420,7 +432,7 @@ def open_datasets(
     train = requests.get("train")
     for role, request in requests.items():
         if role == "eval" and (train is None or request.options != train.options):
-            # The same options are the same table, whose columns need no names.
+            # Equal options mean the same table: its columns need not be looked up by name.
             request = request.following(columns, label_column)
         source = request.pipeline.source(inputs)
         options = request.options.model_dump_json()
@@ -438,7 +450,8 @@ def open_datasets(
             continue
         problems: tuple[Diagnostic, ...] = ()
         if role == "train":
-            # A class that was learned may have lost its records since.
+            # With given classes the model is trained already: a class may have lost its records
+            # since.
             problems += whole[key].check_empty(role, request.places) if classes is None else ()
             columns, label_column = whole[key].columns, whole[key].label_column
             trained[key[:3]] = split
@@ -461,13 +474,13 @@ def open_datasets(
             except UserError as error:
                 found += error.diagnostics
     if found:
-        # What is written once for both is told once.
+        # Drop duplicates: a key that both sections inherit is reported once.
         raise UserError(dict.fromkeys(found))
     return opened
 
 
 def _found_split(request: DatasetRequest) -> Split:
-    """The request's split, by a name that there is; raises UserError where there is none."""
+    """Return the request's split with its name resolved; raises UserError if there is none."""
     find, split = request.format.find_split, request.split
     if find is None:
         return split

@@ -1,4 +1,4 @@
-"""A registry whose entries may be known by name before the modules that make them are imported."""
+"""Registry whose entries are known by name before the modules that define them are imported."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ T = TypeVar("T")
 
 
 class DeclaredRegistry(Registry[T]):
-    """Things by name; a declared module is imported when its name is first looked up."""
+    """Registry with lazy imports: a declared module is imported on the first look-up."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
         self._modules: dict[str, str] = {}
 
     def declare(self, name: str, module: str) -> None:
-        """Say that importing `module` registers `name`."""
+        """Declare that importing `module` registers `name`."""
         self._modules[name] = module
 
     def get(self, name: str) -> T:
-        """Look up a name; raises UserError naming the nearest known names."""
+        """Return the entry `name`; raises UserError naming the nearest known names."""
         if name in self._modules and name not in self:
             importlib.import_module(self._modules[name])
         return super().get(name)
@@ -33,6 +33,6 @@ class DeclaredRegistry(Registry[T]):
         return iter(sorted({*self._entries, *self._modules}))
 
     def unknown(self, name: str) -> Diagnostic:
-        """The diagnostic for a name that is neither registered nor declared."""
+        """Return the diagnostic for a name that is neither registered nor declared."""
         hint = nearest(name, self) or f"known: {', '.join(self)}"
         return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)

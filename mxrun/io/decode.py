@@ -1,4 +1,4 @@
-"""Images: bytes of a file → uint8 [channels, height, width]."""
+"""Image decoding: bytes of a file to uint8 [channels, height, width]."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mxrun.base.errors import InternalError
 from mxrun.io.files import fail, unreadable
 from mxrun.io.jpeg import count_scans, is_jpeg
 
-# 8,192 x 8,192; an image is decoded whole, and its header may lie.
+# 8,192 x 8,192. An image is decoded in one piece, and the size in its header may be false.
 MAXIMUM_PIXELS = 1 << 26
-# Of a JPEG image: each scan goes over all pixels, of which 64 million take up to 0.2 s. Images have
-# about ten scans, and fewer than a hundred after the most thorough optimisers.
+# Limit for JPEG images: each scan processes all pixels, and 64 million pixels take up to 0.2 s.
+# Images have about ten scans, and fewer than a hundred after the most thorough optimisers.
 MAXIMUM_SCANS = 500
 MAXIMUM_SCANNED_PIXELS = 1 << 30
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
@@ -25,7 +25,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 _FORMATS = ("PNG", "JPEG", "BMP", "PPM", "WEBP")
 _EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
 
-# What Pillow's parsers let slip for damaged bytes, besides OSError; some only warn.
+# Exceptions that Pillow's parsers raise on damaged bytes, besides OSError; some parsers only warn.
 _DAMAGED = (
     OSError,
     ValueError,
@@ -44,7 +44,7 @@ _DAMAGED = (
 
 
 def read_image(path: Path, channels: int) -> NDArray[np.uint8]:
-    """Decode a file; raises UserError naming it and the byte that decoding came to."""
+    """Decode an image file; raises UserError naming it and the byte offset reached."""
     try:
         stream = path.open("rb")
     except (OSError, ValueError) as error:
@@ -56,9 +56,11 @@ def read_image(path: Path, channels: int) -> NDArray[np.uint8]:
 def decode_image(stream: BinaryIO, name: Path | str, channels: int) -> NDArray[np.uint8]:
     """Decode a PNG, JPEG, BMP, PPM or WebP image as grey (1 channel) or red, green, blue (3).
 
-    `name` stands for the file in errors. Raises UserError for anything else than one whole image.
+    name: the file's name for error messages. Returns uint8 [channels, height, width]. Raises
+    UserError unless the stream holds one complete image.
     """
-    # The import makes WebP known; otherwise Pillow would load the parsers of forty formats for it.
+    # The import registers the WebP format. Without it Pillow would load the parsers of forty
+    # formats to find it.
     from PIL import Image, WebPImagePlugin  # noqa: F401
 
     if channels not in (1, 3):
@@ -76,16 +78,16 @@ def decode_image(stream: BinaryIO, name: Path | str, channels: int) -> NDArray[n
 
 
 def _check(width: int, height: int, mode: str, name: Path | str) -> None:
-    """Refuse what a header announces before anything of it is decoded."""
+    """Raise UserError if the header's size or pixel mode is not supported, before decoding."""
     if width * height > MAXIMUM_PIXELS:
         most, got = f"at most {MAXIMUM_PIXELS} pixels", f"{width} x {height}"
         fail(name, 0, "the image is too large", most, got)
     if mode not in _EIGHT_BITS:
-        fail(name, 0, "wrong kind of pixels", "8 bits per channel", f"Pillow's mode {mode}")
+        fail(name, 0, "unsupported pixel format", "8 bits per channel", f"Pillow's mode {mode}")
 
 
 def _check_scans(stream: BinaryIO, pixels: int, name: Path | str) -> None:
-    """Refuse a JPEG file whose scans ask for far more work than any image does."""
+    """Raise UserError for a JPEG file whose number of scans would make decoding far too slow."""
     position = stream.tell()
     stream.seek(0)
     start = stream.read(2)
@@ -97,18 +99,18 @@ def _check_scans(stream: BinaryIO, pixels: int, name: Path | str) -> None:
 
 
 def _planes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """[height, width] or [height, width, 3] → [channels, height, width], in C order."""
+    """Convert [height, width] or [height, width, 3] to [channels, height, width] in C order."""
     planes = pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return np.ascontiguousarray(planes, np.uint8)
 
 
 def _position(stream: BinaryIO) -> int:
-    """How far the decoder has come in a file; 0 for a stream that does not tell."""
+    """Return the decoder's byte offset; 0 for a stream that is closed or not seekable."""
     return stream.tell() if not stream.closed and stream.seekable() else 0
 
 
 def _reason(error: Exception, name: Path | str) -> str:
-    """Pillow's reason in one line, without the objects it prints."""
+    """Return Pillow's reason in one line, without the object representations that it prints."""
     if type(error).__name__ == "UnidentifiedImageError":
-        return "no PNG, JPEG, BMP, PPM or WebP file"
+        return "not a PNG, JPEG, BMP, PPM or WebP file"
     return str(error).partition("\n")[0].replace(str(name), "the file") or type(error).__name__

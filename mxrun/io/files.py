@@ -1,4 +1,4 @@
-"""Files of records: where they are, how much of them is read, how what is wrong is told."""
+"""Reading data files: paths, size and memory limits, and error messages."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import NoReturn
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.runtime.storage import remaining_bytes
 
-# What a data set that is read at once may take in memory.
+# Memory limit of a data set that is read at once.
 MAXIMUM_BYTES = 4 << 30
 _CHUNK = 1 << 20
 
 
 def user_path(text: str) -> Path:
-    """A path as the user writes it: `~` is the home folder."""
+    """Return a path as written by the user, with `~` expanded to the home folder."""
     return Path(os.path.expanduser(text))
 
 
 def fail(
     path: Path | str, offset: int, problem: str, expected: str = "", got: str = "", hint: str = ""
 ) -> NoReturn:
-    """Raise UserError about the byte `offset` of a file."""
+    """Raise UserError about the byte at `offset` of a file."""
     raise UserError(Diagnostic(f"{path}: byte {offset}: {problem}", None, expected, got, hint))
 
 
 def prefixed(error: UserError, where: str, place: SourceLocation | None = None) -> UserError:
-    """The same error saying `where`, and `place` unless it knows its own."""
+    """Return the error with `where` before each problem, and `place` where it has no place yet."""
     return UserError(
         replace(found, problem=f"{where}: {found.problem}", place=found.place or place)
         for found in error.diagnostics
@@ -36,21 +36,24 @@ def prefixed(error: UserError, where: str, place: SourceLocation | None = None) 
 
 
 def unreadable(path: Path | str, error: OSError | ValueError) -> UserError:
-    """What to raise for a file that the system does not let us read."""
+    """Return the UserError for a file that cannot be read."""
     reason = getattr(error, "strerror", None) or str(error)
     return UserError(f"{path}: cannot be read: {reason}")
 
 
 def check_memory(where: Path | str, needed: int) -> None:
-    """Raise UserError where so many bytes, for what is in a file, are more than there are."""
+    """Raise UserError if the `needed` bytes exceed the memory that the process may still allocate.
+
+    where: name of the file whose content needs the memory.
+    """
     remaining = remaining_bytes()
     if needed > remaining:
-        problem = f"{where}: what it holds does not fit into memory"
+        problem = f"{where}: its content does not fit into memory"
         raise UserError(
             Diagnostic(
                 problem,
                 None,
-                f"at most {remaining:,} bytes, which this process may still take",
+                f"at most {remaining:,} bytes, still available to this process",
                 f"{needed:,} bytes",
                 "give fewer records at a time, or allow the process more memory",
             )
@@ -58,11 +61,12 @@ def check_memory(where: Path | str, needed: int) -> None:
 
 
 def read_whole(path: Path) -> bytearray:
-    """A file's bytes; raises UserError where it cannot be read or has more than MAXIMUM_BYTES."""
+    """Read a file; raises UserError if it cannot be read or has more than MAXIMUM_BYTES."""
     content = bytearray()
     try:
         with path.open("rb") as stream:
-            # Zero for what is no file on a disk; the caller holds it a second time for a while.
+            # The size is 0 for anything but a regular file. Twice, as the caller briefly holds a
+            # second copy.
             check_memory(path, 2 * os.fstat(stream.fileno()).st_size)
             while piece := stream.read(_CHUNK):
                 content += piece
@@ -75,7 +79,10 @@ def read_whole(path: Path) -> bytearray:
 
 
 def find_file(folder: Path, *names: str) -> Path:
-    """The first of `names` in `folder`; raises UserError saying what is there instead."""
+    """Return the path of the first of `names` that is a file in `folder`.
+
+    Raises UserError saying what was found instead.
+    """
     try:
         for name in names:
             if (folder / name).is_file():
@@ -83,9 +90,9 @@ def find_file(folder: Path, *names: str) -> Path:
         if folder.is_dir():
             there = "a folder without it"
         else:
-            there = "a file" if folder.exists() else "nothing there"
+            there = "a file" if folder.exists() else "no such folder"
     except (OSError, ValueError) as error:
         there = str(error)
-    problem = f"{folder}: {' or '.join(names)} is not there"
-    hint = "`path` names the folder that holds the files"
+    problem = f"{folder}: {' or '.join(names)} not found"
+    hint = "`path` is the folder that contains the files"
     raise UserError(Diagnostic(problem, None, "a folder with this file", there, hint))

@@ -1,4 +1,4 @@
-"""What a data set's content is recognised by."""
+"""Fingerprint of a data set's content."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import numpy as np
 
 from mxrun.io.dataset import Dataset
 
-# Bytes of records hashed at a time.
+# Number of bytes of records hashed at a time.
 _CHUNK = 1 << 24
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """SHA-256 over names, types, shapes and bytes of all that is in memory, and over what a lazily
-    read column says of its records' content, wherever they lie. Raises UserError where that cannot
-    be read.
+    """Return the SHA-256 of a data set's content, whatever the path of its files.
+
+    It covers names, dtypes, shapes and bytes of the fields in memory, the content digest of each
+    lazily read column, and the names of the classes. Raises UserError if a lazily read column
+    cannot be read.
     """
     digest = hashlib.sha256()
     for name, column in sorted(dataset.fields.items()):
@@ -28,6 +30,6 @@ def fingerprint(dataset: Dataset) -> str:
         digest.update(f"{name} {lazy.count} {lazy.start} {lazy.content()}\n".encode())
         if lazy.rows is not None:
             digest.update(lazy.rows.astype("<i8").tobytes())
-    # Names of folders need not be UTF-8; their bytes are what counts, in whatever locale.
+    # Names of folders need not be UTF-8; hash their bytes, so that the locale has no influence.
     digest.update(" ".join(dataset.classes).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Transforms of where things are in an image [channels, height, width]."""
+"""Geometric transforms of images [channels, height, width]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxrun.io.record import Draw, Record, RecordShape, Side, Sides, Transform, r
 Interval = tuple[float, float]
 Uniform = NDArray[np.float64]
 
-# The middle 224 of 256: what networks trained on random crops are commonly evaluated on.
+# 224 / 256: the common evaluation of networks trained on random crops of 224.
 _EVALUATED_PART = 0.875
 _ATTEMPTS = 10
 
@@ -31,7 +31,9 @@ class Resize(Transform):
     size: Side | Sides = Field(description="the shorter side, or [height, width]")
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """[channels, *size], or the longer side by the ratio."""
+        """Return [channels, *size], with the longer side computed by the ratio if `size` is one
+        number.
+        """
         channels, height, width = _image(shape)
         if not isinstance(self.size, int):
             return (channels, *self.size)
@@ -40,7 +42,7 @@ class Resize(Transform):
         return (channels, *self._sides(height, width))
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """Channel after channel, by Pillow."""
+        """Return the resized record."""
         height, width = self._sides(*record.shape[1:])
         return resized(record, height, width)
 
@@ -53,18 +55,18 @@ class Resize(Transform):
 
 
 class _Crop(Transform):
-    """A part of fixed size; one number is a square's side."""
+    """Crop of fixed size; a single number is the side of a square."""
 
     size: Side | Sides = Field(description="the square's side, or [height, width]")
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """[channels, *size]; raises UserError where the image is smaller."""
+        """Return [channels, *size]; raises UserError if the image is smaller."""
         channels, *given = _image(shape)
         wanted = sides(self.size)
         if any(have is not None and have < want for have, want in zip(given, wanted, strict=True)):
             raise UserError(
                 Diagnostic(
-                    "the image is smaller than the part to cut out",
+                    "the image is smaller than the crop",
                     expected=f"at least {list(wanted)}",
                     got=str(given),
                     hint="resize it first",
@@ -75,10 +77,10 @@ class _Crop(Transform):
 
 @register("center_crop")
 class CenterCrop(_Crop):
-    """Cut out the middle; an odd pixel is left out at the bottom and on the right."""
+    """Cut out the centre; the extra pixel of an odd margin is removed at the bottom and right."""
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """record[:, top:top+height, left:left+width]."""
+        """Return record[:, top:top+height, left:left+width]."""
         height, width = sides(self.size)
         top, left = (record.shape[1] - height) // 2, (record.shape[2] - width) // 2
         part: Record = record[:, top : top + height, left : left + width]
@@ -87,14 +89,14 @@ class CenterCrop(_Crop):
 
 @register("random_crop")
 class RandomCrop(_Crop):
-    """Cut out a part at a random position, all equally likely; in evaluation the middle."""
+    """Cut out a part at a uniformly random position; in evaluation the centre."""
 
     def evaluation(self) -> tuple[Transform, ...]:
-        """The middle of the same size."""
+        """Return a centre crop of the same size."""
         return (CenterCrop(size=self.size),)
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """record[:, top:top+height, left:left+width]."""
+        """Return record[:, top:top+height, left:left+width]."""
         return _random_part(record, *sides(self.size), draw((2,)))
 
 
@@ -102,14 +104,16 @@ class RandomCrop(_Crop):
 class RandomResizedCrop(Transform):
     """Cut out a part of random area, ratio and position, and resize it.
 
-    The area is drawn from `area` times the image's, width / height from `ratio` on a logarithmic
-    scale; after ten draws that do not fit into the image the middle, as large as `ratio` allows,
-    is taken. In evaluation: the shorter side is resized to the larger of `size` / 0.875, then the
-    middle is cut out.
+    The area is a fraction of the image's, drawn uniformly from `area`; width / height is drawn from
+    `ratio` on a logarithmic scale. After ten draws that do not fit into the image, the largest
+    centre crop that `ratio` allows is used. In evaluation, the shorter side is resized to the
+    larger of `size` / 0.875, then the centre is cut out.
     """
 
     size: Side | Sides = Field(description="the square's side, or [height, width]")
-    area: Interval = Field(default=(0.08, 1.0), description="least and greatest part of the area")
+    area: Interval = Field(
+        default=(0.08, 1.0), description="least and greatest area, as a fraction of the image's"
+    )
     ratio: Interval = Field(default=(3 / 4, 4 / 3), description="least and greatest width / height")
 
     @field_validator("area", "ratio")
@@ -123,20 +127,20 @@ class RandomResizedCrop(Transform):
     @classmethod
     def _part(cls, given: Interval) -> Interval:
         if given[1] > 1:
-            raise ValueError("no part is larger than the image: area is at most 1")
+            raise ValueError("area is a fraction of the image's: at most 1")
         return given
 
     def evaluation(self) -> tuple[Transform, ...]:
-        """Resize, then the middle."""
+        """Return a resize and a centre crop."""
         shorter = round(max(sides(self.size)) / _EVALUATED_PART)
         return (Resize(size=shorter), CenterCrop(size=self.size))
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """[channels, *size]."""
+        """Return [channels, *size]."""
         return (_image(shape)[0], *sides(self.size))
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """The part, resized."""
+        """Return the resized crop."""
         uniform = draw((_ATTEMPTS + 1, 2))
         _, height, width = record.shape
         part = self._fitting(height, width, uniform[:-1].tolist())
@@ -146,7 +150,7 @@ class RandomResizedCrop(Transform):
         return resized(_random_part(record, *part, uniform[-1]), *sides(self.size))
 
     def _fitting(self, height: int, width: int, draws: Sequence[Sequence[float]]) -> Sides | None:
-        """The first drawn [height, width] that the image holds."""
+        """Return the first drawn [height, width] that fits into the image; None if none does."""
         low, high = (math.log(bound) for bound in self.ratio)
         for first, second in draws:
             area = height * width * (self.area[0] + first * (self.area[1] - self.area[0]))
@@ -167,44 +171,44 @@ class RandomResizedCrop(Transform):
 
 @register("flip")
 class Flip(Transform):
-    """Mirror left and right with a probability; in evaluation never."""
+    """Mirror left and right with a probability; in evaluation nothing."""
 
-    probability: float = Field(default=0.5, ge=0, le=1, description="how often")
+    probability: float = Field(default=0.5, ge=0, le=1, description="probability of mirroring")
 
     @property
     def missing(self) -> str:
-        """A probability, where it is 0."""
+        """Expected parameter if the probability is 0, else empty."""
         return "" if self.probability else "a probability above 0"
 
     def evaluation(self) -> tuple[Transform, ...]:
-        """Nothing."""
+        """Return no transform."""
         return ()
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """The same."""
+        """Return `shape`; raises UserError unless it is an image."""
         return _image(shape)
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """record[:, :, ::-1] or the record."""
+        """Return record[:, :, ::-1] or the record itself."""
         return record[:, :, ::-1] if draw((1,))[0] < self.probability else record
 
 
 @register("pad_crop")
 class PadCrop(Transform):
-    """Add a border of zeros, then cut out the former size at random; in evaluation nothing."""
+    """Pad with zeros, then crop to the original size at random; in evaluation nothing."""
 
     pad: Side = Field(description="the border's width in pixels")
 
     def evaluation(self) -> tuple[Transform, ...]:
-        """Nothing: the middle is the image."""
+        """Return no transform: the centre crop of the padded image is the image."""
         return ()
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """The same."""
+        """Return `shape`; raises UserError unless it is an image."""
         return _image(shape)
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """A part of the bordered image, without ever making that."""
+        """Return the crop, computed without making the padded image."""
         _, height, width = record.shape
         down, right = (_draws(2 * self.pad + 1, value) - self.pad for value in draw((2,)))
         result = np.zeros_like(record)
@@ -216,24 +220,24 @@ class PadCrop(Transform):
 
 @register("cutout")
 class Cutout(Transform):
-    """Set a square around a random pixel to zero, as far as it is inside; in evaluation nothing.
+    """Set a square around a random pixel to zero, clipped at the borders; in evaluation nothing.
 
-    Source: T. DeVries, G. W. Taylor, "Improved Regularization of Convolutional Neural Networks
-    with Cutout", 2017.
+    Source: T. DeVries, G. W. Taylor, "Improved Regularization of Convolutional Neural Networks with
+    Cutout", 2017.
     """
 
     size: Side = Field(description="the square's side in pixels")
 
     def evaluation(self) -> tuple[Transform, ...]:
-        """Nothing."""
+        """Return no transform."""
         return ()
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """The same."""
+        """Return `shape`; raises UserError unless it is an image."""
         return _image(shape)
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """A copy with zeros."""
+        """Return a copy of the record with the square set to zero."""
         first, second = draw((2,))
         top = _draws(record.shape[1], first) - self.size // 2
         left = _draws(record.shape[2], second) - self.size // 2
@@ -244,7 +248,7 @@ class Cutout(Transform):
 
 
 def resized(record: Record, height: int, width: int) -> Record:
-    """An image of bytes or float32 resized by Pillow's bilinear filter, one channel at a time."""
+    """Resize an image of bytes or float32 with Pillow's bilinear filter, one channel at a time."""
     from PIL import Image
 
     if record.shape[1:] == (height, width):
@@ -257,10 +261,10 @@ def resized(record: Record, height: int, width: int) -> Record:
 
 
 def _image(shape: RecordShape) -> tuple[int | None, int | None, int | None]:
-    """The three dimensions of an image; raises UserError for any other record."""
+    """Return the three dimensions of an image; raises UserError for a record of another rank."""
     if len(shape) != 3:
         raise UserError(
-            Diagnostic("this is no image", expected="[channels, height, width]", got=f"{[*shape]}")
+            Diagnostic("not an image", expected="[channels, height, width]", got=f"{[*shape]}")
         )
     return shape[0], shape[1], shape[2]
 
@@ -273,10 +277,10 @@ def _random_part(record: Record, height: int, width: int, uniform: Uniform) -> R
 
 
 def _draws(count: int, uniform: float) -> int:
-    """One of 0 .. count-1."""
+    """Map a uniform number in [0, 1) to an integer in 0 .. count-1."""
     return int(uniform * count)
 
 
 def _inside(shift: int, length: int) -> slice:
-    """Where an axis of `length` lies inside itself moved by `shift`."""
+    """Return the overlap of an axis of `length` with itself moved by `shift`, as a slice."""
     return slice(min(max(shift, 0), length), max(min(length + shift, length), 0))

@@ -1,7 +1,7 @@
-"""The IDX file format: a magic number, big-endian dimensions, then the elements in row-major order.
+"""Reader of the IDX file format: magic number, big-endian dimensions, row-major elements.
 
-Bytes 0-1 are zero, byte 2 is the element type (0x08: unsigned byte), byte 3 the number of
-dimensions, and 4 bytes each give the dimensions. Source: Y. LeCun's description of the MNIST files.
+Bytes 0-1 are zero, byte 2 is the element type (0x08: unsigned byte), byte 3 is the number of
+dimensions, and each dimension takes 4 bytes. Source: Y. LeCun's description of the MNIST files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from mxrun.io.files import fail, unreadable
 
 Stream = BinaryIO | gzip.GzipFile
 
-# What a header may ask for; MNIST's largest file holds 47 MB. Bounds a decompression bomb.
+# Upper bound on the size that a header announces, against decompression bombs; MNIST's largest file
+# holds 47 MB.
 MAXIMUM_BYTES = 1 << 30
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -28,11 +29,12 @@ _TYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "floa
 
 
 def read_idx(path: Path, dimensions: tuple[int | None, ...]) -> NDArray[np.uint8]:
-    """Read a file of unsigned bytes, plain or gzip by its content; the array is read-only.
+    """Read a file of unsigned bytes, plain or gzip as detected from its content, as a read-only
+    array.
 
-    `dimensions` are the expected ones, None where any number will do. Memory grows with the data
-    that is really there, never by what the header claims. Raises UserError naming the file and
-    the offset (into the decompressed data) for anything else than one whole array.
+    `dimensions` are the expected ones, None where any size is allowed. Memory grows with the data
+    that is present, not with the size in the header. Raises UserError naming the file and the
+    offset (into the decompressed data) unless the file holds one complete array.
     """
     try:
         with path.open("rb") as file:
@@ -63,14 +65,14 @@ def _parse(stream: Stream, path: Path, wanted: tuple[int | None, ...]) -> NDArra
             fail(path, 4 + 4 * axis, f"dimension {axis} is wrong", expected, str(have))
     count = math.prod(found)
     if count > MAXIMUM_BYTES:
-        fail(path, 4, "the header asks for too much", f"<= {MAXIMUM_BYTES} bytes", f"{count}")
-    # One byte more than expected also makes gzip reach its end and check its checksum.
+        fail(path, 4, "the header announces too much data", f"<= {MAXIMUM_BYTES} bytes", f"{count}")
+    # Requesting one byte more than expected also makes gzip reach its end and verify its checksum.
     body = _read(stream, path, size, count + 1)
     if len(body) < count:
-        problem = f"the file ends early: the header promises {list(found)}"
+        problem = f"the file ends early: the header announces {list(found)}"
         fail(path, size + len(body), problem, f"{size + count} bytes", f"{size + len(body)} bytes")
     if len(body) > count:
-        problem = f"data goes on behind the promised {list(found)}"
+        problem = f"the file has more data than the header announces, {list(found)}"
         fail(path, size + count, problem, f"{size + count} bytes", "more")
     records = np.frombuffer(body, np.uint8).reshape(found)
     records.setflags(write=False)
@@ -89,7 +91,7 @@ def _check_magic(path: Path, header: bytearray, rank: int) -> None:
 
 
 def _read(stream: Stream, path: Path, offset: int, limit: int) -> bytearray:
-    """Up to `limit` bytes, in pieces."""
+    """Read up to `limit` bytes in chunks."""
     data = bytearray()
     try:
         while len(data) < limit:

@@ -1,4 +1,4 @@
-"""Batches in order or shuffled, written straight into the memory that the plan gave them."""
+"""Data iterators that write batches, in order or shuffled, directly into the plan's memory."""
 
 from __future__ import annotations
 
@@ -28,26 +28,25 @@ from mxrun.io.batch import SAMPLE_WEIGHT, Batch, is_label
 from mxrun.io.dataset import Dataset, Field
 from mxrun.io.order import BatchOrder, LastBatch
 
-# The io slots of a plan by input name: C-contiguous views into the arena.
+# I/O slots of a plan by input name: C-contiguous views into the arena.
 Slots = Mapping[str, NDArray[Any]]
-# Hears, several times a second while a batch is awaited, for how many seconds the same record has
-# been read and which that is; what it raises ends the wait.
+# Callback invoked several times a second while a batch is awaited, with the seconds for which the
+# same record has been read and the record's name. An exception that it raises ends the wait.
 OnWait = Callable[[float, str], None]
 
 
 class RecordError(UserError):
-    """A record of a data set cannot be read or transformed."""
+    """Error for a record of a data set that cannot be read or transformed."""
 
 
 class DataIterator(ABC):
-    """A source of batches of one fixed size; MXNet's DataIter, writing where it is told.
+    """Source of batches of one fixed size; MXNet's DataIter, but it writes into given slots.
 
-    Each batch comes in `parts` equal parts, which is one where batches are not cut; `batch_size`,
-    the rows written at a time, are those of a part.
-    `provide_data` and `provide_label` name what a batch holds, with the batch axis in front; a
-    batch also holds `sample_weight` float32 [batch size]. `waited_seconds` is the time that
-    `next_into` has spent waiting for records not yet there, since the iterator was made.
-    `reads_records`: whether it can wait for records, and fail with RecordError.
+    Each batch comes in `parts` equal parts (1 without micro-batches); `batch_size` is the
+    number of rows written at a time, that of one part. `provide_data` and `provide_label` are the
+    specs of a batch's arrays by name, including the batch axis; a batch also holds `sample_weight`
+    float32 [batch size]. `waited_seconds` is the total time that `next_into` has waited for
+    records. `reads_records`: whether the iterator may wait for records and raise RecordError.
     """
 
     waited_seconds: float = 0.0
@@ -59,40 +58,41 @@ class DataIterator(ABC):
 
     @abstractmethod
     def batches(self, epoch: int) -> int:
-        """Number of batches of `epoch`."""
+        """Return the number of batches of `epoch`."""
 
     @property
     @abstractmethod
     def period(self) -> int:
-        """After how many epochs their numbers of batches repeat."""
+        """Number of epochs after which the sequence of numbers of batches repeats."""
 
     @abstractmethod
     def reset(self, epoch: int, batch: int = 0) -> None:
-        """Go to `batch` of `epoch`, counted from 0; a new iterator stands at batch 0 of epoch 0.
+        """Go to `batch` of `epoch`, counted from 0; a new iterator is at batch 0 of epoch 0.
 
-        What a batch holds is a function of seed, epoch and batch, whatever was read before.
+        The content of a batch is a function of seed, epoch and batch, independent of earlier reads.
         """
 
     @abstractmethod
     def next_into(self, slots: Slots) -> Batch | None:
-        """Write the next batch, or part of one, into `slots` (those given, no others); None after
-        the last.
+        """Write the next batch, or part of one, into the given `slots`; return None after the last.
 
-        Raises RecordError for a record that cannot be read, naming it, and what `watch_waits` was
-        given raises.
+        Raises RecordError naming the record if it cannot be read; propagates exceptions of the
+        callback given to `watch_waits`.
         """
 
     @abstractmethod
     def watch_waits(self, on_wait: OnWait) -> None:
-        """Have `on_wait` called while the caller's thread waits for records."""
+        """Register `on_wait` to be called while the caller's thread waits for records."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the iterator holds; it cannot be used afterwards. Twice is once."""
+        """Release the iterator's resources; it cannot be used afterwards. A second call does
+        nothing.
+        """
 
     @property
     def specs(self) -> dict[str, TensorSpec]:
-        """Everything a batch holds: data, labels and sample weights."""
+        """Specs of all arrays of a batch: data, labels and sample weights."""
         weight = TensorSpec((self.batch_size,))
         return {**self.provide_data, **self.provide_label, SAMPLE_WEIGHT: weight}
 
@@ -100,37 +100,39 @@ class DataIterator(ABC):
 def provided(
     records: Mapping[str, TensorSpec], batch_size: int
 ) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-    """The specs of a batch of `records`: of its data and of its labels."""
+    """Return the specs of a batch of `records`, divided into data and labels."""
     specs = batched(records, batch_size)
     data = {name: spec for name, spec in specs.items() if not is_label(name)}
     return data, {name: spec for name, spec in specs.items() if is_label(name)}
 
 
 def batched(records: Mapping[str, TensorSpec], batch_size: int) -> dict[str, TensorSpec]:
-    """The specs of `batch_size` records, stacked."""
+    """Return the specs of `batch_size` stacked records."""
     return {
         name: TensorSpec((batch_size, *spec.shape), spec.dtype) for name, spec in records.items()
     }
 
 
 def check_slots(slots: Slots, specs: Mapping[str, TensorSpec]) -> None:
-    """A slot of another shape, type or stride would make NumPy copy or refuse: say which."""
+    """Raise InternalError for a slot whose shape, dtype or layout differs from the batch's.
+
+    NumPy would otherwise copy or refuse.
+    """
     for name, slot in slots.items():
         if name not in specs:
-            raise InternalError(f"the iterator has nothing for slot {name!r}")
+            raise InternalError(f"the iterator has no data for slot {name!r}")
         held = TensorSpec(slot.shape, slot.dtype.name)
         if held != specs[name] or not slot.flags.c_contiguous:
             raise InternalError(f"slot {name!r} is {held}, the batch {specs[name]} in C order")
 
 
 class ArrayIterator(DataIterator):
-    """Iterates over a data set in memory; MXNet's NDArrayIter.
+    """Iterator over a data set in memory; MXNet's NDArrayIter.
 
-    Every epoch gives each record once, but for what `last_batch` leaves over; padding has sample
-    weight 0. `next_into` allocates no array: rows are gathered into the slot, and bytes
-    are converted and scaled on the way by the compute team's `threads`, so that each thread finds
-    its share in its own cache.
-    Shuffling sorts one 64-bit draw per record at `reset`.
+    Every epoch yields each record once, except for those that `last_batch` leaves over; padded rows
+    have sample weight 0. `next_into` allocates no array: it gathers rows into the slot. Bytes are
+    converted and scaled in the same pass by the compute team's `threads`, so that each thread finds
+    its share in its own cache. Shuffling sorts one 64-bit draw per record at `reset`.
     """
 
     def __init__(
@@ -144,7 +146,7 @@ class ArrayIterator(DataIterator):
         threads: int = 1,
         parts: int = 1,
     ) -> None:
-        """Raises UserError where `last_batch` leaves nothing of the data set."""
+        """Raises UserError if `last_batch` leaves no batch of the data set."""
         self._batches = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
         self._batches.check(dataset.name, dataset.place)
         self.parts, self.batch_size = parts, self._batches.part_size
@@ -153,7 +155,7 @@ class ArrayIterator(DataIterator):
             name: _Gather(column, self.batch_size, threads)
             for name, column in dataset.fields.items()
         }
-        # The rows of one epoch; of those only the first `_rows` where epochs differ in length.
+        # Rows of one epoch. Only the first `_rows` are valid if epochs differ in length.
         self._order = np.zeros(self._batches.longest, np.int64)
         self._rows = 0
         self._indices = self._order.view()
@@ -165,23 +167,23 @@ class ArrayIterator(DataIterator):
         self.reset(0)
 
     def batches(self, epoch: int) -> int:
-        """Number of batches of `epoch`."""
+        """Return the number of batches of `epoch`."""
         return self._batches.batches(epoch)
 
     @property
     def period(self) -> int:
-        """After how many epochs their numbers of batches repeat."""
+        """Number of epochs after which the sequence of numbers of batches repeats."""
         return self._batches.period
 
     def reset(self, epoch: int, batch: int = 0) -> None:
-        """Go to `batch` of `epoch`; the order depends on the seed and `epoch` alone."""
+        """Go to `batch` of `epoch`; the order depends only on the seed and `epoch`."""
         order = self._batches.indices(epoch)
         self._rows = len(order)
         self._order[: self._rows] = order
         self._position = batch * self._batches.batch_size
 
     def next_into(self, slots: Slots) -> Batch | None:
-        """Write the next batch into `slots` (those given, no others); None after the last."""
+        """Write the next batch into the given `slots`; return None after the last."""
         if slots is not self._checked:
             self._check(slots)
         start = self._position
@@ -199,10 +201,10 @@ class ArrayIterator(DataIterator):
         return Batch(valid, indices)
 
     def watch_waits(self, on_wait: OnWait) -> None:
-        """Nothing: records in memory are not waited for."""
+        """Do nothing: records in memory are never waited for."""
 
     def close(self) -> None:
-        """Nothing is held that needs giving back."""
+        """Do nothing: no resources are held."""
 
     def _check(self, slots: Slots) -> None:
         check_slots(slots, self.specs)
@@ -217,7 +219,7 @@ class ArrayIterator(DataIterator):
 
 @native
 def gather_bytes_loop(block: Block) -> None:
-    """target[row] = float32(records[indices[row]]) * scale, element by element."""
+    """Compute target[row] = float32(records[indices[row]]) * scale element by element."""
     rows, elements = integer(block, 0), integer(block, 1)
     scale = real(block, 2)
     records, target = uint8s(block, 3), float32s(block, 4)
@@ -230,7 +232,7 @@ def gather_bytes_loop(block: Block) -> None:
 
 
 class _Gather:
-    """Copies chosen records of one field into a slot, converting where the field has a scale."""
+    """Gather of selected records of one field into a slot, scaled if the field has a scale."""
 
     def __init__(self, column: Field, batch_size: int, threads: int) -> None:
         self._threads = threads
@@ -239,7 +241,9 @@ class _Gather:
         self._batch_size = batch_size
 
     def writer(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
-        """A function of `start`: slot[row] = record[order[start + row]], scaled in float32."""
+        """Return a function of `start` that sets slot[row] = record[order[start + row]], scaled in
+        float32.
+        """
         if self._scale is None:
             return partial(self._take, order, slot)
         if self._records.dtype == np.uint8:
@@ -248,7 +252,8 @@ class _Gather:
         return partial(self._take_scaled, order, slot, rows)
 
     def _take(self, order: NDArray[np.int64], slot: NDArray[Any], start: int) -> None:
-        # `clip` never clips here: the other mode of `take` gathers into a hidden buffer first.
+        # All indices are in range. mode="clip" because `take` buffers its output in the default
+        # mode.
         indices = order[start : start + self._batch_size]
         self._records.take(indices, axis=0, out=slot, mode="clip")
 
@@ -256,14 +261,16 @@ class _Gather:
         self, order: NDArray[np.int64], slot: NDArray[Any], rows: NDArray[Any], start: int
     ) -> None:
         self._take(order, rows, start)
-        # Apart, as NumPy runs a product of mixed types through buffers.
+        # Two steps, as NumPy multiplies mixed dtypes through buffers.
         np.copyto(slot, rows)
         slot *= self._scale
 
     def _compiled(
         self, order: NDArray[np.int64], slot: NDArray[Any], scale: float
     ) -> Callable[[int], None]:
-        """Bytes are gathered, converted and scaled in one pass, in a fifth of the time."""
+        """Return a writer that gathers, converts and scales bytes in one pass, in a fifth of the
+        time.
+        """
         elements = self._records[0].size
         addresses = (self._records.ctypes.data, slot.ctypes.data)
         arguments = (self._batch_size, elements, scale, *addresses, 0)

@@ -1,4 +1,4 @@
-"""How much work a JPEG file asks for: its scans, counted without decoding anything.
+"""Count of the scans of a JPEG file, a measure of its decoding cost, without decoding it.
 
 Source of the format: ITU-T T.81, annex B.
 """
@@ -8,20 +8,21 @@ from __future__ import annotations
 import re
 
 _START = b"\xff\xd8"
-# A marker is FF and another byte; FF 00 is data, and restart markers lie within it.
+# A marker is FF and another byte. FF 00 is data, and restart markers occur within data.
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
 _NO_LENGTH = (0x01, 0xD8)
 _END, _SCAN = 0xD9, 0xDA
 
 
 def is_jpeg(content: bytes) -> bool:
-    """Whether bytes begin as a JPEG file does."""
+    """Return whether bytes begin like a JPEG file."""
     return content.startswith(_START)
 
 
 def count_scans(content: bytes, most: int) -> int:
-    """The scans of a JPEG file up to its end marker, each of which the decoder takes over the whole
-    image; the count stops behind `most`.
+    """Count the scans of a JPEG file up to its end marker; the decoder runs each over all pixels.
+
+    The count stops at `most` + 1.
     """
     scans, position = 0, len(_START)
     while scans <= most and (found := _MARKER.search(content, position)):
@@ -29,7 +30,7 @@ def count_scans(content: bytes, most: int) -> int:
         if marker == _END:
             break
         if marker not in _NO_LENGTH:
-            # At least its own two bytes, whatever it says.
+            # The length includes its own two bytes; a smaller one is false.
             position += max(2, int.from_bytes(content[position : position + 2], "big"))
         scans += marker == _SCAN
     return scans

@@ -12,32 +12,36 @@ from mxrun.io.record import Draw, Record, RecordShape, Transform, register
 
 @register("one_hot")
 class OneHot(Transform):
-    """A class's number as float32 [classes]: 1 at the class, 0 elsewhere."""
+    """Convert a class number to float32 [classes]: 1 at the class, 0 elsewhere."""
 
     classes: int = Option(ge=1, le=1 << 20, description="number of classes")
-    label: str = Option(default="label", min_length=1, description="the field")
+    label: str = Option(
+        default="label", min_length=1, description="name of the field that holds the classes"
+    )
 
     @property
     def field(self) -> str:
-        """The field that holds the classes."""
+        """Name of the field that holds the classes."""
         return self.label
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """[classes]; raises UserError for a label that is more than one number."""
+        """Return [classes]; raises UserError if a label is more than one number."""
         if shape:
-            raise UserError(Diagnostic("this is no class", expected="[]", got=f"{[*shape]}"))
+            raise UserError(
+                Diagnostic("a class number is a scalar", expected="[]", got=f"{[*shape]}")
+            )
         return (self.classes,)
 
     def source(self, spec: TensorSpec) -> TensorSpec:
-        """One integer."""
+        """Return the spec of one integer."""
         return TensorSpec((), "int32")
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """float32 [classes]; raises UserError for a number that is no class."""
+        """Return float32 [classes]; raises UserError unless the number is in 0 .. classes - 1."""
         number = int(record)
         if not 0 <= number < self.classes:
-            expected = f"0 to {self.classes - 1}"
-            raise UserError(Diagnostic("the label is no class", expected=expected, got=str(number)))
+            problem, expected = "the label is not a class number", f"0 to {self.classes - 1}"
+            raise UserError(Diagnostic(problem, expected=expected, got=str(number)))
         result = np.zeros(self.classes, np.float32)
         result[number] = 1
         return result

@@ -1,6 +1,6 @@
-"""NumPy's array format, plain (.npy) and as part of an archive (.npz), read without trust.
+"""Reader of NumPy's array format, plain (.npy) and in an archive (.npz), for untrusted files.
 
-Only arrays of numbers are read; nothing in a file is ever run. Source of the format: NumPy's
+Only arrays of numbers are read; no code in a file is executed. Source of the format: NumPy's
 `numpy.lib.format`.
 """
 
@@ -23,7 +23,7 @@ from mxrun.io.files import MAXIMUM_BYTES, check_memory, fail
 
 _CHUNK = 1 << 20
 _MAGIC = b"\x93NUMPY"
-# How many bytes the header's length takes, by version.
+# Number of bytes of the header's length field, by format version.
 _LENGTHS = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
 _MAX_HEADER_BYTES = 1 << 16
 _DESCR = re.compile(r"'descr'\s*:\s*('[^']{1,20}'|[^']{1,20}|.{1,20})")
@@ -33,17 +33,17 @@ _NUMBERS = re.compile(r"'[<>|=]?(?:b1|[iu][1248]|f[248])'")
 
 
 def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
-    """One array of integers, booleans or floating-point numbers, in C order.
+    """Read one array of integers, booleans or floating-point numbers, in C order.
 
-    `name` stands for the file in errors. Memory grows with the data that is really there. Raises
-    UserError naming file and byte offset.
+    name: the file's name for error messages. Memory grows with the data that is present, not with
+    the size in the header. Raises UserError naming file and byte offset.
     """
     shape, column_major, dtype = _header(stream, name)
     offset = stream.tell()
     count = math.prod(shape)
     if count * dtype.itemsize > MAXIMUM_BYTES:
         most, got = f"at most {MAXIMUM_BYTES} bytes", f"{dtype} {list(shape)}"
-        fail(name, 0, "the header asks for too much", most, got)
+        fail(name, 0, "the header announces too much data", most, got)
     wanted = count * dtype.itemsize
     content = bytearray()
     while len(content) < wanted + 1:
@@ -52,18 +52,18 @@ def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
             break
         content += piece
     if len(content) != wanted:
-        problem = f"the header promises {dtype} {list(shape)}"
-        got = "more" if len(content) > wanted else f"{len(content)} bytes behind the header"
+        problem = f"the header announces {dtype} {list(shape)}"
+        got = "more" if len(content) > wanted else f"{len(content)} bytes after the header"
         fail(name, offset + min(len(content), wanted), problem, f"{wanted} bytes", got)
     array = np.frombuffer(content, dtype).reshape(shape, order="F" if column_major else "C")
-    # `ascontiguousarray` alone would make a list of a single number.
+    # `ascontiguousarray` alone would turn a scalar into an array of one dimension.
     return np.ascontiguousarray(array, dtype.newbyteorder("=")).reshape(shape)
 
 
 def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The arrays of an archive by name; raises UserError naming archive, array and byte offset.
+    """Read the named arrays of an archive; raises UserError naming archive, array and byte offset.
 
-    Nothing is read of arrays that, by their headers, do not fit into memory together.
+    No data is read if the arrays, by their headers, do not fit into memory together.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -71,7 +71,7 @@ def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
             check_memory(path, sum(_needed(archive, path, name, held) for name in names))
             return {name: _member(archive, path, name, held) for name in names}
     except zipfile.BadZipFile as error:
-        fail(path, 0, f"no archive of arrays: {error}", "a file that numpy.savez wrote")
+        fail(path, 0, f"not an archive of arrays: {error}", "a file that numpy.savez wrote")
     except (OSError, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{path}: cannot be read: {reason}") from error
@@ -81,15 +81,15 @@ def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
 def _opened(
     archive: zipfile.ZipFile, path: Path, name: str, held: list[str]
 ) -> Iterator[tuple[IO[bytes], str]]:
-    """The file of an array in an archive, and what it is called in errors.
+    """Open an array's file in an archive; yields the stream and its name for error messages.
 
-    Raises UserError where there is none of that name, and where what is read of it is damaged.
+    Raises UserError if the archive has no such array, or if the data read from it is damaged.
     """
     arrays = [each.removesuffix(".npy") for each in held if each.endswith(".npy")]
     if name not in arrays:
         has = f"one of {', '.join(arrays)}" if arrays else "an archive of arrays"
         hint = nearest(name, arrays)
-        raise UserError(Diagnostic(f"{path}: no array is called {name!r}", None, has, name, hint))
+        raise UserError(Diagnostic(f"{path}: no array is named {name!r}", None, has, name, hint))
     shown = f"{path}: {name}.npy"
     with archive.open(f"{name}.npy") as stream:
         try:
@@ -104,29 +104,31 @@ def _member(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) ->
 
 
 def _needed(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) -> int:
-    """Bytes that reading an array takes: its own, and what a conversion to float32 or int32 and the
-    look at each number take beside them.
+    """Return the bytes of memory needed to read an array.
+
+    This is the array itself, its conversion to float32 or int32, and one boolean per number for the
+    range check.
     """
     with _opened(archive, path, name, held) as (stream, shown):
         shape, _, dtype = _header(stream, shown)
     stated = math.prod(shape) * dtype.itemsize
     info = archive.getinfo(f"{name}.npy")
     if info.compress_type == zipfile.ZIP_STORED:
-        # A header may say more than there is, which is told when it is read.
+        # The header may announce more data than the file has; that error is reported on reading.
         stated = min(stated, info.file_size)
     converted = dtype not in (np.dtype("u1"), np.dtype("f4"), np.dtype("i4"))
     return stated + stated // dtype.itemsize * (1 + 4 * converted)
 
 
 def _header(stream: IO[bytes], name: Path | str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns lie together, and type of the elements.
+    """Read the header: shape, whether the array is in column-major (Fortran) order, and dtype.
 
-    The header is a Python literal, which is searched for its three entries and never evaluated.
+    The header is a Python literal. It is searched for its three entries and never evaluated.
     """
     start = stream.read(len(_MAGIC) + 2)
     width = _LENGTHS.get(start[len(_MAGIC) :], 0)
     if not start.startswith(_MAGIC) or not width:
-        fail(name, 0, "no array of NumPy's", "a file that numpy.save wrote", start.hex(" "))
+        fail(name, 0, "not a NumPy array", "a file that numpy.save wrote", start.hex(" "))
     length = int.from_bytes(stream.read(width), "little")
     text = stream.read(min(length, _MAX_HEADER_BYTES)).decode("latin-1")
     offset = len(start) + width
@@ -135,7 +137,7 @@ def _header(stream: IO[bytes], name: Path | str) -> tuple[tuple[int, ...], bool,
         fail(name, offset, "the header is damaged", "descr, fortran_order and shape", text[:80])
     descr, order, shape = map(str, found)
     if not _NUMBERS.fullmatch(descr):
-        fail(name, offset, "wrong type of elements", "integers or floating-point numbers", descr)
+        fail(name, offset, "unsupported dtype", "integers or floating-point numbers", descr)
     sizes = tuple(int(size) for size in shape.split(",") if size.strip())
     return sizes, order == "True", np.dtype(descr.strip("'"))
 

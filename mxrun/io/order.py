@@ -1,4 +1,4 @@
-"""Which records make up which batch: a function of seed, epoch and position, nothing else."""
+"""Order of records: the rows of every batch as a function of seed, epoch and position alone."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ LastBatch = Literal["pad", "discard", "roll_over"]
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """The records of every batch of every epoch; `last_batch` as MXNet's NDArrayIter has it.
+    """Record numbers of every batch of every epoch; `last_batch` has the values of MXNet's
+    NDArrayIter.
 
-    With N records and batches of B, a batch that N does not fill up is at the end of an epoch
-    filled up with the epoch's first records (`pad`) or left out (`discard`). `roll_over` lets the
-    rest begin the next epoch: epochs count from 1, and epoch e is begun by the last
-    carried(e) = (e - 1) N mod B records of the epoch before, in that one's order. Epoch 0 is an
-    epoch 1 with an order of its own.
+    N records and batches of B may leave an incomplete last batch. `pad` fills it with the epoch's
+    first records; `discard` drops it. `roll_over` moves its records to the next epoch: with epochs
+    counted from 1, epoch e begins with the last carried(e) = (e - 1) N mod B records of the epoch
+    before, in the order of that epoch. Epoch 0 has no carried records, as epoch 1, but its own
+    order.
 
-    `parts`: in how many equal parts each batch is given, one after the other.
+    parts: number of equal parts in which each batch is delivered, one after the other.
     """
 
     count: int
@@ -43,17 +44,20 @@ class BatchOrder:
 
     @property
     def part_size(self) -> int:
-        """Rows of one part of a batch."""
+        """Number of rows of one part of a batch."""
         return self.batch_size // self.parts
 
     def check(self, name: str, place: SourceLocation | None) -> None:
-        """Raise UserError where the data set `name` has too few records to fill one batch."""
+        """Raise UserError if the data set `name` has too few records for one full batch.
+
+        With `pad` no batch needs to be full.
+        """
         if self.last_batch == "pad" or self.count >= self.batch_size:
             return
         raise UserError(
             Diagnostic(
-                f"data set {name!r} does not fill one batch, and last_batch: {self.last_batch} "
-                "gives full batches only",
+                f"data set {name!r} has too few records for one batch, and last_batch: "
+                f"{self.last_batch} uses full batches only",
                 place,
                 f"at least {self.batch_size} records",
                 str(self.count),
@@ -62,11 +66,11 @@ class BatchOrder:
         )
 
     def carried(self, epoch: int) -> int:
-        """How many records of the epoch before begin `epoch`."""
+        """Return the number of records of the previous epoch with which `epoch` begins."""
         return max(epoch - 1, 0) * self.count % self.batch_size if self._rolls else 0
 
     def batches(self, epoch: int) -> int:
-        """Number of batches of `epoch`."""
+        """Return the number of batches of `epoch`."""
         records = self.carried(epoch) + self.count
         if self.last_batch == "pad":
             return -(-records // self.batch_size)
@@ -74,34 +78,35 @@ class BatchOrder:
 
     @property
     def period(self) -> int:
-        """After how many epochs their numbers of batches repeat."""
+        """Number of epochs after which the sequence of numbers of batches repeats."""
         return self.batch_size // math.gcd(self.batch_size, self.count) if self._rolls else 1
 
     @property
     def longest(self) -> int:
-        """The most rows that an epoch has, padding included."""
+        """Largest number of rows of an epoch, including padding."""
         if self.last_batch == "pad":
             return self.batches(0) * self.batch_size
         carried = self.batch_size - 1 if self._rolls else 0
         return (carried + self.count) // self.batch_size * self.batch_size
 
     def indices(self, epoch: int) -> NDArray[np.int64]:
-        """The record of every row of `epoch`, batch after batch: int64 [batches * batch size]."""
+        """Return the record number of every row of `epoch`: int64 [batches * batch size]."""
         order = self._permutation(epoch)
         if carried := self.carried(epoch):
             order = np.concatenate((self._permutation(epoch - 1)[-carried:], order))
         return np.resize(order, self.batches(epoch) * self.batch_size)
 
     def valid(self, part: int) -> int:
-        """How many rows are records, the rest padding, of an epoch's part at position `part`, which
-        is a whole batch where these are not cut.
+        """Return the number of rows that are records, not padding, in the part at position `part`.
+
+        Positions count the parts of an epoch; without micro-batches a part is a batch.
         """
         if self.last_batch != "pad":
             return self.part_size
         return max(0, min(self.part_size, self.count - part * self.part_size))
 
     def drawn_in(self, epoch: int, row: int) -> int:
-        """The epoch in whose order the record at `row` of `epoch` was drawn."""
+        """Return the epoch whose order determines the record at `row` of `epoch`."""
         return epoch - 1 if row < self.carried(epoch) else epoch
 
     @property

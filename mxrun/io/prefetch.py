@@ -1,6 +1,7 @@
-"""Batches made ahead by loader threads, while the compute team works on the one before.
+"""Prefetching iterator: loader threads make batches while the compute team works on earlier ones.
 
-Decoding and transforms run in Pillow and NumPy, which let the interpreter lock go for most of it.
+Decoding and transforms run in Pillow and NumPy, which release the interpreter lock for most of the
+time.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ from mxrun.io.order import BatchOrder, LastBatch
 from mxrun.io.record import Record
 from mxrun.io.transform import Draws, values
 
-# How long the end waits for loader threads that read a record, which may never come.
+# Seconds that closing waits for loader threads; a thread reading a record may never return.
 _EXIT_S = 1.0
-# How often who waits for a batch is asked whether to go on waiting.
+# Seconds between calls of `on_wait` while a batch is awaited.
 _POLL_S = 0.1
 
 
 def staging_specs(inputs: Inputs, batch_size: int) -> dict[str, TensorSpec]:
-    """The arrays of one staged batch, for a network that reads `inputs`."""
+    """Return the specs of the arrays of one staged batch for a network that reads `inputs`."""
     return batched(inputs, batch_size)
 
 
 class Staging:
-    """The memory of batches made ahead: arrays as `staging_specs` has them, for each batch.
+    """Memory for prefetched batches: the arrays of `staging_specs` for each batch.
 
-    Several iterators may share it, as training and evaluation do: a reset takes it over, and the
-    iterator that had it must be reset before it can go on.
+    Several iterators may share it, as training and evaluation do. A reset claims the memory; the
+    iterator that used it before must be reset before it can continue.
     """
 
     def __init__(self, batches: Sequence[Slots] = ()) -> None:
@@ -55,7 +56,7 @@ class Staging:
         self._user: _Loader | None = None
 
     def take(self, user: _Loader) -> None:
-        """Let `user` fill the memory, and no other."""
+        """Make `user` the only loader that writes into the memory."""
         if self._user is not None and self._user is not user:
             self._user.cancel()
         self._user = user
@@ -73,12 +74,12 @@ def open_iterator(
     staging: Staging | None = None,
     parts: int = 1,
 ) -> DataIterator:
-    """The iterator for an opened data set: straight from memory, or through loader threads.
+    """Return the iterator for an opened data set: directly from memory, or with loader threads.
 
-    `threads` is the compute team, which gathers rows from memory; `workers` and `staging`, the
-    batches made ahead, matter only where records are read lazily or transformed. `parts`: in how
-    many equal parts each batch comes, staged ones too. Raises UserError where `last_batch`
-    leaves nothing of the data set.
+    `threads` is the size of the compute team, which gathers rows from memory. `workers` (loader
+    threads) and `staging` (memory of the prefetched batches) are used only if records are read
+    lazily or transformed. `parts`: number of equal parts in which each batch is delivered, staged
+    batches too. Raises UserError if `last_batch` leaves no batch of the data set.
     """
     if dataset.lazy or dataset.pipeline:
         order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
@@ -95,13 +96,12 @@ def open_iterator(
 
 
 class PrefetchIterator(DataIterator):
-    """Iterates over a data set whose rows are made by `workers` threads, some batches ahead.
+    """Iterator over a data set whose rows are made by `workers` threads, some batches ahead.
 
-    `staging` holds the batches made ahead; `next_into` copies the next one. Which thread makes a
-    row changes nothing: a row is a function of seed, epoch and record. Threads start with the first
-    reset or batch and stop with `close`.
-
-    `waited_seconds` is the time that `next_into` has spent waiting for batches not yet made.
+    `staging` holds the prefetched batches; `next_into` copies the next one. A row is a function of
+    seed, epoch and record, independent of the thread that makes it. Threads start with the first
+    reset or batch and stop with `close`. `waited_seconds` is the total time that `next_into` has
+    waited for batches.
     """
 
     reads_records = True
@@ -109,7 +109,7 @@ class PrefetchIterator(DataIterator):
     def __init__(
         self, dataset: Dataset, order: BatchOrder, *, workers: int, staging: Staging
     ) -> None:
-        """Raises UserError where `order` leaves nothing of the data set."""
+        """Raises UserError if `order` leaves no batch of the data set."""
         order.check(dataset.name, dataset.place)
         specs = staging_specs(dataset.inputs, order.part_size)
         if workers < 1 or not staging.batches:
@@ -131,29 +131,29 @@ class PrefetchIterator(DataIterator):
         self._started = False
 
     def batches(self, epoch: int) -> int:
-        """Number of batches of `epoch`."""
+        """Return the number of batches of `epoch`."""
         return self._batches.batches(epoch)
 
     @property
     def period(self) -> int:
-        """After how many epochs their numbers of batches repeat."""
+        """Number of epochs after which the sequence of numbers of batches repeats."""
         return self._batches.period
 
     def reset(self, epoch: int, batch: int = 0) -> None:
-        """Go to `batch` of `epoch` and begin to make batches from there on."""
+        """Go to `batch` of `epoch` and start to make batches from there."""
         if not self._finish.alive:
             raise InternalError("the iterator is closed")
         self._started = True
         self._indices = self._batches.indices(epoch)
         self._indices.setflags(write=False)
-        # From here on parts are what is made and given, one by one.
+        # From here on positions and counts are in parts of batches.
         self._position, self._count = batch * self.parts, self.batches(epoch) * self.parts
         self._loader.begin(epoch, self._indices, self._position, self._count)
 
     def next_into(self, slots: Slots) -> Batch | None:
-        """Write the next batch into `slots` (those given, no others); None after the last.
+        """Write the next batch into the given `slots`; return None after the last.
 
-        Raises RecordError for a record that cannot be read, when its batch is due.
+        Raises RecordError for a record that cannot be read when its batch is due.
         """
         if slots is not self._checked:
             check_slots(slots, self.specs)
@@ -177,11 +177,11 @@ class PrefetchIterator(DataIterator):
         return Batch(valid, self._indices[first : first + self.batch_size])
 
     def watch_waits(self, on_wait: OnWait) -> None:
-        """Have `on_wait` called while a batch is awaited, or the end of one under way."""
+        """Register `on_wait` to be called while waiting for a batch or for threads to stop."""
         self._loader.on_wait = on_wait
 
     def close(self) -> None:
-        """Stop the threads and wait for them, but not for long: a record may never come."""
+        """Stop the threads and wait for `_EXIT_S` at most: reading a record may never return."""
         self._finish.detach()
         self._loader.stop(_EXIT_S)
 
@@ -194,16 +194,16 @@ class PrefetchIterator(DataIterator):
 
 
 class _RowMaker:
-    """Makes the rows of a batch, one by one; has no state that a thread could disturb."""
+    """Makes single rows of batches; stateless and therefore thread-safe."""
 
     def __init__(self, dataset: Dataset, order: BatchOrder) -> None:
         self._dataset = dataset
         self._order = order
 
     def make(self, slots: Slots, row: int, epoch: int, at: int, record: int) -> None:
-        """Write the row `row` of a batch, the row `at` of its epoch.
+        """Write record `record` into row `row` of a batch; `at` is the row's position in its epoch.
 
-        Raises RecordError naming the record where it cannot be read or transformed.
+        Raises RecordError naming the record if it cannot be read or transformed.
         """
         draws = Draws(self._order.seed, self._order.drawn_in(epoch, at), record)
         try:
@@ -214,7 +214,7 @@ class _RowMaker:
             raise RecordError(prefixed(error, where, self._dataset.place).diagnostics) from error
 
     def source(self, record: int) -> str:
-        """The file that a record is read from; without one, which record it is."""
+        """Return the file of a record, or a description of the record if it has no file."""
         files = (column.source(record) for column in self._dataset.lazy.values())
         return next(filter(None, files), f"record {record} of data set {self._dataset.name!r}")
 
@@ -231,10 +231,10 @@ class _RowMaker:
 
 
 class _Loader:
-    """Threads that fill staged batches in order, each batch cut into parts of some rows.
+    """Threads that fill staged batches in order; each batch is cut into parts of several rows.
 
-    A batch may be made once the one that lay in its place has been released. All state is guarded
-    by one lock; a thread holds it only to take a part and to hand it in.
+    A batch may be made once the previous batch in the same memory has been released. One lock
+    guards all state; a thread holds it only to take a part and to report it as done.
     """
 
     def __init__(self, maker: _RowMaker, staging: Staging, workers: int) -> None:
@@ -254,12 +254,12 @@ class _Loader:
         self._released, self._taken, self._end = 0, 0, 0
         self._left: dict[int, int] = {}
         self._failed: dict[int, Exception] = {}
-        # By part under way, the row of the epoch that is being made.
+        # For each part in progress, the row of the epoch that is being made.
         self._under_way: dict[int, int] = {}
         self.on_wait: OnWait = lambda seconds, record: None
 
     def begin(self, epoch: int, indices: NDArray[np.int64], batch: int, batches: int) -> None:
-        """Drop what was under way and make the batches `batch` .. `batches` - 1 of `epoch`."""
+        """Drop the batches in progress and make the batches `batch` .. `batches` - 1 of `epoch`."""
         self._memory.take(self)
         self.cancel()
         with self._changed:
@@ -276,23 +276,23 @@ class _Loader:
             thread.start()
 
     def cancel(self) -> None:
-        """Make no more batches, and wait until no thread writes into the memory."""
+        """Stop making batches and wait until no thread writes into the memory."""
         with self._changed:
             self._cancelled = True
             self._wait_for(lambda: self._busy == 0)
 
     def is_ready(self, batch: int) -> bool:
-        """Whether `batch` lies in its place; raises what went wrong in it."""
+        """Return whether `batch` is complete; raises the exception that making it raised."""
         with self._changed:
             return self._ready(batch)
 
     def wait(self, batch: int) -> None:
-        """Wait until `batch` is ready; raises what went wrong in it, and what `on_wait` raises."""
+        """Wait until `batch` is complete; raises what making it or `on_wait` raised."""
         with self._changed:
             self._wait_for(lambda: self._ready(batch))
 
     def _wait_for(self, done: Callable[[], bool]) -> None:
-        """Wait, with the lock held, asking `on_wait` from time to time."""
+        """Wait for `done` with the lock held, calling `on_wait` periodically."""
         since, first = time.monotonic(), -1
         while not self._changed.wait_for(done, _POLL_S):
             row = min(self._under_way.values(), default=-1)
@@ -302,26 +302,28 @@ class _Loader:
             self.on_wait(time.monotonic() - since, record)
 
     def release(self) -> None:
-        """The oldest staged batch has been copied: its place is free."""
+        """Release the memory of the oldest staged batch, which has been copied."""
         with self._changed:
             del self._left[self._released]
             self._released += 1
             self._changed.notify_all()
 
     def stop(self, timeout: float) -> None:
-        """End the threads, each after the record that it is at, and wait up to `timeout` s."""
+        """Stop the threads, each after its current record, and wait up to `timeout` seconds."""
         with self._changed:
             self._stopping = self._cancelled = True
             self._changed.notify_all()
         end = time.monotonic() + timeout
         for thread in self._threads:
-            # Garbage, and with it an iterator, may be collected by one of its own threads.
+            # The garbage collector may run in a loader thread and finalise the iterator there.
             if thread is not threading.current_thread():
                 thread.join(max(0.0, end - time.monotonic()))
 
     def _ready(self, batch: int) -> bool:
         if self._cancelled:
-            raise InternalError("no batches are made: closed, or to be reset as another took over")
+            raise InternalError(
+                "no batches are made: the iterator is closed, or must be reset to claim its memory"
+            )
         if self._left.get(batch) != 0:
             return False
         first = batch * self._size
@@ -342,7 +344,7 @@ class _Loader:
                 self._changed.notify_all()
 
     def _take(self) -> int | None:
-        """The next part to make; None when the thread is to end."""
+        """Return the next part to make, after waiting for one; None if the thread must end."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._may_take())
             if self._stopping:
@@ -358,7 +360,7 @@ class _Loader:
         return not self._cancelled and self._taken < min(self._end, limit)
 
     def _fill(self, part: int) -> tuple[int, Exception] | None:
-        """Make the rows of a part; the first that fails ends it and is returned with its error."""
+        """Make the rows of a part; returns the first that fails, with its exception."""
         batch, number = divmod(part, self._parts)
         slots = self._staging[batch % len(self._staging)]
         first = number * self._rows
@@ -369,6 +371,6 @@ class _Loader:
             self._under_way[part] = at
             try:
                 self._maker.make(slots, row, self._epoch, at, int(self._indices[at]))
-            except Exception as error:  # noqa: BLE001 - carried to who waits for the batch
+            except Exception as error:  # noqa: BLE001 - raised in the waiting thread
                 return at, error
         return None

@@ -1,4 +1,4 @@
-"""What a transform is, and the transforms by name: steps from a record to the row of a batch."""
+"""Base class of transforms, which turn records into rows of a batch, and their registry."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.declared import DeclaredRegistry
 
 Record = NDArray[Any]
-# The shape of a record; None where it differs from record to record.
+# Shape of a record, with None for dimensions that differ between records.
 RecordShape = tuple[int | None, ...]
-# Uniform float64 in [0, 1) of a shape; every call begins anew with the same numbers.
+# Function from a shape to uniform float64 in [0, 1); every call starts the same stream anew.
 Draw = Callable[[tuple[int, ...]], NDArray[np.float64]]
 
 
 class Scale(Parameters):
-    """The factors that make values of bytes, for an input whose records are bytes."""
+    """Factors that convert bytes to values, for an input whose records are bytes."""
 
-    bytes: float = Field(description="Of the data set's bytes, and of arrays of bytes.")
-    images: float = Field(description="Of an image's bytes, of which 255 is white.")
+    bytes: float = Field(description="Factor of the data set's bytes, and of arrays of bytes.")
+    images: float = Field(description="Factor of an image's bytes, in which 255 is white.")
 
 
 Side = Annotated[int, Field(ge=1, le=1 << 15)]
@@ -32,14 +32,14 @@ Sides = tuple[Side, Side]
 
 
 class Transform(Parameters):
-    """One transform with its parameters; the same record and draws give the same bits.
+    """Transform with its parameters; the same record and draws give the same bits.
 
-    `works_on_values`: whether it wants float32 with the data set's scale applied (bytes in 0..1)
-    instead of the record as it is stored. `wants_unit_values`: whether these must be in 0..1, and
-    `moves_values`: whether they need not be any longer behind it.
+    `works_on_values`: whether it takes float32 with the data set's scale applied (bytes in 0..1)
+    instead of the record as stored. `wants_unit_values`: whether its input must be in 0..1.
+    `moves_values`: whether its output may be outside of 0..1.
     """
 
-    # Most runs transform nothing: a model is built when it is first used.
+    # Most runs have no transforms: build a pydantic model only on first use.
     model_config = ConfigDict(defer_build=True)
     works_on_values: ClassVar[bool] = False
     wants_unit_values: ClassVar[bool] = False
@@ -48,31 +48,37 @@ class Transform(Parameters):
 
     @property
     def field(self) -> str:
-        """The field whose records it takes."""
+        """Name of the field that it transforms."""
         return "data"
 
     @property
     def missing(self) -> str:
-        """What to give where the parameters leave every record as it is; else empty."""
+        """Expected parameters if the given ones leave every record unchanged, else empty."""
         return ""
 
     def evaluation(self) -> tuple[Transform, ...]:
-        """What takes its place in evaluation, where nothing is random: itself if nothing is."""
+        """Return the deterministic transforms that replace it in evaluation; by default itself."""
         return (self,)
 
     def output(self, shape: RecordShape) -> RecordShape:
-        """The shape it gives for a record of `shape`.
+        """Return the shape of the result for a record of `shape`.
 
-        Raises UserError, without a place, for a shape that it cannot take.
+        Raises UserError, without a place, for a shape that is not supported.
         """
         return shape
 
     def source(self, spec: TensorSpec) -> TensorSpec:
-        """The record that gives a row of `spec`, for data sets that fit what they are asked for."""
+        """Return the spec of the record that yields a row of `spec`.
+
+        Synthetic data sets and formats that convert their records need it.
+        """
         return spec
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """The transformed record; the one given is left alone. Raises UserError as `output`."""
+        """Return the transformed record, leaving the given one unchanged.
+
+        Raises UserError as `output` does.
+        """
         raise NotImplementedError
 
 
@@ -97,7 +103,7 @@ T = TypeVar("T", bound=Transform)
 
 
 def register(name: str) -> Callable[[type[T]], type[T]]:
-    """Decorator that registers the transform `name`."""
+    """Return a decorator that registers the transform `name`."""
 
     def add(transform: type[T]) -> type[T]:
         transform.name = name
@@ -108,5 +114,5 @@ def register(name: str) -> Callable[[type[T]], type[T]]:
 
 
 def sides(size: int | Sides) -> Sides:
-    """A size as [height, width]: one number stands for both."""
+    """Return a size as [height, width]; a single number is used for both."""
     return (size, size) if isinstance(size, int) else size

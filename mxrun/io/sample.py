@@ -1,4 +1,4 @@
-"""Records from outside any data set: an image, a .npy file or a table, as rows of a network."""
+"""Records from outside a data set: rows of a network from an image, a .npy file or a table."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ _UNIT = 1 / 255
 
 @dataclass(frozen=True)
 class Sample:
-    """The records that one of a network's inputs takes, as its training data had them.
+    """Description of the records that one network input takes, as in its training data.
 
-    spec: one sample, without the batch axis. pipeline: what evaluation does to the records of
-    `field`. scale: what bytes are; None where they are numbers like others. table: how tables are
-    written.
+    spec: one sample, without the batch axis. pipeline: the transforms of evaluation for `field`.
+    scale: factors for bytes; None if bytes are plain numbers. table: format of tables.
     """
 
     spec: TensorSpec
@@ -44,22 +43,24 @@ class Sample:
 
 
 def image_scale(scale: Scale | None) -> float:
-    """The factor of an image's bytes for an input whose training data had this scale."""
+    """Return the factor for an image's bytes, given the scale of the input's training data."""
     return _UNIT if scale is None else scale.images
 
 
 def read_samples(path: Path, sample: Sample) -> Iterator[NDArray[Any]]:
-    """The rows of `sample.spec` that a file holds; see `samples`."""
+    """Yield the rows of `sample.spec` in a file; see `samples`."""
     return samples(bytes(read_whole(path)), path, sample)
 
 
 def samples(content: bytes, name: Path | str, sample: Sample) -> Iterator[NDArray[Any]]:
-    """The rows of `sample.spec` that the bytes of a file hold; `name` is the file's in errors.
+    """Yield the rows of `sample.spec` in the bytes of a file; `name` is its name for error
+    messages.
 
-    The first bytes say what it is. An image is one record, grey or colour as the input has it; a
-    .npy file is one, or several along an axis in front; a table of numbers is one a row. Bytes are
-    scaled as the training data's were, those of images to 0..1 where that was none of bytes.
-    Raises UserError for what cannot be read and for records that do not fit, naming the file.
+    The format is detected from the first bytes. An image is one record, grey or colour as the input
+    requires. A .npy file is one record, or several along a leading axis. A table of numbers is one
+    record a row. Bytes are scaled as in the training data; an image's bytes are scaled to 0..1 if
+    the training data has no bytes. Raises UserError naming the file if it cannot be read or a
+    record does not fit.
     """
     spec, field = sample.spec, sample.field
     for number, (record, scale) in enumerate(_records(content, name, sample)):
@@ -75,9 +76,9 @@ def samples(content: bytes, name: Path | str, sample: Sample) -> Iterator[NDArra
 
 
 def _advice(shape: Shape, spec: TensorSpec) -> str:
-    """What to do about a record of another shape than the network's."""
+    """Return the hint for a record whose shape differs from the network's."""
     if len(shape) == 1:
-        return f"a row needs {math.prod(spec.shape)} numbers, one for each of a record's"
+        return f"a row needs {math.prod(spec.shape)} numbers, as many as a record has"
     if len(shape) != 3 or len(spec.shape) != 3:
         return "give records in the network's shape"
     if shape[0] != spec.shape[0]:
@@ -88,7 +89,7 @@ def _advice(shape: Shape, spec: TensorSpec) -> str:
 def _records(
     content: bytes, name: Path | str, sample: Sample
 ) -> Iterator[tuple[Record, float | None]]:
-    """The records as the file has them, each with the factor of its values."""
+    """Yield the file's records before transforms, each with the scale factor of its values."""
     spec = sample.spec
     if content.startswith(_NPY):
         array = read_npy(io.BytesIO(content), name)
@@ -99,39 +100,41 @@ def _records(
         yield from ((record, scale) for record in _split(array, sample))
     elif content.startswith(_IMAGES):
         if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
-            problem = f"{name}: the network takes no images"
+            problem = f"{name}: the network's input is not an image"
             raise UserError(Diagnostic(problem, None, str(list(spec.shape)), "an image"))
         yield decode_image(io.BytesIO(content), name, spec.shape[0]), image_scale(sample.scale)
     else:
         _refuse_others(content, name)
-        table = parse_table(content, name, sample.table, "only numbers are read: take names away")
+        table = parse_table(
+            content, name, sample.table, "only numbers are read: remove the row of names"
+        )
         for row in _converted(table.values, name, spec.dtype):
             fits = row.size == math.prod(spec.shape)
             yield row.reshape(spec.shape) if fits else row, None
 
 
 def _refuse_others(content: bytes, name: Path | str) -> None:
-    """Raise UserError for files that are plainly no tables."""
+    """Raise UserError for files that are clearly not tables."""
     found = hint = ""
     if not content:
         found = "an empty file"
     elif str(name).lower().endswith(SUFFIXES):
-        found = f"no image, and a file called {Path(name).suffix} is one"
+        found = f"a file named {Path(name).suffix} that is not an image"
     elif content.startswith(b"PK\x03\x04"):
         found, hint = "an archive", "save one of its arrays as .npy"
     elif content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-        found, hint = "markup, as SVG and HTML are", "draw it as PNG"
+        found, hint = "markup, such as SVG or HTML", "convert it to PNG"
     elif b"\0" in content:
-        found = "bytes that are no text"
+        found = "binary data of an unknown format"
     if found:
         expected = "an image, a .npy file or a table of numbers"
         raise UserError(Diagnostic(f"{name}: holds no records", None, expected, found, hint))
 
 
 def _split(array: NDArray[Any], sample: Sample) -> NDArray[Any]:
-    """An array as [records, *record]: one record without an axis of records, or several.
+    """Return an array as [records, *record]; the axis of records may be missing.
 
-    Grey images may lack the axis of channels; what is not transformed may lie flat, a record a row.
+    Grey images may lack the channel axis. Without transforms, records may be flat: one row each.
     """
     spec, rank = sample.spec, len(sample.spec.shape)
     is_flat = array.shape[1:] == (math.prod(spec.shape),) and array.shape != spec.shape[-2:]
@@ -139,13 +142,13 @@ def _split(array: NDArray[Any], sample: Sample) -> NDArray[Any]:
         return array.reshape(-1, *spec.shape)
     if rank == 3 and spec.shape[0] == 1 and array.ndim in (2, 3) and array.shape[0] != 1:
         return array.reshape(-1, 1, *array.shape[-2:])
-    # A single number has no axis of records: it is one, which may not be what the network reads.
+    # A scalar is one record, of a shape that the network may refuse.
     return array[np.newaxis] if array.ndim in (0, rank) else array
 
 
 def _converted(array: NDArray[Any], name: Path | str, dtype: str) -> NDArray[Any]:
     at = unfit(array, dtype)
     if at is not None:
-        problem = f"{name}: number {at} cannot be taken as {dtype}"
+        problem = f"{name}: number {at} cannot be converted to {dtype}"
         raise UserError(Diagnostic(problem, None, wanted(dtype), str(array.flat[at])))
     return array.astype(dtype)

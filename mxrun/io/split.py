@@ -1,7 +1,7 @@
-"""Which part of a data set is read: a split's name, a range or a share of it, or the rest of that.
+"""Splits: a named split, a range or a share of it, or the rest of that.
 
-`split: test`, `split: {of: test, range: [0, 9000]}`, `split: {share: 0.8, seed: 1, stratify: true}`
-and, of what such a part leaves, `split: rest`.
+Forms: `split: test`, `split: {of: test, range: [0, 9000]}`, `split: {share: 0.8, seed: 1, stratify:
+true}` and, for the records that such a part leaves, `split: rest`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
 from mxrun.base.keywords import REST
 from mxrun.runtime import random
 
-# Places in the user's file by dotted path inside the data set's section: `path`, `split.range`.
+# Source locations by dotted path within the data set's section: `path`, `split.range`.
 Places = Mapping[str, SourceLocation]
 
 ALL = "all"
@@ -25,7 +25,7 @@ SHARE_HINT = "write split: {of: NAME, share: 0.8, stratify: true}, and split: re
 
 _FORM = "a split's name, {of: NAME, range: [first, end]}, {of: NAME, share: 0.8} or rest"
 _KEYS = ("of", "range", "share", "seed", "stratify")
-# By section, the splits it means where it names none, the first that there is.
+# Default splits of each section; the first that exists is used.
 _USUAL = {
     "train": ("train", "training", ALL),
     "eval": ("val", "valid", "validation", "dev", "eval", "test", "testing", ALL),
@@ -33,16 +33,16 @@ _USUAL = {
 
 
 class UnknownSplit(UserError):
-    """A data set has no split of that name, as its files show."""
+    """Error for a split that the files of the data set do not have."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """The records [start, stop) of the split `of`, or a `share` of it; `rest`: all others of it.
+    """Records [start, stop) of the split `of`, or a `share` of it; with `rest` the complement.
 
-    No `stop` means up to its end; an empty `of` the split that the section usually means. The share
-    is a function of `seed` and the number of records; with `stratify` each class gives that share,
-    rounded to one of the two nearest whole numbers.
+    `stop` None means the end; an empty `of` means the section's default split. A share is a random
+    selection, a function of `seed` and the number of records. With `stratify` the share is taken of
+    each class, rounded to an integer.
     """
 
     of: str
@@ -63,11 +63,13 @@ class Split:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it leaves no records of the split out."""
+        """True if it contains all records of the split `of`."""
         return self.share is None and self.stop is None
 
     def rows(self, length: int, labels: NDArray[Any] | None) -> slice | NDArray[np.int64]:
-        """The numbers of its records, ascending, of `length` whose classes are `labels`."""
+        """Return the numbers of its records, ascending, among `length` records with classes
+        `labels`.
+        """
         if self.is_whole or (self.share is None and not self.rest):
             return slice(self.start, self.stop)
         chosen = np.zeros(length, np.bool_)
@@ -78,7 +80,7 @@ class Split:
         return np.flatnonzero(chosen != self.rest)
 
     def _drawn(self, length: int, labels: NDArray[Any] | None) -> NDArray[np.int64]:
-        """The records of the share, in no order."""
+        """Return the records of the share, unsorted."""
         assert self.share is not None
         order = random.permutation(self.seed, "split", length)
         if not self.stratify or labels is None:
@@ -93,14 +95,18 @@ class Split:
     def check(
         self, length: int, labels: NDArray[Any] | None, places: Places
     ) -> tuple[Diagnostic, ...]:
-        """Why there are no such records among `length`, whose classes are `labels`."""
+        """Return the reasons why it selects no valid records of `length`, whose classes are
+        `labels`.
+        """
         if self.stop is not None and self.stop > length:
-            problem = f"the range goes beyond the split {self.of!r}, which holds {length} records"
+            problem = f"the range exceeds the split {self.of!r}, which has {length} records"
             got = f"[{self.start}, {self.stop}]"
             expected = f"[first, end] with 0 <= first < end <= {length}"
             return (Diagnostic(problem, place_of(places, "split.range"), expected, got),)
         if self.stratify and labels is None:
-            problem = "split: stratify takes a share of each class, and these records have none"
+            problem = (
+                "split: stratify takes a share of each class, but these records have no classes"
+            )
             expected = "labels that are classes"
             return (Diagnostic(problem, place_of(places, "split.stratify"), expected),)
         rows = self.rows(length, labels)
@@ -113,9 +119,10 @@ class Split:
 def check_shares(
     train: Split, evaluation: Split, length: int, labels: NDArray[Any] | None, places: Places
 ) -> tuple[Diagnostic, ...]:
-    """Whether two shares of the same `length` records leave evaluation others than training has.
+    """Return a diagnostic if the shares of training and evaluation have common records.
 
-    Ranges may overlap: they say which records they hold. places: those of evaluation's section.
+    Both are shares of the same `length` records. Ranges may overlap: they state their records
+    explicitly. places: source locations of evaluation's section.
     """
     if train.share is None or evaluation.share is None or train.rest or evaluation.rest:
         return ()
@@ -124,25 +131,27 @@ def check_shares(
     common = len(np.intersect1d(numbers[train.rows(length, labels)], rows))
     if not common:
         return ()
-    problem = f"the share {evaluation} has records that data.train's share {train} has as well"
+    problem = f"the share {evaluation} has records in common with data.train's share {train}"
     expected = "records that are not trained on"
-    got = f"{common} of {len(rows)} records that are"
-    hint = "write split: rest, which is all that data.train's share leaves"
+    got = f"{common} of {len(rows)} records are trained on"
+    hint = "write split: rest, for all records that are not in data.train's share"
     return (Diagnostic(problem, place_of(places, "split.share"), expected, got, hint),)
 
 
 def _count(share: float, of: int) -> int:
-    """That share of so many records, rounded; both it and the rest hold one where that can be."""
+    """Return the rounded share of `of` records; if possible, at least 1 and at most `of` - 1."""
     return min(max(int(share * of + 0.5), 1), max(of - 1, 1))
 
 
 def usual_split(role: str, known: Sequence[str]) -> str | None:
-    """The split of `known` that a section, `train` or `eval`, means where it names none."""
+    """Return the default split of a section, `train` or `eval`, among `known`; None if there is
+    none.
+    """
     return next((name for name in _USUAL[role] if name in known), None)
 
 
 def place_of(places: Places, path: str) -> SourceLocation | None:
-    """The place of `path` or of the nearest key around it; the data set's own at last."""
+    """Return the place of `path`, of its nearest enclosing key, or of the key `dataset`."""
     while path not in places and "." in path:
         path = path.rpartition(".")[0]
     return places.get(path, places.get("dataset"))
@@ -151,9 +160,10 @@ def place_of(places: Places, path: str) -> SourceLocation | None:
 def parse_split(
     value: object, known: Sequence[str], usual: str, places: Places
 ) -> tuple[Split | None, tuple[Diagnostic, ...]]:
-    """Read a `split:` value against the split names `known`: the split, or what is wrong.
+    """Parse a `split:` value; returns the split, or None and the diagnostics.
 
-    known: none where a look at the files will say. usual: the split where none is named.
+    known: the valid split names; empty if only the files determine them. usual: the split used if
+    none is named.
     """
     if value is None:
         return Split(usual), ()
@@ -165,7 +175,7 @@ def parse_split(
     if not isinstance(value, Mapping):
         hint = f"its splits: {', '.join(known)}" if known else ""
         place = place_of(places, "split")
-        problem = "the data set's split is not named"
+        problem = "the split has no name"
         return None, (Diagnostic(problem, place, _FORM, repr(value), hint),)
     problems = tuple(
         Diagnostic(
@@ -187,7 +197,7 @@ def _parsed(
     places: Places,
     problems: tuple[Diagnostic, ...],
 ) -> tuple[Split | None, tuple[Diagnostic, ...]]:
-    """A split written as a mapping; `problems` are those found so far."""
+    """Parse a split written as a mapping; `problems` are those found so far."""
     name, share = value.get("of", usual), value.get("share")
     bounds: Any = value.get("range")
     if "of" in value:
@@ -196,7 +206,7 @@ def _parsed(
         problems += _check_range(bounds, places)
         problems += tuple(
             Diagnostic(
-                f"split: {key} goes with a share",
+                f"split: {key} is valid only with share",
                 place_of(places, f"split.{key}"),
                 "{share: 0.8, seed: 1, stratify: true}",
             )
@@ -231,7 +241,7 @@ def _check_range(bounds: object, places: Places) -> tuple[Diagnostic, ...]:
             return ()
         problem = "the range holds no records"
     else:
-        problem = "a range is two whole numbers"
+        problem = "a range is two integers"
     got = "nothing" if bounds is None else repr(numbers or bounds)
-    expected = "[first, end] with 0 <= first < end; `end` is not part of it"
+    expected = "[first, end] with 0 <= first < end; `end` is exclusive"
     return (Diagnostic(problem, place_of(places, "split.range"), expected, got),)

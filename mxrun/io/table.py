@@ -1,6 +1,6 @@
-"""Tables as text: one record a line, numbers divided by a delimiter, and a label that may be words.
+"""Reader of tables in text files: one record a line, numbers separated by a delimiter.
 
-The columns that are read are a matter of `TableForm`; what stands in others may be anything.
+Labels may be words. `TableForm` selects the columns that are read; all others may hold anything.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.io.classes import class_key
 from mxrun.io.files import read_whole
 
-# A column's name where there is a header, else its number, counted from 0 or, below 0, the end.
+# A column's name, if there is a header, or its number, counted from 0 or, if negative, from the
+# end.
 Column = int | str
 
-# UTF-8's byte order mark, which some programs put in front.
+# UTF-8's byte order mark, which some programs write at the beginning.
 _MARK = b"\xef\xbb\xbf"
-# What divides columns where nobody says so: the first of these in the first row. Commas come last,
-# as they may be inside of numbers.
+# Delimiters tried on the first row if none is given. Commas are last, as numbers may contain them.
 _DELIMITERS = (b"\t", b";", b",")
-# What stands for a value that is missing, in lower case; in quotes these are words.
+# Cells that mean a missing value, in lower case. In quotes these are words.
 _GAPS = (b"", b'""', b"na", b"nan", b"null", b"none", b"?")
 
 
 @dataclass(frozen=True)
 class TableForm:
-    """How a table is written, and which of its columns are read.
+    """Format of a table and the columns to read.
 
-    delimiter: empty where the first row says it. header: whether the first row holds the columns'
-    names; `maybe`, where it does if no cell of it is a number. data: default all but the label.
-    words: whether labels may be words. size: of a table from outside, how many numbers make a
-    record: its label may be missing, and is passed over.
+    delimiter: empty to detect it from the first row. header: whether the first row holds the
+    columns' names; with `maybe` it does if no cell of it is a number. data: the data columns; by
+    default all but the label. words: whether labels may be words. size: for a table from outside a
+    data set, the number of values of a record; the label column may be missing, and is skipped.
     """
 
     delimiter: str = ""
@@ -54,11 +54,11 @@ PLAIN = TableForm()
 
 @dataclass(frozen=True)
 class Table:
-    """The columns that were asked for, and each row's line in the file.
+    """Columns read from a table, and the line of each row in the file.
 
-    values: float64 [rows, data columns], whose names, where there is a header, are `names`, and
-    their numbers `columns`. labels: float64 [rows], or the number of each word among the sorted
-    `classes`. label: the label's column, and `label_name` its name, where there is a header.
+    values: float64 [rows, data columns]; `names` are the names of these columns if there is a
+    header, and `columns` their numbers. labels: float64 [rows]; for words, indices into the sorted
+    `classes`. label: number of the label column; `label_name`: its name if there is a header.
     """
 
     values: NDArray[np.float64]
@@ -72,17 +72,18 @@ class Table:
 
 
 def read_table(path: Path, form: TableForm) -> Table:
-    """Read a file in UTF-8; empty lines are passed over.
+    """Read a file in UTF-8; empty lines are skipped.
 
     Raises UserError naming file, row (a line of the file, from 1), column (from 1) and byte.
     """
-    hint = "write `header: true` where the first row names the columns"
+    hint = "write `header: true` if the first row names the columns"
     return parse_table(bytes(read_whole(path)), path, form, hint)
 
 
 def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) -> Table:
-    """As `read_table`, of bytes; `path` stands for the file in errors, and `hint` says what to do
-    about a first row that is none of numbers.
+    """Parse the content of a table as `read_table` does.
+
+    path: the file's name for error messages. hint: advice for a first row that is not numbers.
     """
     reader = _Reader(content, path, form, hint)
     table = reader.read(as_words=False) or reader.read(as_words=True)
@@ -91,7 +92,7 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
 
 
 class _Reader:
-    """Reader of one file, whose first row tells the delimiter and the names of the columns."""
+    """Reader of one file; the first row determines the delimiter and the column names."""
 
     def __init__(self, content: bytes, path: Path | str, form: TableForm, hint: str) -> None:
         self._content, self._path, self._form, self._hint = content, path, form, hint
@@ -99,7 +100,7 @@ class _Reader:
         self._divider = form.delimiter.encode()
 
     def read(self, as_words: bool) -> Table | None:
-        """The table; None where its label turns out to be words, and `as_words` is not given."""
+        """Read the table; returns None if labels are words and `as_words` is false."""
         numbers, lines, labels = array("d"), array("q"), array("d")
         words: dict[str, int] = {}
         spelled: dict[str, str] = {}
@@ -116,7 +117,7 @@ class _Reader:
                 if is_header:
                     continue
             if len(cells) != width:
-                problem = "the row is of another length than the first"
+                problem = "the number of columns differs from the first row's"
                 where = (line, len(cells), offset)
                 self._fail(where, problem, f"{width} columns", str(len(cells)))
             for column in columns:
@@ -162,14 +163,14 @@ class _Reader:
         )
 
     def _rows(self) -> Iterator[tuple[int, int, list[bytes]]]:
-        """Each row that is not empty: its line, its byte and its cells."""
+        """Yield line, byte offset and cells of each row that is not empty."""
         content = self._content
         offset = len(_MARK) if content.startswith(_MARK) else 0
         for line, raw in enumerate(content[offset:].splitlines(True), start=1):
             text = raw.strip(b"\r\n")
             if text.strip():
                 if b"\0" in text:
-                    problem, expected = "this is no text", "a table of numbers"
+                    problem, expected = "not a text file", "a table of numbers"
                     self._fail((line, 1, offset), problem, expected, "a byte 0")
                 self._divider = self._divider or _delimiter(text)
                 yield line, offset, _cells(text, self._divider)
@@ -181,8 +182,9 @@ class _Reader:
         return self._form.header == "yes"
 
     def _columns(self, width: int) -> tuple[list[int], int | None]:
-        """The numbers of the data's columns and of the label's; raises UserError for what is not
-        there.
+        """Return the numbers of the data columns and of the label column.
+
+        Raises UserError for a column that does not exist.
         """
         form = self._form
         everything = list(range(width))
@@ -195,7 +197,8 @@ class _Reader:
             try:
                 return self._numbered(width)[0], None
             except UserError:
-                # It is no table like that of training: its length will be told.
+                # The table has another layout than training's: its length will be reported as
+                # wrong.
                 return everything, None
         columns, label = self._numbered(width)
         if not columns:
@@ -205,16 +208,16 @@ class _Reader:
         return columns, label
 
     def _in_order(self, columns: list[int]) -> list[int]:
-        """Columns of a table of data alone, in the order in which training took them."""
+        """Return the columns of a table that has only data, in the order of training's columns."""
         taken = self._form.data or ()
-        # Numbers from the end and names say nothing of a table of another width.
+        # Negative numbers and names cannot be applied to a table of another width.
         if not all(isinstance(each, int) and each >= 0 for each in taken):
             return columns
         ranks = {each: rank for rank, each in enumerate(sorted(set(taken)))}
         return [ranks[each] for each in taken] if len(ranks) == len(columns) else columns
 
     def _numbered(self, width: int) -> tuple[list[int], int | None]:
-        """As `_columns`, of a table like that of training."""
+        """Return data columns and label column of a table with the layout of training's."""
         form = self._form
         label = None if form.label is None else self._column(form.label, width)
         if form.data is None:
@@ -222,7 +225,7 @@ class _Reader:
         return [self._column(column, width) for column in form.data], label
 
     def _column(self, column: Column, width: int) -> int:
-        """The number of a column, from 0."""
+        """Return a column's number, from 0; raises UserError if it does not exist."""
         if isinstance(column, int):
             if -width <= column < width:
                 return column % width
@@ -235,13 +238,11 @@ class _Reader:
             return self._names.index(column)
         expected = f"one of {', '.join(self._names)}" if self._names else "`header: true`"
         hint = nearest(column, self._names) or (self._other_delimiter() if width == 1 else "")
-        problem = f"{self._path}: no column is called {column!r}"
+        problem = f"{self._path}: no column is named {column!r}"
         raise UserError(Diagnostic(problem, None, expected, column, hint))
 
     def _check_names(self, line: int, taken: Sequence[int]) -> None:
-        """Raise UserError where a column that is read has a name that another has as well: taken by
-        name, they cannot be told apart.
-        """
+        """Raise UserError if the header has the name of a column that is read more than once."""
         found = []
         for name in dict.fromkeys(self._names[column] for column in taken if self._names):
             same = [at + 1 for at, other in enumerate(self._names) if other == name]
@@ -260,11 +261,11 @@ class _Reader:
             raise UserError(found)
 
     def _other_delimiter(self) -> str:
-        """What to write where the first row seems to be divided by something else."""
+        """Return a hint to set the delimiter if the first row seems to use another; else empty."""
         first = self._content.lstrip().partition(b"\n")[0]
         for other in (*_DELIMITERS, b"|", b" "):
             if other in first.strip() and self._divider not in first:
-                return f"write delimiter: {other.decode()!r} where that divides the columns"
+                return f"write delimiter: {other.decode()!r} if that separates the columns"
         return ""
 
     def _refuse(
@@ -275,19 +276,19 @@ class _Reader:
         where: tuple[int, int],
         is_first: bool,
     ) -> NoReturn:
-        """Raise UserError for a cell that is no number, with what may be done about it.
+        """Raise UserError for a cell that is not a number, with a hint on how to fix it.
 
-        where: line and byte of its row.
+        where: line and byte offset of its row.
         """
         cell = cells[column].decode(errors="replace").strip()
-        problem, expected = "this is no number", "a finite number"
+        problem, expected = "not a number", "a finite number"
         named = f"column {self._names[column]!r}: " if self._names else ""
         hint = (
             "leave it out: `data: [...]` names the columns that are data; a column of words or "
             "categories must be written as numbers"
         )
         if column == label:
-            hint = "words are classes for a loss that tells classes apart, such as SoftmaxOutput"
+            hint = "words are class labels only for a classification loss, such as SoftmaxOutput"
         elif is_first and not self._names and self._form.header != "yes":
             hint = self._hint
         if _is_gap(cells[column]):
@@ -295,7 +296,7 @@ class _Reader:
             if column == label and self._form.words:
                 problem, expected = "the label is missing", "a number or a word"
                 word = cell.strip('"')
-                quoted = f', or quote the cell where the word is meant: "{word}"' if word else ""
+                quoted = f', or quote the cell if it is a word: "{word}"' if word else ""
                 hint = f"fill the gap in, or remove the rows without a label{quoted}"
         elif cell.replace(",", "", 1).lstrip("+-").isdigit():
             hint = "write a point before decimals, not a comma"
@@ -314,13 +315,13 @@ class _Reader:
 
 
 def _delimiter(row: bytes) -> bytes:
-    """What divides the columns of a first row."""
+    """Return the delimiter detected in a first row."""
     bare = b"".join(row.strip().split(b'"')[::2])
     return next((each for each in _DELIMITERS if each in bare), b",")
 
 
 def _cells(text: bytes, divider: bytes) -> list[bytes]:
-    """The cells of a row as they stand; quotes keep a divider within a cell."""
+    """Split a row into unprocessed cells; a delimiter within quotes does not split."""
     parts = text.split(divider)
     if b'"' not in text:
         return parts
@@ -337,13 +338,13 @@ def _cells(text: bytes, divider: bytes) -> list[bytes]:
 
 
 def _is_gap(cell: bytes) -> bool:
-    """Whether a cell, as it stands in the file, says that its value is missing."""
+    """Return whether an unprocessed cell means a missing value."""
     return cell.strip().lower() in _GAPS
 
 
 def _text(cell: bytes) -> str:
-    """What a cell says, without the quotes that it may stand in."""
-    # Two words that differ in bytes that are not UTF-8 are two words.
+    """Return a cell's text without enclosing quotes."""
+    # Words that differ only in bytes that are not UTF-8 must remain different.
     text = cell.decode(errors="surrogateescape").strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1].replace('""', '"').strip()
@@ -351,12 +352,12 @@ def _text(cell: bytes) -> str:
 
 
 def _number(cell: bytes) -> float:
-    """A cell's number, which may stand in quotes; NaN where it is none."""
+    """Return a cell's number, which may be quoted; NaN if it is not a number."""
     text = cell.strip()
     if text[:1] == text[-1:] == b'"' and len(text) > 1:
         text = text[1:-1]
     try:
-        # Python's own literals may be grouped by underscores.
+        # `float` accepts underscores between digits, as in Python literals.
         return math.nan if b"_" in text else float(text)
     except ValueError:
         return math.nan

@@ -1,4 +1,4 @@
-"""A list of transforms as what turns the records of a data set into the rows of a batch."""
+"""Pipeline of transforms that turns the records of a data set into the rows of a batch."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from mxrun.runtime import random
 
 @dataclass(frozen=True)
 class TransformStep:
-    """A transform of a list: where it stands there and in the config."""
+    """Transform with its position in the list and its place in the config."""
 
     position: int
     transform: Transform
     place: SourceLocation | None = None
 
     def locate(self, error: UserError) -> UserError:
-        """The same error, saying which transform it is and where that is written."""
+        """Return the error with the transform's name and place added."""
         return prefixed(error, self.transform.name, self.place)
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Transforms in order; nothing of it depends on what was transformed before."""
+    """Sequence of transforms; stateless."""
 
     steps: tuple[TransformStep, ...] = ()
 
@@ -40,7 +40,7 @@ class Pipeline:
         return bool(self.steps)
 
     def evaluation(self) -> Pipeline:
-        """The same without anything random."""
+        """Return the pipeline with random transforms replaced for evaluation."""
         return Pipeline(
             tuple(
                 replace(step, transform=transform)
@@ -50,13 +50,14 @@ class Pipeline:
         )
 
     def of(self, field: str) -> Iterator[TransformStep]:
-        """The steps that take the records of `field`."""
+        """Return the steps that transform `field`."""
         return (step for step in self.steps if step.transform.field == field)
 
     def output(self, field: str, shape: RecordShape, dtype: str) -> tuple[RecordShape, str]:
-        """Shape and type of a row for such a record; raises UserError with the transform's place.
+        """Return shape and dtype of the row for a record; raises UserError with the transform's
+        place.
 
-        All transforms end in float32: bytes are scaled at the end if not before.
+        All transforms end in float32: bytes that remain are scaled at the end.
         """
         for step in self.of(field):
             try:
@@ -67,7 +68,7 @@ class Pipeline:
         return shape, dtype
 
     def source(self, inputs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
-        """The records that give the rows `inputs`."""
+        """Return the specs of the records that yield the rows `inputs`."""
         found = dict(inputs)
         for step in reversed(self.steps):
             field = step.transform.field
@@ -76,10 +77,10 @@ class Pipeline:
         return found
 
     def apply(self, field: str, record: Record, scale: float | None, draws: Draws) -> Record:
-        """The transformed record: float32, or bytes still to be scaled.
+        """Return the transformed record: float32, or bytes still to be scaled.
 
-        Raises UserError with the transform's place, also for a record of a shape that a transform
-        cannot take: files may hold others than the data set's.
+        Raises UserError with the transform's place, also for a record whose shape a transform does
+        not support: records in files may differ from the data set's.
         """
         for step in self.of(field):
             if step.transform.works_on_values:
@@ -97,20 +98,20 @@ NO_TRANSFORMS = Pipeline()
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of one record in one epoch: a stream for each transform."""
+    """Random numbers of one record in one epoch: one stream per transform."""
 
     seed: int
     epoch: int
     record: int
 
     def at(self, position: int) -> Draw:
-        """The numbers of the transform at `position`."""
+        """Return the stream of the transform at `position`."""
         name = f"transform/{self.epoch}/{self.record}/{position}"
         return partial(random.few_uniform, self.seed, name)
 
 
 def values(record: NDArray[Any], scale: float | None) -> NDArray[Any]:
-    """A record's float32 values: bytes are scaled, all else is what it says."""
+    """Return a record as float32: multiplied by `scale`, if any, unless it is float32 already."""
     if record.dtype == np.float32:
         return record
     scaled: NDArray[Any] = record * np.float32(1 if scale is None else scale)
@@ -118,8 +119,9 @@ def values(record: NDArray[Any], scale: float | None) -> NDArray[Any]:
 
 
 def pipeline(transforms: Sequence[tuple[Transform, SourceLocation | None]]) -> Pipeline:
-    """The list as a config writes it; raises UserError for transforms that change nothing, and for
-    an order that makes no sense.
+    """Return the pipeline of the transforms listed in a config.
+
+    Raises UserError for transforms that change nothing and for an invalid order.
     """
     steps = tuple(
         TransformStep(at, transform, place) for at, (transform, place) in enumerate(transforms)
@@ -130,11 +132,11 @@ def pipeline(transforms: Sequence[tuple[Transform, SourceLocation | None]]) -> P
         name, missing = step.transform.name, step.transform.missing
         if missing:
             problem = f"{name} changes nothing with these parameters"
-            hint = "give it, or leave the transform out"
+            hint = "set it, or remove the transform"
             problems.append(Diagnostic(problem, step.place, missing, hint=hint))
         if moved and step.transform.wants_unit_values:
-            problem = f"{name} wants values in 0..1, not normalized ones"
-            problems.append(Diagnostic(problem, step.place, hint="put normalize behind it"))
+            problem = f"{name} requires values in 0..1, not normalized ones"
+            problems.append(Diagnostic(problem, step.place, hint="put normalize after it"))
         moved |= step.transform.moves_values
     if problems:
         raise UserError(problems)

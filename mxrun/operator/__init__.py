@@ -1,1 +1,1 @@
-"""Operators as semantics (property), readable bodies and prepared kernels."""
+"""Operator interface: semantics (`property`), NumPy bodies and prepared kernels."""

@@ -1,8 +1,9 @@
-"""What a kernel is made of where there are several pieces of code for one of its parts.
+"""Selection of an implementation for each part of a kernel, for autotuning.
 
-`prepare_*` takes such a part through the request's `choices`, which says what is wanted and then
-knows what else there is. So whoever prepares a kernel again under other wishes has another
-candidate, and nobody need know how kernels are built.
+A `prepare_*` function prepares such a part through the request's `choices`. This object passes the
+requested implementation to the part and records the alternatives. To obtain another candidate, the
+autotuner prepares the kernel again with another selection; it needs no knowledge of how the kernel
+is built.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from mxrun.backend.constraints import ImplementationConstraints
 
 
 class Computation(Protocol):
-    """A prepared part of a kernel."""
+    """Prepared part of a kernel."""
 
     def alternatives(self) -> tuple[str, ...]:
-        """The names of all code that could be in its place, itself among it, best first."""
+        """Return the names of all implementations of this part, itself included, best first."""
 
 
 ComputationType = TypeVar("ComputationType", bound=Computation)
 
 
 class Choices:
-    """The code wanted for each part of one kernel, and what there was to choose from."""
+    """Requested implementation of each part of one kernel, and the alternatives of each."""
 
     def __init__(self, wanted: Mapping[str, str] | None = None) -> None:
         self._wanted = dict(wanted or {})
@@ -36,11 +37,13 @@ class Choices:
         prepare: Callable[[ImplementationConstraints], ComputationType],
         scratch_bytes: int | None = None,
     ) -> ComputationType:
-        """A part of the kernel as it is wanted; `scratch_bytes` limits what it may need."""
+        """Prepare `part` with the requested implementation; `scratch_bytes` limits its scratch
+        space.
+        """
         computation = prepare(ImplementationConstraints(self._wanted.get(part), scratch_bytes))
         self._taken[part] = computation
         return computation
 
     def offered(self) -> dict[str, tuple[str, ...]]:
-        """By part the names of all code there was, the preferred first."""
+        """Return the names of all available implementations by part, the preferred one first."""
         return {part: taken.alternatives() for part, taken in self._taken.items()}

@@ -1,4 +1,4 @@
-"""What operators of PyTorch, Keras and MXNet are called here, and which have no counterpart yet."""
+"""Operator names of PyTorch, Keras and MXNet, and their counterparts in mxrun."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from mxrun.base.near_names import folded
 
 @dataclass(frozen=True)
 class Counterpart:
-    """The operator that does what one of another framework does, as a layer is written."""
+    """mxrun operator, with example parameters, that corresponds to one of another framework."""
 
     operator: str
     parameters: str = ""
 
     @property
     def layer(self) -> str:
-        """The YAML of the layer."""
+        """YAML of the layer."""
         return f"{self.operator}: {{{self.parameters}}}" if self.parameters else self.operator
 
 
 def counterpart(name: str) -> Counterpart | None:
-    """The operator that people who write `name` mean, if there is one; case does not matter."""
+    """Return the mxrun operator for another framework's `name`, or None; case does not matter."""
     return _COUNTERPARTS.get(folded(name))
 
 
 def missing(name: str) -> str:
-    """What there is no operator for yet, where `name` is known to mean that; else empty."""
+    """Return the feature, missing from mxrun, for which the foreign `name` stands; else empty."""
     return _MISSING.get(folded(name), "")
 
 
@@ -42,7 +42,7 @@ _SQUARES = Counterpart("LinearRegressionOutput", _LABEL)
 _ABSOLUTE = Counterpart("MAERegressionOutput", _LABEL)
 _LOGISTIC = Counterpart("LogisticRegressionOutput", _LABEL)
 
-# By folded name, see `folded`.
+# Keys are folded names, see `folded`.
 _COUNTERPARTS: Mapping[str, Counterpart] = {
     "conv1d": Counterpart("Convolution", "num_filter: 16, kernel: [3]"),
     "conv2d": Counterpart("Convolution", "num_filter: 16, kernel: [3, 3]"),

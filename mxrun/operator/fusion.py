@@ -1,6 +1,6 @@
-"""Fusions: chains of operators that one operator computes in fewer passes over memory.
+"""Fusions: chains of operators replaced by one operator that makes fewer passes over memory.
 
-An operator's file says which chains it serves:
+An operator's file registers the chains that it replaces:
 
     @fusion("batch norm and rectifier", "BatchNorm", "Activation")
     def rectified(batch_norm, activation):
@@ -8,12 +8,12 @@ An operator's file says which chains it serves:
             return None
         return create("_batch_norm_limited", ...)
 
-Every operator of a chain reads the first output of the one before, which nobody else reads. The
-operator that takes their place has
+Each operator of a chain reads the first output of its predecessor, and no other operator reads that
+output. The fused operator has
 
-- as arguments those of the first operator, then those that the others read besides, in their order,
-- as auxiliary states those of the first,
-- as outputs the last one's first, then what the first has beside its first.
+- arguments: those of the first operator, then the remaining arguments of the others, in order,
+- auxiliary states: those of the first operator,
+- outputs: the first output of the last operator, then the further outputs of the first.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dataclasses import dataclass
 from mxrun.base.registry import Registry
 from mxrun.operator.register import AnyProperty
 
-# Of the chain's properties; None where these parameters cannot be served.
+# Called with the properties of the chain; returns None if their parameters are not supported.
 Fuse = Callable[..., AnyProperty | None]
 
 
 @dataclass(frozen=True)
 class Fusion:
-    """A chain of operators, by their registered names, and what takes its place.
+    """Chain of operators, by registered name, and the function that makes the fused operator.
 
-    inference: whether that has no gradient, so that it takes a chain's place in inference alone.
+    inference: True if the fused operator has no gradient, so that it is used in inference only.
     """
 
     operators: tuple[str, ...]
@@ -44,7 +44,7 @@ FUSIONS: Registry[Fusion] = Registry("fusion")
 
 
 def fusion(name: str, *operators: str, inference: bool = False) -> Callable[[Fuse], Fuse]:
-    """Decorator: the function makes one property of those of a chain of `operators`."""
+    """Decorator: register a function that makes the fused property of a chain of `operators`."""
 
     def add(fuse: Fuse) -> Fuse:
         FUSIONS.add(name, Fusion(operators, fuse, inference))

@@ -1,9 +1,9 @@
-"""Prepared kernels: what the plan must know of an implementation before anything has an address.
+"""Prepared kernels: the properties of an implementation that planning needs before memory exists.
 
 `prepare` of an implementation turns specs into a frozen `Kernel` (layouts, workspace, extra
-outputs, cost); the memory pass gives every tensor an address; `Kernel.bind` then turns addresses
-into calls, once. A native call is a function address with up to six integer arguments, which the
-tape runs without the interpreter; a Python call is a callable.
+outputs, cost). The memory planner assigns an address to every tensor. `Kernel.bind` then turns
+addresses into calls, once. A native call is a function address with up to six integer arguments,
+which the tape runs without the interpreter. A Python call is a callable.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from mxrun.runtime import random
 
 
 def stream_of(name: str) -> int:
-    """The key of the random stream of the node `name`."""
+    """Return the key of the random stream of the node `name`."""
     return random.key_of(name)
 
 
 class OpReqType(IntEnum):
-    """What an operator does with one output (MXNet's `OpReqType`)."""
+    """Write mode of one output: skip, write, write in place or add (MXNet's `OpReqType`)."""
 
     NULL = 0
     WRITE = 1
@@ -36,7 +36,7 @@ class OpReqType(IntEnum):
 
 @dataclass(frozen=True)
 class PythonCall:
-    """A call that needs the interpreter: the body of a NumPy or user-written operator."""
+    """Call that needs the interpreter: the body of a NumPy or user-written operator."""
 
     function: Callable[[], None]
 
@@ -46,10 +46,10 @@ Call = NativeCall | PythonCall
 
 @dataclass(frozen=True)
 class Buffers:
-    """Addresses in bytes, in the order of the kernel's specs; 0 where a tensor is absent.
+    """Addresses in bytes, in the order of the kernel's specs; 0 for an absent tensor.
 
-    input_pitches, output_pitches: of a tensor that lies within a larger one, elements from one of
-        its rows to the next; 0 for what lies in one piece. Empty: all do.
+    input_pitches, output_pitches: for a tensor that is a slice of a parent buffer, the row pitch in
+        elements; 0 for a contiguous tensor. Empty: all tensors are contiguous.
     """
 
     inputs: tuple[int, ...]
@@ -62,9 +62,10 @@ class Buffers:
 
 @dataclass(frozen=True)
 class Join:
-    """How a kernel's inputs lie side by side in its output 0.
+    """Layout of a kernel that concatenates its inputs, side by side, in output 0.
 
-    rows: of both, in the order of memory. widths: elements of each input in a row of the output.
+    rows: number of rows of each input and of the output, in memory order.
+    widths: elements of each input in a row of the output.
     """
 
     rows: int
@@ -73,7 +74,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel that was timed before one was chosen, with the reorders that it asks for."""
+    """Kernel timed by the autotuner, including the reorders that it requires."""
 
     implementation: str
     seconds: float
@@ -81,25 +82,26 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A chosen implementation with everything known but addresses.
+    """Selected implementation with all properties but the addresses.
 
-    inputs: the spec each input must have; a reorder is planned where the producer's layout
-        differs; None for an input that this implementation does not read (nothing is kept
-        alive for it). A backward kernel's inputs are
-        `out_grad + in_data + out_data + the forward kernel's extra outputs`, in that order.
-    outputs: the specs produced (a backward kernel's are the gradients of the inputs); None for
-        an output nobody asked for (OpReqType.NULL).
-    extra_outputs: tensors a forward kernel hands to its own backward kernel.
+    inputs: the spec each input must have; a reorder is planned where the producer's layout differs;
+        None for an input that this implementation does not read (its lifetime is not extended for
+        this kernel). A backward kernel's inputs are `out_grad + in_data + out_data + the forward
+        kernel's extra outputs`, in that order.
+    outputs: the specs produced (a backward kernel's are the gradients of the inputs); None for a
+        null request (OpReqType.NULL).
+    extra_outputs: tensors that a forward kernel passes to its own backward kernel.
     is_view: output 0 is input 0's memory under another shape; there is nothing to call.
-    workspace_bytes: scratch that lives for this call only.
-    flops: floating-point operations; bytes_moved: least bytes read and written, without what an
-        add-to request finds there.
-    candidates: all that were timed before this one was chosen, the preferred one first.
-    adding: by output, what gives the same kernel under the add-to request, where that writes the
-        very bits that a sum in a step of its own would, and needs no scratch for it: see `adding`.
-    pitched_inputs, pitched_outputs: the tensors that may lie within larger ones, their rows apart,
-        by index; and how many elements make one of their rows.
-    join: of a kernel that copies its inputs into output 0, and leaves out those that lie there.
+    workspace_bytes: scratch space that is live for this call only.
+    flops: floating-point operations; bytes_moved: minimum number of bytes read and written, except
+        those that an add-to request reads from its output.
+    candidates: all kernels timed by the autotuner, the preferred one first.
+    adding: by output, a function that prepares the same kernel with the add-to request. That kernel
+        gives the same bits as a separate sum and needs no scratch space for it: see `adding`.
+    pitched_inputs, pitched_outputs: by index, the tensors that may be slices of parent buffers,
+        with gaps between their rows, and the number of elements in one of these rows.
+    join: set for a kernel that copies its inputs into output 0; it skips inputs already stored
+        there.
     """
 
     implementation: str
@@ -120,20 +122,19 @@ class Kernel:
     join: Join | None = None
 
 
-# The kernels of an autotune candidate: itself first, then the reorders that it asks for.
+# The kernels of an autotune candidate: itself first, then the reorders that it requires.
 Kernels = Callable[[], Iterable[Kernel]]
 
 
 @dataclass(frozen=True)
 class ForwardRequest:
-    """What `prepare` is asked: the tensors of a forward call as they come, before any reorder.
+    """Arguments of `prepare` for a forward call: the tensors as produced, before any reorder.
 
-    inputs: arguments, auxiliary states and, where the property requests random numbers, the int64
+    inputs: arguments, auxiliary states and, if the property requests random numbers, the int64
         tensor `random` of shape [2]: the run's key and the step's number.
     stream: the key of the node's own random stream, a hash of its name.
-    fixed: the inputs that nothing changes between steps, so that a reorder of them is no part of
-        a step.
-    choices: what is wanted of a kernel's parts for which there is more than one piece of code.
+    fixed: the inputs that do not change between steps; a reorder of them is not part of a step.
+    choices: requested implementations of the kernel's parts.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -148,11 +149,11 @@ class ForwardRequest:
 
 @dataclass(frozen=True)
 class BackwardRequest:
-    """What `prepare` is asked for a backward call.
+    """Arguments of `prepare` for a backward call.
 
-    Entries of out_grad, in_data and out_data are None where the property did not declare them
-    (or nobody supplies that output's gradient); `requests` has one entry per input gradient;
-    `forward` is the kernel chosen for the forward call; `choices` as in a ForwardRequest.
+    Entries of out_grad, in_data and out_data are None if the property does not declare them, or if
+    an output has no gradient. `requests` has one entry per input gradient. `forward` is the kernel
+    selected for the forward call. `choices` is as in a ForwardRequest.
     """
 
     out_grad: tuple[TensorSpec | None, ...]
@@ -171,10 +172,10 @@ Request = TypeVar("Request", ForwardRequest, BackwardRequest)
 def adding(
     prepare: Callable[[Request], Kernel | None], request: Request, outputs: Iterable[int]
 ) -> dict[int, Callable[[], Kernel | None]]:
-    """`Kernel.adding` of what `prepare` made of a request: that of `outputs` which it writes.
+    """Return `Kernel.adding` for the kernel of `request`: the entries of `outputs` that it writes.
 
-    For kernels that make an element of these outputs whole, round it to the output's type, and
-    only then add it to what is there, once.
+    The kernel must compute each element of these outputs completely, round it to the output's type,
+    and only then add it, once, to the present value.
     """
     written = [index for index in outputs if request.requests[index] is OpReqType.WRITE]
     return {index: partial(_with_add, prepare, request, index) for index in written}

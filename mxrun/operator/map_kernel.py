@@ -1,4 +1,4 @@
-"""Simple operators whose functions are maps, as compiled loops: one pass for each tensor made."""
+"""Compiled loops for simple operators that are maps: one pass per computed tensor."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from mxrun.operator.scalar import written
 from mxrun.operator.simple_entry import Formula
 from mxrun.operator.simple_property import SimpleProperty, read_by
 
-# What a map of float32 reads and writes: it computes in float32, and rounds what it makes once.
+# Types that a float32 map reads and writes: it computes in float32 and rounds the result once.
 _FLOATS = (FLOAT32, BFLOAT16)
 
 
 class MapImplementation(Implementation):
-    """Every request in one pass without a temporary, in whatever layout the tensors come.
+    """Serve every request in one pass, without temporaries, in the layout of the given tensors.
 
-    Of bfloat16 and float32 each tensor may be either. Declines what no map has: another type than
-    maps are compiled for, or one that a function of the operator is not defined for.
+    Each tensor may be bfloat16 or float32. Declines types that maps are not compiled for, and types
+    that a function of the operator is not defined for.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """output = forward(inputs), in the first input's layout."""
+        """Prepare output = forward(inputs), in the first input's layout."""
         assert isinstance(prop, SimpleProperty)
         entry, spec = prop.entry, unpacked(request.inputs[0])
         formulas = (entry.forward, *entry.computed)
@@ -62,7 +62,9 @@ class MapImplementation(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Each gradient, in out_grad's layout; the first input's last."""
+        """Prepare each requested gradient, in out_grad's layout; the first input's gradient is
+        last.
+        """
         assert isinstance(prop, SimpleProperty)
         entry, (gradient,) = prop.entry, request.out_grad
         assert gradient is not None
@@ -94,12 +96,12 @@ class MapImplementation(Implementation):
 
 
 def _computed_in(spec: TensorSpec) -> str:
-    """The type that a map computes in beside a tensor of its: float32 for bfloat16."""
+    """Return the dtype in which a map of this tensor computes: float32 for bfloat16."""
     return FLOAT32 if spec.dtype == BFLOAT16 else spec.dtype
 
 
 def _stored_as(spec: TensorSpec, given: TensorSpec) -> TensorSpec:
-    """A tensor like `spec`, but in given's type where a map has both: float32 and bfloat16."""
+    """Return `spec` with given's dtype if both are float32 or bfloat16, else `spec`."""
     both = spec.dtype in _FLOATS and given.dtype in _FLOATS
     return replace(spec, dtype=given.dtype) if both else spec
 
@@ -112,9 +114,13 @@ def map_part(
     requests: Sequence[OpReqType],
     threads: int,
 ) -> LoopPart:
-    """output = formula(operands), alike but for bfloat16; the requests are those of all outputs."""
+    """Return the loop output = formula(operands).
+
+    All tensors have one spec, except that float32 and bfloat16 may be mixed. `requests` holds the
+    requests of all outputs of the kernel.
+    """
     slot, spec = output
-    # A tensor that the map does not read may be absent: the output stands in for its address.
+    # A tensor that the map does not read may be absent: its address is then the output's.
     read = [
         operand if reads else output for operand, reads in zip(operands, formula.reads, strict=True)
     ]
@@ -130,7 +136,7 @@ def map_part(
 
 
 def _serves(formula: Formula, dtype: str) -> bool:
-    """Whether the formula is a map that the type has."""
+    """Return whether the formula is a map that is defined for `dtype`."""
     if not formula.is_map or dtype not in MAP_DTYPES:
         return False
     try:

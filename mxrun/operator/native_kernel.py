@@ -1,8 +1,9 @@
-"""Kernels made of oneDNN primitives and compiled loops, run one after the other.
+"""Kernels composed of oneDNN primitives and compiled loops that run in sequence.
 
-An implementation describes its calls over slots (the i-th input, output or extra output); this
-module gives them their scratch, turns them into a `Kernel`, and serves the add-to request, which
-oneDNN's backward primitives do not know, by computing beside the output and adding after.
+An implementation describes its calls in terms of slots (the i-th input, output or extra output).
+This module assigns scratch space to the calls and builds a `Kernel` from them. oneDNN's backward
+primitives have no add-to request: this module computes their result in scratch space and then adds
+it to the output.
 """
 
 from __future__ import annotations
@@ -27,76 +28,76 @@ from mxrun.operator.kernel import BackwardRequest, Buffers, Kernel, OpReqType
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor of a kernel: `group` is inputs, outputs or extra_outputs of its Buffers."""
+    """Tensor of a kernel: `group` is inputs, outputs or extra_outputs of its Buffers."""
 
     group: str
     index: int
 
     def address(self, buffers: Buffers) -> int:
-        """Where the tensor lies."""
+        """Return the tensor's address."""
         addresses: tuple[int, ...] = getattr(buffers, self.group)
         return addresses[self.index]
 
 
 @dataclass(frozen=True)
 class Pitch:
-    """Elements from one row of an input or output to the next: `width` where it is one piece."""
+    """Row pitch of an input or output, in elements: `width` if the tensor is contiguous."""
 
     slot: Slot
     width: int
 
     def elements(self, buffers: Buffers) -> int:
-        """As the tensor lies."""
+        """Return the row pitch of the tensor in `buffers`."""
         inputs = self.slot.group == "inputs"
         pitches = buffers.input_pitches if inputs else buffers.output_pitches
         return (pitches[self.slot.index] if pitches else 0) or self.width
 
 
 def source(index: int) -> Slot:
-    """The kernel's input `index`."""
+    """Return the slot of the kernel's input `index`."""
     return Slot("inputs", index)
 
 
 def target(index: int) -> Slot:
-    """The kernel's output `index`."""
+    """Return the slot of the kernel's output `index`."""
     return Slot("outputs", index)
 
 
 def extra(index: int) -> Slot:
-    """The kernel's extra output `index`."""
+    """Return the slot of the kernel's extra output `index`."""
     return Slot("extra_outputs", index)
 
 
 class KernelPart(Protocol):
-    """One piece of a kernel, before its tensors have addresses."""
+    """Part of a kernel whose tensors have no addresses yet."""
 
     @property
     def team(self) -> int | None:
-        """The team size the calls must find set; None where they bring their own."""
+        """Thread team size that must be set for the calls; None if they start their own team."""
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch the calls need."""
+        """Bytes of scratch space that the calls need."""
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """The calls themselves, for tensors at the buffers' addresses."""
+        """Return the calls for tensors at the buffers' addresses."""
 
 
 @dataclass(frozen=True)
 class PrimitivePart:
-    """A oneDNN primitive, or several in one's place, with the slot of each argument."""
+    """oneDNN primitive, or several that replace one, with the slot of each argument."""
 
     primitive: Computation
     slots: Mapping[Argument, Slot]
 
     @property
     def team(self) -> int:
-        """The team the primitive was made for."""
+        """Team size for which the primitive was prepared."""
         return self.primitive.threads
 
     @property
     def scratch_bytes(self) -> int:
-        """The primitive's scratchpad."""
+        """Size of the primitive's scratchpad."""
         return self.primitive.scratchpad_bytes
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
@@ -110,7 +111,7 @@ class PrimitivePart:
 
 @dataclass(frozen=True)
 class ColumnSumPart:
-    """The sum of a matrix's rows, as the backend does it best."""
+    """Sum over the rows of a matrix, by the backend's fastest method."""
 
     column_sum: ColumnSum
     source: Slot
@@ -118,12 +119,12 @@ class ColumnSumPart:
 
     @property
     def team(self) -> int:
-        """The team the products were made for."""
+        """Team size for which the products were prepared."""
         return self.column_sum.threads
 
     @property
     def scratch_bytes(self) -> int:
-        """Partial sums and scratchpads."""
+        """Size of the partial sums and scratchpads."""
         return self.column_sum.scratchpad_bytes
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
@@ -133,7 +134,7 @@ class ColumnSumPart:
 
 
 def bound(argument: Slot | Pitch | int | float, buffers: Buffers) -> int | float:
-    """What a loop is given for an argument."""
+    """Return the value of a loop's argument: an address, a row pitch, or the argument itself."""
     if isinstance(argument, Slot):
         return argument.address(buffers)
     return argument.elements(buffers) if isinstance(argument, Pitch) else argument
@@ -141,7 +142,7 @@ def bound(argument: Slot | Pitch | int | float, buffers: Buffers) -> int | float
 
 @dataclass(frozen=True)
 class LoopPart:
-    """A compiled loop; among its arguments, a Slot stands for that tensor's address."""
+    """Compiled loop; a Slot among its arguments is replaced by that tensor's address."""
 
     function: jit.NativeCode
     arguments: tuple[Slot | Pitch | int | float, ...]
@@ -150,11 +151,11 @@ class LoopPart:
 
     @property
     def team(self) -> None:
-        """None: the loop starts its own."""
+        """None: the loop starts its own team."""
         return
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """Bind the loop; with scratch, its address is the last argument."""
+        """Bind the loop; if it has scratch space, its address is the last argument."""
         arguments = [bound(argument, buffers) for argument in self.arguments]
         if self.scratch_bytes:
             arguments.append(scratch)
@@ -163,7 +164,7 @@ class LoopPart:
 
 @native
 def add_loop(block: Block) -> None:
-    """target[i] += source[i]."""
+    """Compute target[i] += source[i]."""
     addend, total = float32s(block, 1), float32s(block, 2)
     begin, end = share(block, integer(block, 0))
     for i in range(begin, end):
@@ -171,7 +172,10 @@ def add_loop(block: Block) -> None:
 
 
 def onednn_serves(*specs: TensorSpec, low: bool = False) -> bool:
-    """Whether oneDNN is there and every tensor is float32 (`low`: or bfloat16) and not empty."""
+    """Return whether oneDNN is available and supports the specs.
+
+    Every tensor must be float32 (with `low`: or bfloat16) and not empty.
+    """
     types = (FLOAT32, BFLOAT16) if low else (FLOAT32,)
     return library.load() is not None and all(
         spec.dtype in types and spec.elements for spec in specs
@@ -191,12 +195,13 @@ def native_kernel(
     bytes_moved: int | None = None,
     adding: Mapping[int, Callable[[], Kernel | None]] | None = None,
 ) -> Kernel:
-    """A kernel that makes the parts' calls in order.
+    """Build a kernel that runs the parts' calls in order.
 
-    bytes_moved: where it is not all of the tensors. adding: as Kernel has it.
+    bytes_moved: bytes read and written; by default the sum of all tensors. adding: as in Kernel.
 
-    An output under the add-to request is computed in scratch and then added to what was there; it
-    must be a float32 tensor, else InternalError. Where no output is asked for, nothing is called.
+    An output with the add-to request is computed in scratch space and then added to the output. It
+    must be a float32 tensor, else InternalError is raised. If all requests are null, nothing is
+    called.
     """
     outputs = tuple(
         None if req is OpReqType.NULL else spec for spec, req in zip(outputs, requests, strict=True)
@@ -208,7 +213,7 @@ def native_kernel(
     for index, spec in enumerate(outputs):
         if spec is not None and requests[index] is OpReqType.ADD:
             if spec.dtype != FLOAT32:
-                raise InternalError(f"{implementation} adds to float32 alone, not to {spec}")
+                raise InternalError(f"{implementation} can add only to float32, not to {spec}")
             added.append(_Added(index, workspace_bytes, spec.nbytes // 4))
             workspace_bytes += align(spec.nbytes)
 
@@ -231,11 +236,11 @@ def native_kernel(
 
 
 class GradientParts:
-    """The oneDNN parts of a backward kernel, added one by one for the gradients that are wanted.
+    """oneDNN parts of a backward kernel, added one by one for the requested gradients.
 
-    Slots count as the kernel's inputs (out_grad, in_data, out_data, the forward kernel's extra
-    outputs) and outputs (in_grad) do. A tensor has the layout that its parts ask for; one that no
-    part touches is absent.
+    Slots are numbered like the kernel's inputs (out_grad, in_data, out_data, the forward kernel's
+    extra outputs) and outputs (in_grad). A tensor has the layout that its parts require. A tensor
+    that no part uses is absent.
     """
 
     def __init__(self, request: BackwardRequest) -> None:
@@ -253,21 +258,22 @@ class GradientParts:
         self._names: list[str] = []
 
     def wants(self, index: int) -> bool:
-        """Whether there is an input `index` whose gradient was asked for."""
+        """Return whether input `index` exists and its gradient is requested."""
         requests = self._request.requests
         return index < len(requests) and requests[index] is not OpReqType.NULL
 
     def add_primitive(self, primitive: Computation, slots: Mapping[Argument, Slot]) -> None:
-        """Run a primitive; layouts and types of its specs count, it may see other shapes."""
+        """Add a primitive; its specs decide layouts and dtypes, but their shapes may differ."""
         for argument, slot in slots.items():
             spec = primitive.specs[argument]
             self._use(slot, spec.layout, spec.dtype)
         self._add(primitive.implementation, PrimitivePart(primitive, slots))
 
     def add_column_sum(self, matrix: Slot, layout: Layout, total: Slot) -> None:
-        """`total` = `matrix`, seen in `layout` as rows of total's size, summed over the rows.
+        """Add `total` = sum over the rows of `matrix`; a row has total's size.
 
-        In the type that another part reads the matrix in, else in that in which it lies.
+        `layout` is the layout in which the matrix is read. Its dtype is the one in which another
+        part reads it, else the one in which it is stored.
         """
         spec = self._use(matrix, layout)
         columns = self._use(total, PLAIN, FLOAT32).elements
@@ -276,7 +282,7 @@ class GradientParts:
         self._add(prepared.implementation, ColumnSumPart(prepared, matrix, total))
 
     def kernel(self, flops: int) -> Kernel:
-        """All parts in the order they were added."""
+        """Return the kernel of all parts in the order in which they were added."""
         return native_kernel(
             "onednn:" + "+".join(self._names),
             self._parts,
@@ -298,13 +304,13 @@ class GradientParts:
         known = self._specs.get(slot, given)
         spec = replace(given, layout=layout, dtype=dtype or known.dtype)
         if self._specs.setdefault(slot, spec) != spec:
-            raise InternalError(f"two parts want {slot} as {known} and as {spec}")
+            raise InternalError(f"two parts require {slot} as {known} and as {spec}")
         return spec
 
 
 @dataclass(frozen=True)
 class _Added:
-    """An output under the add-to request: computed at `offset` in scratch, `count` floats."""
+    """Output with the add-to request: `count` floats computed at `offset` in scratch space."""
 
     index: int
     offset: int
@@ -314,7 +320,7 @@ class _Added:
 def _calls(
     parts: Sequence[KernelPart], added: Sequence[_Added], threads: int, buffers: Buffers
 ) -> tuple[NativeCall, ...]:
-    """The parts' calls, each with the team it was made for, and the additions after them."""
+    """Return the parts' calls, each with its own team size, followed by the additions."""
     addresses = list(buffers.outputs)
     for output in added:
         addresses[output.index] = buffers.workspace + output.offset

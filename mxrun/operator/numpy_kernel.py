@@ -1,4 +1,4 @@
-"""Every operator's readable body as a prepared kernel: the implementation named `numpy`."""
+"""NumPy bodies as prepared kernels: the implementation `numpy`, which every operator has."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from mxrun.runtime.random import Stream
 
 
 class NumpyImplementation(Implementation):
-    """Wraps `create_operator()`; reads and writes plain layouts, and can do every request."""
+    """Kernels of `create_operator()` bodies, for plain layouts and every request."""
 
     name = "numpy"
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel:
-        """The forward body; auxiliary states are the trailing inputs."""
+        """Wrap the forward body; auxiliary states are the trailing inputs."""
         arguments = len(prop.list_arguments())
         auxiliary = arguments + len(prop.list_auxiliary_states())
         resources = prop.forward_resource(request.inputs[:arguments])
@@ -67,7 +67,7 @@ class NumpyImplementation(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel:
-        """The backward body; what the property does not declare reaches it as None."""
+        """Wrap the backward body; tensors that the property does not declare are passed as None."""
         resources = prop.backward_resource(request.in_grad)
         groups = (request.out_grad, request.in_data, request.out_data)
         inputs = tuple(None if spec is None else _plain(spec) for group in groups for spec in group)
@@ -108,7 +108,10 @@ NUMPY = NumpyImplementation()
 
 
 def _body(prop: AnyProperty) -> Operator:
-    """The property's readable body; raises UserError, at the method's line, where it is none."""
+    """Return the property's NumPy body.
+
+    Raises UserError, at the method's line, if `create_operator` returns another type.
+    """
     body: object = prop.create_operator()
     if not isinstance(body, Operator):
         code = type(prop).create_operator.__code__
@@ -144,12 +147,12 @@ def _workspace(resources: Sequence[ResourceRequest]) -> int:
 def _requested(
     resources: Sequence[ResourceRequest], address: int, random: Tensor | None, stream: int
 ) -> list[Tensor | Stream]:
-    """One answer per request: consecutive pieces of the workspace as bytes, the random stream."""
+    """Return one resource per request: a part of the workspace as bytes, or the random stream."""
     answers: list[Tensor | Stream] = []
     for resource in resources:
         if resource.kind is ResourceKind.RANDOM:
             if random is None:
-                raise InternalError("random numbers are requested of forward alone")
+                raise InternalError("random numbers are available in forward only")
             key, step, part = map(int, random.array)
             answers.append(Stream(key ^ stream, step, part))
             continue

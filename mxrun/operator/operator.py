@@ -1,4 +1,4 @@
-"""The readable form of an operator: forward and backward on tensors that the system allocated."""
+"""NumPy form of an operator: forward and backward on tensors allocated by the system."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from mxrun.runtime.random import Stream
 
 @dataclass(frozen=True)
 class OpContext:
-    """What a body is told beside its tensors.
+    """Execution context of an operator body: training flag and requested resources.
 
-    `requested[i]` answers the i-th resource request: temporary space as a tensor of bytes, a random
-    stream for this operator and step.
+    `requested[i]` is the resource of the i-th request: temporary space as a tensor of bytes, or a
+    random stream for this operator and step.
     """
 
     is_train: bool
     requested: Sequence[Tensor | Stream] = ()
 
     def space(self, index: int) -> Tensor:
-        """The temporary space of request `index`; raises TypeError where another was asked for."""
+        """Temporary space of request `index`; raises TypeError if that request has another kind."""
         resource = self.requested[index]
         if not isinstance(resource, Tensor):
             raise TypeError(f"resource {index} is not temporary space")
         return resource
 
     def random(self, index: int) -> Stream:
-        """The random stream of request `index`; raises TypeError where another was asked for."""
+        """Random stream of request `index`; raises TypeError if that request has another kind."""
         resource = self.requested[index]
         if not isinstance(resource, Stream):
             raise TypeError(f"resource {index} is not a random stream")
@@ -42,7 +42,7 @@ class OpContext:
 
 
 class Operator(ABC):
-    """Holds no parameters and no buffers: weights are inputs, scratch is requested."""
+    """Stateless operator body: weights are inputs, scratch space is requested."""
 
     @abstractmethod
     def forward(
@@ -53,7 +53,7 @@ class Operator(ABC):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Compute the outputs as `req` asks."""
+        """Compute the outputs according to `req`."""
 
     def backward(
         self,
@@ -65,19 +65,19 @@ class Operator(ABC):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Compute the input gradients as `req` asks.
+        """Compute the input gradients according to `req`.
 
-        Tensors that the property did not declare are None, and so are the gradients of outputs
-        that nothing reads and the input gradients that nobody asked for (OpReqType.NULL).
+        A tensor is None if the property does not declare it, if it is the gradient of an unused
+        output, or if it is an input gradient with a null request (OpReqType.NULL).
         """
         raise TypeError(f"{type(self).__name__} has no backward")
 
 
 def assign(out: Tensor | None, req: OpReqType, value: npt.ArrayLike) -> None:
-    """Store `value` into `out` as `req` asks: the one place that knows the four requests.
+    """Store `value` into `out` according to `req`.
 
-    A single number stands for every element; raises ValueError for any other shape than the
-    tensor's.
+    A scalar is broadcast to every element. Raises ValueError if another value's shape differs from
+    the tensor's.
     """
     if req is OpReqType.NULL or out is None:
         return
@@ -91,7 +91,7 @@ def assign(out: Tensor | None, req: OpReqType, value: npt.ArrayLike) -> None:
 
 
 def require_array(tensor: Tensor | None) -> npt.NDArray[Any]:
-    """The array of a tensor that backward gets; raises TypeError for one that is absent."""
+    """Return the array of a tensor passed to backward; raises TypeError if it is absent."""
     if tensor is None:
         raise TypeError(
             "backward reads a tensor that declare_backward_dependency does not name, or the "

@@ -1,4 +1,4 @@
-"""What an operator means, apart from how it is computed (MXNet's OperatorProperty)."""
+"""Operator semantics, independent of implementations (MXNet's OperatorProperty)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PartialType = str | None
 
 
 class GradientKind(Enum):
-    """Whether an input has a gradient: computed by backward, zero everywhere, or none at all."""
+    """Kind of an input's gradient: computed by backward, zero everywhere, or none."""
 
     COMPUTES = "computes"
     ZERO = "zero"
@@ -33,10 +33,11 @@ class GradientKind(Enum):
 
 
 class Precision(Enum):
-    """What an operator makes where a network runs in bfloat16.
+    """Output dtype of an operator in a network that runs in bfloat16.
 
-    FULL: float32, whatever it reads. FOLLOWS: what its activations are, float32 where they differ.
-    LOW: bfloat16, whatever it reads: products, whose sums are float32 all the same.
+    FLOAT32: float32, whatever the inputs are.
+    INHERIT: the dtype of the activations that it reads; float32 if these differ.
+    BFLOAT16: bfloat16, whatever the inputs are: matrix products, which accumulate in float32.
     """
 
     FLOAT32 = "full"
@@ -45,7 +46,7 @@ class Precision(Enum):
 
 
 class ResourceKind(Enum):
-    """What an operator may request beside its tensors."""
+    """Kind of resource that an operator may request."""
 
     TEMP_SPACE = "temp_space"
     RANDOM = "random"
@@ -53,9 +54,9 @@ class ResourceKind(Enum):
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """One resource; `requested[i]` of the context answers the i-th request.
+    """Request for one resource; `requested[i]` of the context is the i-th one.
 
-    nbytes: size of the temporary space in bytes; its content is garbage at every call.
+    nbytes: size of the temporary space in bytes; its content is undefined at every call.
     """
 
     kind: ResourceKind
@@ -64,7 +65,7 @@ class ResourceRequest:
 
 @dataclass(frozen=True)
 class PartialInference:
-    """The outcome of one inference step: partial shapes, at least as complete as those given."""
+    """Result of one inference step: partial shapes, at least as complete as the given ones."""
 
     inputs: PartialShapes
     outputs: PartialShapes
@@ -73,10 +74,10 @@ class PartialInference:
 
 @dataclass(frozen=True)
 class StateUpdate:
-    """What becomes of an auxiliary state after a forward call in training.
+    """Update of an auxiliary state after a forward call in training.
 
     state = momentum * state + (1 - momentum) * output, where `output` names one of the operator's
-    outputs. The plan runs it as a step of its own, once per training step.
+    outputs. The plan runs the update as a separate step, once per training step.
     """
 
     state: str
@@ -85,28 +86,29 @@ class StateUpdate:
 
 
 class OperatorProperty(ABC, Generic[P]):
-    """The semantics of one operator under given parameters: shapes, needs, hints, costs.
+    """Semantics of one operator with given parameters: shapes, requirements, hints, costs.
 
-    A property is stateless and cheap; every method is a pure function of the parameters and its
+    A property is stateless and cheap. Every method is a pure function of the parameters and its
     arguments.
     """
 
     type_string: ClassVar[str]
     parameter_type: ClassVar[type[Parameters]]
-    # Arguments that hold targets: no gradient reaches them and their element type stands alone.
+    # Arguments that hold targets: they receive no gradient and do not share the common dtype.
     label_arguments: ClassVar[tuple[str, ...]] = ()
-    # What it makes has no place among whole numbers: `infer_type` refuses them.
+    # True if the outputs cannot be integers: `infer_type` then rejects integer types.
     is_floating: ClassVar[bool] = False
-    # Which outputs may be bfloat16: none, or the first, where `precision: bfloat16` is asked for.
-    # Everything but activations stays float32: parameters, states, further outputs, losses.
+    # Dtype of output 0 under `precision: bfloat16`. Everything but activations stays float32:
+    # parameters, states, further outputs, losses.
     precision: ClassVar[Precision] = Precision.FLOAT32
-    # Output 0 is input 0's memory under another shape, and its gradient likewise: nothing runs.
+    # True if output 0 is input 0's memory under another shape, and likewise its gradient: no call
+    # runs.
     is_view: ClassVar[bool] = False
-    # Only passes make it: no network names it, and no list of operators shows it.
+    # True if only passes create it: networks cannot name it, and lists of operators omit it.
     is_internal: ClassVar[bool] = False
-    # The operator that makes predictions of `data`, for a loss that gives nothing but itself.
+    # For a loss whose only output is the loss: the operator that computes predictions from `data`.
     prediction: ClassVar[str] = ""
-    # Why the contract's checker can make up no cases for it: a sentence.
+    # Reason, as a sentence, why the contract checker cannot generate cases for this operator.
     unchecked: ClassVar[str] = ""
 
     def __init__(self, parameters: P) -> None:
@@ -123,67 +125,81 @@ class OperatorProperty(ABC, Generic[P]):
         return ("output",)
 
     def list_auxiliary_states(self) -> tuple[str, ...]:
-        """Names of the states that training changes and no gradient reaches."""
+        """Names of the auxiliary states: training updates them, and they receive no gradient."""
         return ()
 
     @property
     def num_visible_outputs(self) -> int:
-        """How many of the outputs a network may wire."""
+        """Number of outputs that a network may use."""
         return len(self.list_outputs())
 
     @property
     def loss_output(self) -> int | None:
-        """Index of the output that holds the summed loss, for an operator that ends a network."""
+        """Index of the output that holds the summed loss; None for an operator that is no loss."""
         return None
 
     @property
     def nonstandard_gradient(self) -> str:
-        """What the gradient deliberately is instead of the outputs' derivative; empty where not."""
+        """Sentence that gives the gradient if it deliberately differs from the derivative, else
+        empty.
+        """
         return ""
 
     def classification(self, data: Shape, label: Shape) -> Classification | None:
-        """How a loss tells classes apart under these shapes; None for what tells none apart."""
+        """Class axis and label form of a classification loss with these shapes; None for other
+        losses.
+        """
         return None
 
     def label_classes(self, data: Shape, label: Shape) -> Classification | None:
-        """How a loss reads labels as numbers of classes, whatever its output is; None where not."""
+        """Interpretation of labels as class indices, whatever the loss outputs; None if there is
+        none.
+        """
         seen = self.classification(data, label)
         return seen if seen is not None and seen.labelled else None
 
     def regression(self, data: Shape, label: Shape) -> Regression | None:
-        """How a loss predicts numbers under these shapes; None for what predicts none."""
+        """Form of the predictions of a regression loss with these shapes; None for other losses."""
         return None
 
     @property
     def is_max_selection(self) -> bool:
-        """Whether every output is the greatest of some elements of the one input."""
+        """True if every output element is the maximum of some elements of the only input."""
         return False
 
     @property
     def is_monotone(self) -> bool:
-        """Whether the operator maps every element of its one input by a function that never falls,
-        and has no gradient where that does not rise.
+        """True if the operator applies a non-decreasing function to each element of its only input.
+
+        The gradient must also be zero wherever the function is constant.
         """
         return False
 
     def list_mutated_inputs(self) -> dict[int, int]:
-        """Inputs that this operator overwrites, as {input index: output index}; updates only."""
+        """Inputs that this operator overwrites, as {input index: output index}; update operators
+        only.
+        """
         return {}
 
     def list_state_updates(self) -> tuple[StateUpdate, ...]:
-        """How the auxiliary states change in training; no operator writes them itself."""
+        """Updates of the auxiliary states in training; operators do not write these states
+        themselves.
+        """
         return ()
 
     def with_frozen_states(self) -> OperatorProperty[P] | None:
-        """The same operator reading its auxiliary states in training as in inference, and updating
-        none; None where it has no such form.
+        """Return the same operator with auxiliary states read as in inference and not updated.
+
+        Returns None if the operator has no such form.
         """
         return None if self.list_state_updates() else self
 
     @property
     def mixes_samples(self) -> bool:
-        """Whether in training one sample's results or gradients depend on the batch's others, in
-        ways that shapes do not show: what follows the batch's statistics does.
+        """True if one sample's results or gradients depend on the batch's other samples in
+        training.
+
+        This concerns dependencies that shapes do not show, such as batch statistics.
         """
         return bool(self.list_state_updates())
 
@@ -191,31 +207,33 @@ class OperatorProperty(ABC, Generic[P]):
 
     @abstractmethod
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Complete the shapes in both directions as far as they can be.
+        """Complete the shapes in both directions as far as possible.
 
-        Not knowing enough is no error; raises ShapeContradiction where two sides disagree.
+        Insufficient information is no error. Raises ShapeContradiction if two shapes disagree.
         """
 
     def types_of_shapes(self, inputs: PartialShapes) -> list[PartialType]:
-        """For each input the element type that shapes decide where nothing else does; None, for all
-        of them by default, where they do not.
+        """Return for each input the default dtype that follows from the shapes, or None.
+
+        A default applies only if nothing else decides the dtype. All entries are None unless
+        overridden.
         """
         return [None] * len(inputs)
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Complete the element types; by default all inputs and outputs share one, labels apart.
+        """Complete the dtypes; by default all inputs and outputs but labels share one.
 
-        Raises UserError for whole numbers where the operator is one of others alone.
+        Raises UserError for integer types if the operator supports only floating-point numbers.
         """
         names = self.list_arguments()
         shared = [i for i, name in enumerate(names) if name not in self.label_arguments]
         candidates = [inputs[i] for i in shared] + outputs
         common = next((dtype for dtype in candidates if dtype is not None), None)
         if self.is_floating and common is not None and not common.startswith("float"):
-            hint = "a Cast in front of it makes other numbers of them"
-            problem = f"{self.type_string} of whole numbers"
+            hint = "insert a Cast to float32 before it"
+            problem = f"{self.type_string} of integers"
             raise UserError(Diagnostic(problem, None, "float32 or float64", common, hint))
         completed = [
             (inputs[i] or common) if i in shared else inputs[i] for i in range(len(inputs))
@@ -225,37 +243,37 @@ class OperatorProperty(ABC, Generic[P]):
     # -- needs and hints -----------------------------------------------------------------------
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """For each input, what backward gives; labels have a zero gradient."""
+        """Kind of gradient of each input; labels have a zero gradient."""
         return tuple(
             GradientKind.ZERO if name in self.label_arguments else GradientKind.COMPUTES
             for name in self.list_arguments()
         )
 
     def list_passed_gradients(self) -> dict[int, int]:
-        """Inputs whose gradient is an output's as it is, as {input index: output index}.
+        """Inputs whose gradient equals an output's gradient, as {input index: output index}.
 
-        Nothing computes it where input and output have one shape and may share the gradient's
-        tensor; backward can all the same.
+        No kernel computes such a gradient if input and output have the same shape and may share the
+        gradient's tensor. Backward can still compute it.
         """
         return {}
 
     def independent_gradients(self) -> list[list[int]]:
-        """The inputs in groups whose gradients share no work; one group unless an operator says so.
+        """Groups of inputs whose gradients share no computation; one group unless overridden.
 
-        A plan may compute each group in a step of its own, the first group first.
+        A plan may compute each group in a separate step, in the order of the groups.
         """
         return [list(range(len(self.list_arguments())))]
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Which tensors backward reads; everything unless an operator says less."""
+        """Return the tensors that backward reads; all of them unless overridden."""
         return [*out_grad, *in_data, *out_data]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """Pairs (input, output) that may share memory: a hint, which the planner may refuse."""
+        """Return pairs (input, output) that may share memory: hints that the planner may refuse."""
         return []
 
     def backward_inplace_option(
@@ -265,40 +283,45 @@ class OperatorProperty(ABC, Generic[P]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """Pairs (anything backward reads, input gradient) that may share memory."""
+        """Return pairs (tensor read by backward, input gradient) that may share memory."""
         return []
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Resources of forward; `inputs` are the arguments.
+        """Return the resource requests of forward; `inputs` are the arguments.
 
-        Temporary space is the readable body's alone; random numbers are every implementation's.
+        Temporary space is for the NumPy body only. Random numbers are for every implementation.
         """
         return []
 
     def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Resources of the readable backward body; `inputs` are those of forward."""
+        """Return the resource requests of the NumPy backward body; `inputs` are forward's."""
         return []
 
     # -- cost ----------------------------------------------------------------------------------
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Floating-point operations of forward; one per output element unless overridden."""
+        """Return the floating-point operations of forward; one per output element unless
+        overridden.
+        """
         return sum(math.prod(shape) for shape in out_shapes)
 
     # -- body ----------------------------------------------------------------------------------
 
     @abstractmethod
     def create_operator(self) -> Operator:
-        """The readable NumPy body."""
+        """Create the NumPy body."""
 
 
 class InPlaceProperty(OperatorProperty[P]):
-    """An operator that may write over what it reads, in both directions; where sizes are equal."""
+    """Operator whose first output may overwrite its first input, and likewise their gradients.
+
+    The planner uses the hint only if the sizes are equal.
+    """
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The first output over the first input."""
+        """Pair the first input with the first output."""
         return [(in_data[0], out_data[0])]
 
     def backward_inplace_option(
@@ -308,12 +331,12 @@ class InPlaceProperty(OperatorProperty[P]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """The first input's gradient over the first output's."""
+        """Pair the first output's gradient with the first input's."""
         return [(out_grad[0], in_grad[0])]
 
 
 def same_shape(names: Sequence[str], shapes: PartialShapes, rule: str) -> PartialShapes:
-    """All of `shapes` unified into one shape; for elementwise operators."""
+    """Unify all of `shapes` into one shape, for elementwise operators."""
     common: PartialShape = None
     for name, shape in zip(names, shapes, strict=True):
         common = unify(name, shape, common, rule)

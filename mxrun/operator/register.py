@@ -1,4 +1,4 @@
-"""The operator registry: properties by name, and the implementations of each, best first."""
+"""Operator registry: properties by name, and the implementations of each, best first."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ ImplementationClass = TypeVar("ImplementationClass", bound="type[Implementation]
 
 
 class Implementation:
-    """One way to compute an operator; `prepare_*` answer None for what it cannot do.
+    """Implementation of an operator; `prepare_*` return None for unsupported requests.
 
-    An implementation that has a forward must have the backward of every request it accepts.
+    An implementation that prepares a forward kernel must also prepare the backward kernel of every
+    request it accepts.
     """
 
     name: str
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The kernel of a forward call, or None."""
+        """Prepare the kernel of a forward call, or return None."""
         raise NotImplementedError
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The kernel of a backward call, or None."""
+        """Prepare the kernel of a backward call, or return None."""
         raise NotImplementedError
 
 
 class Operators(Registry[type[AnyProperty]]):
-    """The operators; those that passes alone make are never suggested."""
+    """Registry of operators; internal operators are never suggested."""
 
     def unknown(self, name: str) -> Diagnostic:
-        """The diagnostic for a name that no operator has."""
+        """Return the diagnostic for an unknown operator name."""
         return unknown_operator(name, Suggestions(most=1))
 
 
@@ -50,10 +51,10 @@ _IMPLEMENTATIONS: Registry[Mapping[str, Implementation]] = Registry("implementat
 
 
 def unknown_operator(name: str, suggestions: Suggestions, others: Iterable[str] = ()) -> Diagnostic:
-    """The diagnostic for a name that no operator has, which may mean one of `others` too.
+    """Return the diagnostic for an unknown operator name that may also mean one of `others`.
 
-    Its hint is the operator that does what one of that name does in other frameworks, or else the
-    names nearest to it.
+    Its hint is the counterpart of another framework's operator of that name, else the nearest
+    names.
     """
     problem, known = f"unknown operator {name!r}", counterpart(name)
     if known is not None:
@@ -65,10 +66,10 @@ def unknown_operator(name: str, suggestions: Suggestions, others: Iterable[str] 
 
 
 def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClass]:
-    """Class decorator: make a property known under `name` (its type string) and aliases.
+    """Class decorator: register a property under `name` (its type string) and aliases.
 
-    Raises UserError for what is no whole property or no name, InternalError when the name is taken
-    or is not the property's type string.
+    Raises UserError for an incomplete property or an invalid name, InternalError if the name is
+    taken or is not the property's type string.
     """
 
     def add(property_class: PropertyClass) -> PropertyClass:
@@ -90,11 +91,13 @@ def register(name: str, *aliases: str) -> Callable[[PropertyClass], PropertyClas
 
 
 def _require_property(candidate: object) -> None:
-    """Raise UserError for what no operator can be made of."""
+    """Raise UserError if `candidate` is not a complete OperatorProperty class."""
     name = getattr(candidate, "__name__", repr(candidate))
     if not (isinstance(candidate, type) and issubclass(candidate, OperatorProperty)):
-        hint = "a function is registered by mxrun.operator.simple.simple_operator"
-        raise UserError(Diagnostic(f"{name} is no OperatorProperty", expected="one", hint=hint))
+        hint = "register a function with mxrun.operator.simple.simple_operator"
+        raise UserError(
+            Diagnostic(f"{name} is not an OperatorProperty", expected="a subclass of it", hint=hint)
+        )
     lacking = sorted(candidate.__abstractmethods__)
     if not isinstance(getattr(candidate, "type_string", None), str):
         lacking.append("type_string")
@@ -102,14 +105,15 @@ def _require_property(candidate: object) -> None:
     if not (isinstance(parameter_type, type) and issubclass(parameter_type, Parameters)):
         lacking.append("parameter_type (a class of Parameters)")
     if lacking:
-        hint = "`mxrun.operator.property` says what each of them answers"
+        hint = "`mxrun.operator.property` documents each of them"
         raise UserError(Diagnostic(f"{name} lacks {', '.join(lacking)}", hint=hint))
 
 
 def implement(*names: str, backend: str) -> Callable[[ImplementationClass], ImplementationClass]:
-    """Class decorator: an implementation of the named operators, preferred in order of definition.
+    """Class decorator: add an implementation of the named operators, preferred in order of
+    definition.
 
-    Raises InternalError when an operator has an implementation of that name already.
+    Raises InternalError if an operator already has an implementation of that name.
     """
 
     def add(implementation_class: ImplementationClass) -> ImplementationClass:
@@ -126,18 +130,18 @@ def implement(*names: str, backend: str) -> Callable[[ImplementationClass], Impl
 
 
 def implementations(name: str) -> Mapping[str, Implementation]:
-    """The registered implementations of an operator, best first; the NumPy body is not listed."""
+    """Registered implementations of an operator, best first; the NumPy body is not listed."""
     return _IMPLEMENTATIONS.get(name) if name in _IMPLEMENTATIONS else {}
 
 
 def create(name: str, parameters: Mapping[str, object]) -> AnyProperty:
-    """The property `name` under typed parameters; raises UserError with every problem."""
+    """Create the property `name` with typed parameters; raises UserError listing every problem."""
     property_class = OPERATORS.get(name)
     return _property(property_class, *check(property_class.parameter_type, parameters))
 
 
 def create_from_strings(name: str, strings: Mapping[str, str]) -> AnyProperty:
-    """The property `name` under MXNet's string parameters; raises UserError."""
+    """Create the property `name` with MXNet's string parameters; raises UserError."""
     property_class = OPERATORS.get(name)
     return _property(property_class, *from_strings(property_class.parameter_type, strings))
 

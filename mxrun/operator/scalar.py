@@ -1,6 +1,6 @@
 """Elementwise maps: one scalar Python function for every device.
 
-A map's function is written in Python's operators and the vocabulary below:
+A map's function is written with Python's operators and the vocabulary below:
 
     from mxrun.operator import scalar
 
@@ -10,11 +10,13 @@ A map's function is written in Python's operators and the vocabulary below:
 
     MAP = scalar.compile(swish_gradient, parameters=("beta",))
 
-It runs on Python numbers and NumPy arrays as it is (`evaluate` adds the types), becomes one loop of
-vector code on the CPU (`compile`), whatever the number of operations without a temporary, and CUDA
-C (`cuda_source`). In the compiled forms the function is called once, with values that stand for
-numbers: what it computes of them is compiled, so helpers, loops over ranges and numbers from an
-enclosing scope are at hand, but no decision may hang on a value: `where` chooses.
+The function runs unchanged on Python numbers and NumPy arrays (`evaluate` adds the types).
+`compile` turns it into one vectorised loop on the CPU, without temporaries however many operations
+it has. `cuda_source` turns it into CUDA C.
+
+The compiled forms call the function once, with symbolic values, and compile the operations that it
+performs on them. Helper functions, loops over ranges and numbers from an enclosing scope therefore
+work. Control flow must not depend on a value: use `where` instead.
 """
 
 from __future__ import annotations
@@ -166,7 +168,7 @@ Function = Callable[..., Any]
 
 _NAMES = (*VOCABULARY, "where", "logical_and", "logical_or", "logical_xor", "logical_not")
 _BACKEND = Path(object_cache.__file__).parent
-# The files that decide the machine code of a graph.
+# Source files that determine the machine code of a graph.
 _TRANSLATION = tuple(
     str(_BACKEND / f"{name}.py")
     for name in (
@@ -180,7 +182,7 @@ _ADDRESSES: dict[str, int] = {}
 
 @dataclass(frozen=True, eq=False)
 class MapLoop:
-    """The machine code of one form of a map, made when its address is first asked for."""
+    """Machine code of one form of a map, compiled at the first access to `address`."""
 
     graph: ScalarGraph
     result: int
@@ -188,13 +190,13 @@ class MapLoop:
 
     @cached_property
     def address(self) -> int:
-        """Where the code is: `void f(int64_t *block)`, see `jit`."""
+        """Address of the function `void f(int64_t *block)`, see `jit`."""
         text = f"{self.form} {self.result}\n{self.graph.describe()}"
         key = object_cache.key_of(text, *_TRANSLATION)
         if key not in _ADDRESSES:
             compiled = object_cache.find(key)
             if compiled is None:
-                # These import LLVM's bindings.
+                # Imported late because they load LLVM's bindings.
                 from mxrun.backend.scalar_llvm import compile_map, instructions
                 from mxrun.backend.scalar_lowering import lowered
 
@@ -207,9 +209,9 @@ class MapLoop:
 
 @dataclass(frozen=True, eq=False)
 class MapKernel:
-    """What a map's function computes of operands (tensors) and parameters of one dtype.
+    """Traced map of operands (tensors) and parameters of one dtype.
 
-    result_dtype: the output's.
+    result_dtype: the output's dtype.
     """
 
     name: str
@@ -232,15 +234,16 @@ class MapKernel:
         steps: Sequence[int] | None = None,
         stored: Sequence[str] = (),
     ) -> LoopPart:
-        """The map over `count` elements that lie one behind the other, in one pass.
+        """Return the loop over `count` contiguous elements, in one pass.
 
-        steps: 1 for an operand with an element for each of the output's, 0 for one whose first
-        element serves them all. The output may lie exactly over an operand of step 1 whose
-        elements are of its size. Under the add-to request the loop adds to the output itself:
-        `native_kernel` gets `written(requests)`.
-        stored: of a map of float32, the types in memory of the output and of each operand:
-        bfloat16 or float32, which is all of them if not given. What is computed is float32 and
-        rounded once; under the add-to request their sum is rounded again, as a sum of two tensors.
+        steps: 1 for an operand with one element per output element, 0 for an operand whose first
+        element is used for all. The output may have the same address as an operand of step 1 with
+        elements of the same size. With the add-to request the loop adds to the output itself: pass
+        `written(requests)` to `native_kernel`.
+
+        stored: for a float32 map, the dtypes in memory of the output and of each operand: bfloat16
+        or float32; float32 for all by default. The loop computes in float32 and rounds once. With
+        the add-to request the sum is rounded again, like a sum of two tensors.
         """
         taken = tuple(steps or (1,) * len(self.operands))
         assert len(operands) == len(taken) == len(self.operands)
@@ -258,7 +261,7 @@ class MapKernel:
 
 
 def written(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]:
-    """The requests as `native_kernel` gets them where maps serve add-to themselves."""
+    """Replace ADD by WRITE in requests to `native_kernel`, for loops that add by themselves."""
     return tuple(OpReqType.WRITE if r is OpReqType.ADD else r for r in requests)
 
 
@@ -269,14 +272,15 @@ def compile(
     dtype: str = "float32",
     result_dtype: str | None = None,
 ) -> MapKernel:
-    """The map of a function whose arguments are tensors, but for the scalars in `parameters`.
+    """Trace a function as a map; its arguments are tensors, except the scalars in `parameters`.
 
-    The function computes in `dtype`; its result becomes a number of `result_dtype`, if that is
-    another, as C converts it: a fraction is cut off, and of an integer too large the lowest bits
-    stay. What a floating-point number beyond an integer type becomes is the processor's choice.
-    Beside integers a parameter is an int64, see `whole_number`, and so is what is made of both.
-    Nothing is translated before a part of it is bound to addresses. Raises UserError, naming the
-    line of the function, for what has no place in a map.
+    The function computes in `dtype`. Its result is converted to `result_dtype`, if that differs, by
+    C's rules: fractions are truncated, and integers that are too large retain their lowest bits.
+    The conversion of a floating-point number outside an integer type's range depends on the
+    processor. With an integer dtype a parameter is an int64, see `whole_number`, and so is the
+    result of an operation on a tensor and a parameter. Machine code is generated only when a part
+    is bound to addresses. Raises UserError, at the line of the function, for an unsupported
+    operation.
     """
     made = result_dtype or dtype
     operands, graph, result = _traced(function, tuple(parameters), dtype, made)
@@ -286,16 +290,16 @@ def compile(
 def evaluate(
     function: Function, operands: Sequence[Array], parameters: Sequence[float] = ()
 ) -> Array:
-    """The function on NumPy arrays of one dtype, which the result takes, and so do the parameters.
+    """Evaluate the function on NumPy arrays of one dtype; result and parameters have that dtype.
 
-    Beside integers a parameter is an int64: see `whole_number`. Of a result too large for the type
-    the lowest bits stay.
+    With an integer dtype a parameter is an int64: see `whole_number`. A result too large for the
+    dtype retains its lowest bits.
     """
     dtype = operands[0].dtype
     numbers: list[Any] = [np.int64(whole_number(number)) for number in parameters]
     if dtype.kind == "f":
         numbers = [dtype.type(number) for number in parameters]
-    # As in compiled code, what is not defined gives infinity or NaN without a word.
+    # Undefined results are infinity or NaN without a warning, as in compiled code.
     with np.errstate(all="ignore"):
         result = function(*operands, *numbers)
         return np.asarray(result).astype(dtype)
@@ -310,9 +314,9 @@ def cuda_source(
     steps: Sequence[int] | None = None,
     adds: bool = False,
 ) -> str:
-    """CUDA C of the map: the kernel `<function>(long long count, output, operands, parameters)`.
+    """Return CUDA C of the kernel `<function>(long long count, output, operands, parameters)`.
 
-    Compiles as it is, without a header; any grid serves any count.
+    The source compiles without headers, and the kernel supports any grid size for any count.
     """
     made = result_dtype or dtype
     operands, graph, result = _traced(function, tuple(parameters), dtype, made)
@@ -321,7 +325,7 @@ def cuda_source(
 
 
 def _word(number: float, dtype: str) -> int:
-    """A parameter as the 64-bit slot of an argument block."""
+    """Encode a parameter as the 64-bit slot of an argument block."""
     if dtype in FLOATS:
         kind, bits = ("<f", "<i") if dtype == "float32" else ("<d", "<q")
         return int(struct.unpack(bits, struct.pack(kind, number))[0])
@@ -331,7 +335,7 @@ def _word(number: float, dtype: str) -> int:
 def _traced(
     function: Function, parameters: tuple[str, ...], dtype: str, result_dtype: str
 ) -> tuple[tuple[str, ...], ScalarGraph, int]:
-    """The function's operands, and what it computes."""
+    """Return the function's operands, the graph of its operations and the index of the result."""
     for name in (dtype, result_dtype):
         if name not in MAP_DTYPES:
             raise UserError(
@@ -358,7 +362,7 @@ def _traced(
         if not isinstance(made, (ScalarValue, bool, int, float, np.number)):
             raise Refused(
                 f"{function.__name__} returns {type(made).__name__}, not one value",
-                "a map makes one tensor; an operator of several is an OperatorProperty",
+                "a map has one output; register an OperatorProperty for several",
             )
         result = made if isinstance(made, ScalarValue) else graph.constant(made, dtype)
         return operands, graph, result.convert(result_dtype).index
@@ -378,7 +382,7 @@ def _place_of(function: Function) -> SourceLocation:
 
 
 def _place_in(function: Function, trace: TracebackType | None) -> SourceLocation:
-    """The innermost line of the user's code: of any file that is none of the vocabulary's."""
+    """Return the innermost line of user code: of a file outside the vocabulary's own."""
     place = _place_of(function)
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

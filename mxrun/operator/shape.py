@@ -1,4 +1,4 @@
-"""Partial shapes: what inference knows so far, and how two pieces of knowledge become one."""
+"""Partial shapes and their unification."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Dimensions = tuple[int | None, ...]
 
 
 class ShapeContradiction(Exception):
-    """Two inferences disagree about one tensor of an operator.
+    """Two inferences give different shapes for one tensor of an operator.
 
-    `argument` names the tensor as the operator does; `rule` says where the inferred side comes
-    from, in the operator's own terms.
+    `argument` is the operator's name of the tensor. `rule` is the source of the inferred shape, in
+    the operator's own terms.
     """
 
     def __init__(self, argument: str, given: object, inferred: object, rule: str = "") -> None:
@@ -33,7 +33,7 @@ def unify(
 def unify(
     argument: str, given: PartialShape, inferred: PartialShape, rule: str = ""
 ) -> PartialShape:
-    """Join two partial shapes of one tensor; raises ShapeContradiction where they disagree."""
+    """Unify two partial shapes of one tensor; raises ShapeContradiction if they disagree."""
     if given is None or inferred is None or given == inferred:
         return inferred if given is None else given
     if len(given) != len(inferred):
@@ -47,12 +47,12 @@ def unify(
 
 
 def is_known(shape: PartialShape) -> bool:
-    """Whether rank and every dimension are known."""
+    """Return whether the rank and every dimension are known."""
     return shape is not None and None not in shape
 
 
 def known(shape: PartialShape) -> Shape:
-    """A complete shape as such; raises ValueError when it is not complete."""
+    """Return a complete shape, typed as such; raises ValueError if it is incomplete."""
     if shape is None:
         raise ValueError("the shape is not known")
     dimensions = tuple(dimension for dimension in shape if dimension is not None)
@@ -62,7 +62,7 @@ def known(shape: PartialShape) -> Shape:
 
 
 def product(dimensions: Sequence[int | None]) -> int | None:
-    """The product of dimensions, None when one of them is unknown."""
+    """Return the product of the dimensions, or None if one of them is unknown."""
     result = 1
     for dimension in dimensions:
         if dimension is None:
@@ -74,9 +74,9 @@ def product(dimensions: Sequence[int | None]) -> int | None:
 def unify_product(
     argument: str, shape: Dimensions, total: int | None, rule: str
 ) -> tuple[Dimensions, int | None]:
-    """Make the product of `shape` equal `total`: completes the total or one unknown dimension.
+    """Make the product of `shape` equal `total`: complete the total or one unknown dimension.
 
-    Raises ShapeContradiction where no dimension makes them equal.
+    Raises ShapeContradiction if no dimension makes them equal.
     """
     unknown = [axis for axis, dimension in enumerate(shape) if dimension is None]
     if not unknown:
@@ -92,7 +92,7 @@ def unify_product(
 
 
 def show(shape: PartialShape) -> str:
-    """A partial shape for people: `[64, ?, 28, 28]`, `?` when even the rank is unknown."""
+    """Format a partial shape: `[64, ?, 28, 28]`, or `?` if even the rank is unknown."""
     if shape is None:
         return "?"
     return "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"

@@ -1,4 +1,4 @@
-"""SimpleOp: an operator of one or two inputs and one output from one registration (MXNet's).
+"""SimpleOp: registration of an operator of one or two inputs and one output (MXNet's SimpleOp).
 
     from mxrun.operator.scalar import sigmoid
     from mxrun.operator.simple import reads_inputs, simple_operator
@@ -12,13 +12,14 @@
         "output = x * sigmoid(x). Backward reads the output's gradient and x."
         return x * sigmoid(x)
 
-A function of tensors and, behind them, of parameters by name is a map of scalars, written in the
-vocabulary of `mxrun.operator.scalar`: the NumPy body, loops that serve every request in one pass,
-and CUDA C all come from it. The operator's inputs have MXNet's names: `data`, or `lhs` and `rhs`.
+A function of tensors, followed by parameters by name, is a map of scalars, written in the
+vocabulary of `mxrun.operator.scalar`. The NumPy body, the compiled loops (one pass for every
+request) and the CUDA C are derived from it. The operator's inputs have MXNet's names: `data`, or
+`lhs` and `rhs`.
 
-What is no map gets whole arrays: a function whose first argument is called `env` is given
-EnvArguments and NumPy arrays, under the names of the operator's inputs, and returns an array, which
-is stored as the request says.
+A function that is no map operates on arrays. Its first argument is called `env` and receives
+EnvArguments. The others receive NumPy arrays, and their names are the operator's input names. It
+returns an array, which is stored according to the request.
 """
 
 from __future__ import annotations
@@ -75,12 +76,12 @@ F = TypeVar("F", bound=Function)
 AnyGradient = Gradient | GradientKind
 AnyResource = ResourceRequest | Sequence[ResourceRequest] | ResourceFunction
 
-# MXNet's names of the inputs, by their number.
+# MXNet's input names by number of inputs.
 _ARGUMENTS = {1: ("data",), 2: ("lhs", "rhs")}
 
 
 class NoParameters(Parameters):
-    """The operator has no parameters."""
+    """Parameters of an operator that has none."""
 
 
 def simple_operator(
@@ -95,28 +96,28 @@ def simple_operator(
     description: str = "",
     nonstandard_gradient: str = "",
 ) -> Callable[[F], F]:
-    """Decorator: register a function as the operator `name`; the function stays as it is.
+    """Decorator: register a function as the operator `name`; the function itself is unchanged.
 
-    gradient: what backward computes and reads: `reads_out_grad(f)`, `reads_output(f)` or
+    gradient: computation and inputs of backward: `reads_out_grad(f)`, `reads_output(f)` or
         `reads_inputs(f)` with a function (or GradientKind.ZERO) for each input, or
         GradientKind.ZERO for an operator whose gradient is zero everywhere; by default none.
-    inplace: tensors that may share memory; by default all that is safe for maps, else none.
-    shape: the output's shape, from the parameters and the shape of each input; by default all have
-        one shape. A map has no other.
-    scalar: the default of the one parameter `scalar`; parameters: a class of more. Not both.
-    resource: what both functions find in `env.context`, in order: one request, several, or what
-        makes them from the inputs' specs.
-    description: the operator's documentation; by default the function's.
-    nonstandard_gradient: what the gradient is, in a sentence, where it deliberately is not the
+    inplace: tensors that may share memory; by default all safe pairs for maps, else none.
+    shape: function of the parameters and the shape of each input that returns the output's shape;
+        by default all shapes are equal. Not available for maps.
+    scalar: default of the only parameter `scalar`; parameters: class of parameters. Not both.
+    resource: resources that both functions find in `env.context`, in order: one request, several,
+        or a function of the inputs' specs that returns them.
+    description: the operator's documentation; by default the function's docstring.
+    nonstandard_gradient: sentence that gives the gradient if it deliberately differs from the
         derivative.
 
-    Raises UserError, at the function's line, for what is no simple operator, and InternalError
-    where the name is taken.
+    Raises UserError, at the function's line, for an invalid simple operator, and InternalError if
+    the name is taken.
     """
 
     if callable(name):
         expected = '@simple_operator("NAME") above the function'
-        raise refused(name, "simple_operator is given no name", expected, "@simple_operator")
+        raise refused(name, "simple_operator has no name", expected, "@simple_operator")
 
     def add(function: F) -> F:
         kind = _parameter_type(function, scalar, parameters)
@@ -129,7 +130,7 @@ def simple_operator(
             resource=resource,
         )
         if scalar is not None and not entry.takes("scalar"):
-            hint = "name it behind the tensors: def f(x, scalar)"
+            hint = "add it after the tensors: def f(x, scalar)"
             raise refused(function, f"no function of {name} takes its scalar", hint=hint)
         document = description or function.__doc__ or ""
         if not document and flags.docstrings():
@@ -158,9 +159,9 @@ def register_entry(
     base: type[SimpleProperty[Any]] = SimpleProperty,
     loops: type[Implementation] = MapImplementation,
 ) -> None:
-    """Register the operator `name` of an entry: a `base`, which `loops` compute where it is a map.
+    """Register an entry as the operator `name`, a subclass of `base`; `loops` implement maps.
 
-    Raises UserError for what is no name, and InternalError where it is taken.
+    Raises UserError for an invalid name, and InternalError if it is taken.
     """
     function = entry.forward.function
     for key in (name, *aliases):
@@ -191,9 +192,9 @@ def simple_entry(
     shape: ShapeFunction | None = None,
     resource: AnyResource = (),
 ) -> SimpleEntry:
-    """What `simple_operator` registers, for a property that chooses among several entries.
+    """Return the entry of a simple operator, for a property that selects among several entries.
 
-    Raises UserError, at the function's line, for what is no simple operator.
+    Raises UserError, at the function's line, for an invalid simple operator.
     """
     owner = getattr(function, "__name__", type(function).__name__)
     forward = formula_of(function, parameters, None, owner)
@@ -204,7 +205,7 @@ def simple_entry(
     if shape is not None:
         _require_shape_function(function, forward, shape)
     if forward.is_map and resource != ():
-        hint = "a function on whole arrays, def f(env, ...), may request resources"
+        hint = "a function on arrays, def f(env, ...), may request resources"
         raise refused(function, f"{owner} is a map, which needs no resources", hint=hint)
     reads, gradients = _gradients(function, forward, parameters, gradient)
     return SimpleEntry(
@@ -219,14 +220,14 @@ def simple_entry(
 
 
 def _require_shape_function(function: Function, forward: Formula, shape: object) -> None:
-    """Raise UserError, at the function's line, where the shape is not this function's to make."""
+    """Raise UserError, at the function's line, if `shape` is invalid or the function is a map."""
     owner = function.__name__
     if forward.is_map:
-        hint = "a function on whole arrays, def f(env, ...), may have another shape"
+        hint = "a function on arrays, def f(env, ...), may have another shape"
         raise refused(function, f"{owner} is a map, which keeps the shape", hint=hint)
     expected = f"a function of the parameters and the shape of each of {', '.join(forward.tensors)}"
     if not callable(shape):
-        raise refused(function, "shape is no function", expected, repr(shape))
+        raise refused(function, "shape is not a function", expected, repr(shape))
     try:
         inspect.signature(shape).bind(None, *forward.tensors)
     except TypeError as error:
@@ -242,7 +243,7 @@ def _requests(
     requests = resource if isinstance(resource, (tuple, list)) else (resource,)
     if not all(isinstance(request, ResourceRequest) for request in requests):
         expected = "a ResourceRequest, several, or a function of the inputs' specs"
-        raise refused(function, "resource is no request", expected, repr(resource))
+        raise refused(function, "resource is not a ResourceRequest", expected, repr(resource))
     return tuple(requests)
 
 
@@ -251,7 +252,9 @@ def _parameter_type(function: Function, scalar: object, parameters: object) -> t
         isinstance(parameters, type) and issubclass(parameters, Parameters)
     ):
         expected = "a class of mxrun.base.params.Parameters"
-        raise refused(function, "parameters is no class of parameters", expected, repr(parameters))
+        raise refused(
+            function, "parameters is not a class of Parameters", expected, repr(parameters)
+        )
     if scalar is None:
         return parameters or NoParameters
     if parameters is not None:
@@ -265,15 +268,15 @@ def _parameter_type(function: Function, scalar: object, parameters: object) -> t
     if not _is_finite(scalar):
         problem = f"scalar cannot be {scalar!r} by default"
         raise refused(function, problem, "a finite number that float32 holds", repr(scalar))
-    field = Field(default=scalar, description="The number beside the tensors.")
-    document = "The operator's number."
+    field = Field(default=scalar, description="Scalar operand.")
+    document = "Parameter of an operator of a tensor and a number."
     return create_model(
         "ScalarParameters", __base__=Parameters, __doc__=document, scalar=(Float32, field)
     )
 
 
 def _is_finite(number: object) -> bool:
-    """Whether a number, and no truth value, is one that float32 holds."""
+    """Return whether the object is a number, not a bool, in float32's range."""
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return False
     return abs(number) <= LARGEST_FLOAT32
@@ -282,11 +285,11 @@ def _is_finite(number: object) -> bool:
 def _gradients(
     function: Function, forward: Formula, parameters: type[Parameters], gradient: AnyGradient
 ) -> tuple[Reads, tuple[Formula | GradientKind, ...]]:
-    """What the gradients read, and each as a formula."""
+    """Return which tensors the gradients read, and a formula for each gradient."""
     inputs = forward.tensors
     wanted = "reads_out_grad(f), reads_output(f) or reads_inputs(f)"
     if not isinstance(gradient, (Gradient, GradientKind)):
-        problem = "gradient does not say what its functions read"
+        problem = "gradient does not declare what its functions read"
         got = type(gradient).__name__
         raise refused(function, problem, f"{wanted}, or GradientKind.ZERO", got)
     if isinstance(gradient, GradientKind):
@@ -315,7 +318,7 @@ def _gradients(
 def _inplace(
     function: Function, forward: Formula, inplace: Inplace | Sequence[Inplace] | None
 ) -> tuple[Inplace, ...] | None:
-    """The kinds as a tuple; raises UserError for one of another number of inputs."""
+    """Return the kinds as a tuple; raises UserError for a kind of another number of inputs."""
     if inplace is None:
         return None if forward.is_map else ()
     kinds = tuple(inplace) if isinstance(inplace, (tuple, list)) else (inplace,)

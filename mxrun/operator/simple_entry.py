@@ -1,4 +1,4 @@
-"""What one registration of a simple operator says: its functions and what each of them reads."""
+"""Registration data of a simple operator: its functions and the tensors each of them reads."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ FULL = "register an OperatorProperty (mxrun.operator.property) for more"
 
 
 class Inplace(Enum):
-    """Which tensors may share memory (MXNet's SimpleOpInplaceOption): hints to the planner.
+    """Tensors that may share memory (MXNet's SimpleOpInplaceOption): hints to the planner.
 
-    The first two of each pair of letters say who gives its memory to whom.
+    In each name, the first tensor's memory is reused for the second.
     """
 
     NONE = "kNoInplace"
-    # Forward of one input: the output over it.
+    # Forward with one input: the output overwrites it.
     IN_OUT = "kInplaceInOut"
-    # Backward of one input: its gradient over the output's.
+    # Backward with one input: its gradient overwrites the output's.
     OUT_IN = "kInplaceOutIn"
-    # Forward of two inputs: the output over the left one.
+    # Forward with two inputs: the output overwrites lhs.
     LHS_OUT = "kInplaceLhsOut"
-    # Backward of two inputs: the left one's gradient over the output's.
+    # Backward with two inputs: the gradient of lhs overwrites the output's.
     OUT_LHS = "kInplaceOutLhs"
 
 
 class Reads(Enum):
-    """The tensors that a gradient reads, in the order of its function's arguments."""
+    """Tensors that a gradient reads, in the order of its function's arguments."""
 
     OUT_GRAD = "out_grad"
     OUTPUT = "out_grad, output"
@@ -60,32 +60,32 @@ class Reads(Enum):
 
 @dataclass(frozen=True)
 class Gradient:
-    """The gradient of each input, of out_grad and what else `reads` names; ZERO for one without."""
+    """Gradient function of each input, of the tensors in `reads`; GradientKind.ZERO for zero."""
 
     reads: Reads
     sides: tuple[Function | GradientKind, ...]
 
 
 def reads_out_grad(*sides: Function | GradientKind) -> Gradient:
-    """A gradient for each input that is a function of (out_grad)."""
+    """Declare each input's gradient as a function of (out_grad)."""
     return Gradient(Reads.OUT_GRAD, sides)
 
 
 def reads_output(*sides: Function | GradientKind) -> Gradient:
-    """A gradient for each input that is a function of (out_grad, output)."""
+    """Declare each input's gradient as a function of (out_grad, output)."""
     return Gradient(Reads.OUTPUT, sides)
 
 
 def reads_inputs(*sides: Function | GradientKind) -> Gradient:
-    """A gradient for each input that is a function of (out_grad, data) or (out_grad, lhs, rhs)."""
+    """Declare each input's gradient as a function of (out_grad, data) or (out_grad, lhs, rhs)."""
     return Gradient(Reads.INPUTS, sides)
 
 
 @dataclass(frozen=True)
 class EnvArguments:
-    """What a function on arrays is told beside its tensors (MXNet's EnvArguments).
+    """Parameters and context of a function on arrays (MXNet's EnvArguments).
 
-    `context.space(i)` and `context.random(i)` answer the i-th resource request.
+    `context.space(i)` and `context.random(i)` return the resource of the i-th request.
     """
 
     parameters: Any
@@ -93,17 +93,17 @@ class EnvArguments:
 
     @property
     def scalar(self) -> float:
-        """The operator's number, of one that was registered with `scalar`."""
+        """Scalar parameter of an operator that was registered with `scalar`."""
         number: float = self.parameters.scalar
         return number
 
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """A function of tensors and, by their parameters' names, numbers.
+    """Function of tensors and of numbers, which are parameters of the same names.
 
-    A map's function is one of scalars, see `mxrun.operator.scalar`. Otherwise it gets
-    EnvArguments and whole arrays, and its value is stored as the request says.
+    The function of a map operates on scalars, see `mxrun.operator.scalar`. Any other function
+    receives EnvArguments and arrays, and its value is stored according to the request.
     """
 
     function: Function
@@ -112,13 +112,13 @@ class Formula:
     is_map: bool
 
     def values(self, parameters: Parameters) -> tuple[float, ...]:
-        """The numbers under these parameters."""
+        """Return the values of the function's numbers in `parameters`."""
         return tuple(float(getattr(parameters, name)) for name in self.numbers)
 
     def array(
         self, tensors: Sequence[Array], parameters: Parameters, context: OpContext
     ) -> Array | np.generic:
-        """The function's value on arrays."""
+        """Evaluate the function on arrays."""
         if self.is_map:
             return scalar.evaluate(self.function, tensors, self.values(parameters))
         value = self.function(EnvArguments(parameters, context), *tensors)
@@ -129,7 +129,9 @@ class Formula:
         return array
 
     def kernel(self, dtype: str) -> scalar.MapKernel:
-        """The compiled map; raises UserError for what has no place in a map of this type."""
+        """Return the map for `dtype`; raises UserError for an operation that the dtype does not
+        support.
+        """
         if dtype not in self._kernels:
             kernel = scalar.compile(self.function, parameters=self.numbers, dtype=dtype)
             self._kernels[dtype] = kernel
@@ -137,17 +139,17 @@ class Formula:
 
     @cached_property
     def _kernels(self) -> dict[str, scalar.MapKernel]:
-        """The maps that were compiled so far, by their type."""
+        """Cached maps by dtype."""
         return {}
 
     @property
     def traced(self) -> scalar.MapKernel:
-        """The map of float32, which tells what the function reads."""
+        """Map of float32, whose graph shows the operands that the function reads."""
         return self.kernel("float32")
 
     @cached_property
     def reads(self) -> tuple[bool, ...]:
-        """For each tensor, whether the value depends on it; it may on all that is no map's."""
+        """True for each tensor on which the value depends; always True for functions on arrays."""
         if not self.is_map:
             return (True,) * len(self.tensors)
         kernel = self.traced
@@ -163,13 +165,13 @@ class Formula:
 
     @cached_property
     def passes_first(self) -> bool:
-        """Whether the map's value is its first tensor as it is."""
+        """True if the map returns its first tensor unchanged."""
         kernel = self.traced
         node = kernel.graph.nodes[kernel.result]
         return node.operation == "operand" and node.detail == 0
 
     def cuda_source(self, name: str, dtype: str = "float32") -> str:
-        """CUDA C of the map as the kernel `name`."""
+        """Return CUDA C of the map, as the kernel `name`."""
         function = self.function
         named = types.FunctionType(
             function.__code__, function.__globals__, name, None, function.__closure__
@@ -179,10 +181,10 @@ class Formula:
 
 @dataclass(frozen=True, eq=False)
 class SimpleEntry:
-    """A simple operator: one or two inputs, one output.
+    """Simple operator: one or two inputs, one output.
 
-    gradients: a formula for each input, or ZERO or NONE. inplace: None where the functions are
-    maps, which permit all that is safe.
+    gradients: for each input a formula, ZERO or NONE. inplace: None for maps, which permit all safe
+    pairs.
     """
 
     arguments: tuple[str, ...]
@@ -195,19 +197,22 @@ class SimpleEntry:
 
     @property
     def computed(self) -> tuple[Formula, ...]:
-        """The gradients that there are functions for."""
+        """Gradients that are computed by a function."""
         return tuple(each for each in self.gradients if isinstance(each, Formula))
 
     def takes(self, number: str) -> bool:
-        """Whether a function gets that parameter; one on whole arrays can find it by itself."""
+        """Return whether a function can read the parameter `number`.
+
+        A function on arrays can read every parameter from `env`.
+        """
         formulas = (self.forward, *self.computed)
         return any(not formula.is_map or number in formula.numbers for formula in formulas)
 
     def cuda_sources(self, name: str, dtype: str = "float32") -> dict[str, str]:
-        """CUDA C of the operator's maps by the names of their kernels; empty of what is no map.
+        """Return CUDA C of the operator's maps by kernel name; empty for functions on arrays.
 
-        The kernels are `map_NAME` and `map_NAME_gradient_of_ARGUMENT`: without the prefix they
-        would be called as CUDA's own functions are.
+        The kernels are `map_NAME` and `map_NAME_gradient_of_ARGUMENT`. The prefix avoids name
+        clashes with CUDA's own functions.
         """
         formulas: dict[str, Formula] = {f"map_{name}": self.forward}
         for argument, gradient in zip(self.arguments, self.gradients, strict=True):
@@ -223,16 +228,18 @@ class SimpleEntry:
 def formula_of(
     function: Function, parameters: type[Parameters], tensors: Sequence[str] | None, owner: str
 ) -> Formula:
-    """The function as a formula; raises UserError, naming its line, where its arguments do not fit.
+    """Return the function as a formula; raises UserError, at its line, if its arguments are
+    invalid.
 
-    tensors: the names of the tensors that it gets; None for a forward, whose own they are.
+    tensors: the names of the tensors that it receives; None for a forward function, whose own
+    argument names are used.
     """
     names = _argument_names(function, owner)
     is_map = names[:1] != [ENVIRONMENT]
     if not is_map:
         names = names[1:]
     known = [name for name in names if is_map and _has(parameters, name)]
-    # As many as are asked for are tensors whatever they are called.
+    # The first len(tensors) arguments are tensors, whatever their names are.
     given = names[: len(tensors)] if tensors is not None else [n for n in names if n not in known]
     numbers = names[len(given) :]
     if names[: len(given)] != given or (tensors is not None and len(given) != len(tensors)):
@@ -245,12 +252,12 @@ def formula_of(
         raise refused(function, f"{owner} gets {', '.join(unknown)}", expected, names)
     for name in numbers:
         if name in parameters.model_fields and not _is_number(parameters.model_fields[name]):
-            problem = f"{owner} is a map, whose parameter {name!r} is no number"
-            hint = "a function on whole arrays, def f(env, ...), finds it in env.parameters"
+            problem = f"{owner} is a map, whose parameter {name!r} is not a number"
+            hint = "a function on arrays, def f(env, ...), can read it from env.parameters"
             raise refused(function, problem, "a number", hint=hint)
     formula = Formula(function, tuple(given), tuple(numbers), is_map)
     if is_map and given:
-        # What has no place in a map is refused where it is registered.
+        # Trace now, so that an unsupported operation is reported at registration.
         _ = formula.traced
     return formula
 
@@ -258,7 +265,7 @@ def formula_of(
 def refused(
     function: Function, problem: str, expected: str = "", got: object = "", hint: str = ""
 ) -> UserError:
-    """The error of a registration, at the function's line."""
+    """Return the UserError of an invalid registration, at the function's line."""
     code = getattr(function, "__code__", None)
     place = SourceLocation(code.co_filename, code.co_firstlineno, 1) if code is not None else None
     if isinstance(got, list):
@@ -267,12 +274,12 @@ def refused(
 
 
 def _has(parameters: type[Parameters], name: str) -> bool:
-    """Whether the parameters have a field of that name, or a number that follows from them."""
+    """Return whether the parameters have a field or a property of that name."""
     return name in parameters.model_fields or isinstance(getattr(parameters, name, None), property)
 
 
 def _is_number(annotation: Any) -> bool:
-    """Whether all that a field or a type holds is a number."""
+    """Return whether a field or type admits numbers only."""
     if isinstance(annotation, FieldInfo):
         return _is_number(annotation.annotation)
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)

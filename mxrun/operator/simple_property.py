@@ -1,4 +1,4 @@
-"""Simple operators as properties and readable bodies: all that follows from a registration."""
+"""Properties and NumPy bodies of simple operators, derived from their registrations."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ P = TypeVar("P", bound=Parameters)
 
 
 class SimpleProperty(OperatorProperty[P]):
-    """An operator of one or two inputs and one output that is made of a SimpleEntry.
+    """Operator of one or two inputs and one output that is defined by a SimpleEntry.
 
-    An operator whose function hangs on a parameter answers another entry for each.
+    An operator whose function depends on a parameter overrides `entry` to select one.
     """
 
     precision = Precision.INHERIT
 
     @property
     def entry(self) -> SimpleEntry:
-        """What the operator computes."""
+        """Functions and registration data of the operator."""
         raise NotImplementedError
 
     def list_arguments(self) -> tuple[str, ...]:
-        """The tensors that forward gets."""
+        """Names of forward's tensors."""
         return self.entry.arguments
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """One shape for all, or what the shape function makes of complete shapes."""
+        """Unify all shapes, or apply the shape function once the input shapes are complete."""
         shape_of = self.entry.shape
         if shape_of is None:
             names = (*self.entry.arguments, "output")
@@ -63,14 +63,14 @@ class SimpleProperty(OperatorProperty[P]):
         return PartialInference(inputs, [output], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Computed where there is a function."""
+        """COMPUTES for each input with a gradient function, else the registered kind."""
         return tuple(
             GradientKind.COMPUTES if isinstance(gradient, Formula) else gradient
             for gradient in self.entry.gradients
         )
 
     def list_passed_gradients(self) -> dict[int, int]:
-        """Those whose formula is out_grad."""
+        """Inputs whose gradient formula is out_grad itself."""
         return {
             index: 0
             for index, gradient in enumerate(self.entry.gradients)
@@ -80,7 +80,7 @@ class SimpleProperty(OperatorProperty[P]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad, and what else the gradients depend on; nothing where none is computed."""
+        """Return out_grad and the tensors that the gradients read; empty if none is computed."""
         formulas = self.entry.computed
         if not formulas:
             return []
@@ -91,7 +91,7 @@ class SimpleProperty(OperatorProperty[P]):
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over the first input where the registration says so; a map's over any."""
+        """Pair the first input with the output if registered so; any input of a map."""
         kinds = self.entry.inplace
         if kinds is None:
             return [(tensor, out_data[0]) for tensor in in_data]
@@ -105,9 +105,9 @@ class SimpleProperty(OperatorProperty[P]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """The first input's gradient, which is computed last, over the output's.
+        """Pair out_grad with the first input's gradient, which is computed last.
 
-        So may the second's be where it is the output's itself.
+        The second input's gradient may also share its memory if it equals out_grad.
         """
         entry = self.entry
         if entry.inplace is not None:
@@ -120,22 +120,22 @@ class SimpleProperty(OperatorProperty[P]):
         return pairs
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """The registration's requests, in their order."""
+        """Return the registered requests, in order."""
         resource = self.entry.resource
         return list(resource(inputs) if callable(resource) else resource)
 
     def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """The same temporary space; random numbers are forward's alone."""
+        """Return the same temporary space; random numbers are available in forward only."""
         requests = self.forward_resource(inputs)
         return [request for request in requests if request.kind is ResourceKind.TEMP_SPACE]
 
     def create_operator(self) -> Operator:
-        """The registration's functions on arrays."""
+        """Create the body that calls the registered functions on arrays."""
         return SimpleOperator(self.entry, self.parameters)
 
 
 def read_by(reads: Reads, out_grad: T, in_data: Sequence[T], output: T) -> tuple[T, ...]:
-    """What a gradient of that kind reads, in the order of its function's arguments."""
+    """Select the tensors that a gradient of this kind reads, in the order of its arguments."""
     further: dict[Reads, Sequence[T]] = {
         Reads.OUT_GRAD: (),
         Reads.OUTPUT: (output,),
@@ -145,7 +145,7 @@ def read_by(reads: Reads, out_grad: T, in_data: Sequence[T], output: T) -> tuple
 
 
 class SimpleOperator(Operator):
-    """Stores what an entry's functions make of whole arrays."""
+    """NumPy body that stores the results of an entry's functions on arrays."""
 
     def __init__(self, entry: SimpleEntry, parameters: Parameters) -> None:
         self.entry, self.parameters = entry, parameters
@@ -158,7 +158,7 @@ class SimpleOperator(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = forward(inputs)."""
+        """Compute output = forward(inputs)."""
         if req[0] is not OpReqType.NULL:
             arrays = [tensor.array for tensor in in_data]
             forward = self.entry.forward
@@ -175,14 +175,14 @@ class SimpleOperator(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Each gradient; the first input's comes last, because it may lie over out_grad."""
+        """Compute each gradient; the first input's is last because it may overwrite out_grad."""
         tensors = read_by(self.entry.reads, out_grad[0], in_data, out_data[0])
         for side in reversed(range(len(in_grad))):
             formula, gradient = self.entry.gradients[side], in_grad[side]
             if req[side] is OpReqType.NULL or gradient is None:
                 continue
             if isinstance(formula, Formula):
-                # What the function does not depend on may be absent: out_grad stands in for it.
+                # A tensor that the function does not read may be absent: out_grad replaces it.
                 arrays = [
                     require_array(tensor if reads else out_grad[0])
                     for tensor, reads in zip(tensors, formula.reads, strict=True)
@@ -193,7 +193,9 @@ class SimpleOperator(Operator):
                 assign(gradient, req[side], fitting(formula, value, gradient, name))
 
     def shaped(self, gradient: Array | np.generic, shape: Shape) -> Array | np.generic:
-        """A gradient of elements as one of an input with that shape: it is that already."""
+        """Return an elementwise gradient in the input's shape; subclasses reduce it if they
+        broadcast.
+        """
         return gradient
 
 
@@ -204,10 +206,10 @@ def _is_shape(made: object) -> bool:
 
 
 def fitting(formula: Formula, value: object, tensor: Tensor, name: str) -> Array:
-    """What a function made for a tensor, as an array of its shape or a number for every element.
+    """Return a function's result as an array of the tensor's shape, or as a scalar.
 
-    Raises UserError, at the function's line, for another shape or a type that the tensor's cannot
-    hold: NumPy would repeat what is too small, be it a sum over an axis too many.
+    Raises UserError, at the function's line, for another shape or an incompatible dtype. NumPy
+    would broadcast a result that is too small, such as a sum over one axis too many.
     """
     made, target = np.asarray(value), tensor.array
     is_array = isinstance(value, (np.ndarray, np.generic))
@@ -217,7 +219,7 @@ def fitting(formula: Formula, value: object, tensor: Tensor, name: str) -> Array
     ):
         return made
     got = _described(made) if is_array else type(value).__name__
-    # All on the first line, which alone a check shows.
+    # All on the first line, because `check-op` shows only that line.
     problem = f"{formula.function.__name__} returns {got} as {name}, {_described(target)}"
     raise refused(formula.function, problem, hint="return an array of that shape")
 

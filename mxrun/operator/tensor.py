@@ -1,4 +1,4 @@
-"""Non-owning tensor views: what the system hands to an operator's body."""
+"""Non-owning tensor views, which the system passes to operator bodies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 
 @dataclass(frozen=True)
 class Tensor:
-    """Memory at `address`, read as `spec` says; owns nothing (MXNet's TBlob).
+    """View of the memory at `address` with shape, dtype and layout `spec` (MXNet's TBlob).
 
-    Whoever holds the memory must outlive the view.
+    The owner of the memory must outlive the view.
     """
 
     address: int
@@ -27,32 +27,32 @@ class Tensor:
 
     @property
     def shape(self) -> Shape:
-        """The logical shape."""
+        """Logical shape."""
         return self.spec.shape
 
     @property
     def array(self) -> npt.NDArray[Any]:
-        """The memory as a NumPy array; raises InternalError unless the layout is plain."""
+        """Memory as a NumPy array; raises InternalError unless the layout is plain."""
         if self.spec.layout != PLAIN:
-            raise InternalError(f"{self.spec} has no plain array; ask for a reorder")
+            raise InternalError(f"{self.spec} has no plain layout; it needs a reorder")
         return array_at(self.address, self.spec.shape, self.spec.dtype)
 
     def get(self, rank: int, dtype: str) -> npt.NDArray[Any]:
-        """The array, checked: raises InternalError for another rank or element type."""
+        """Return the array; raises InternalError if the rank or dtype differs."""
         if len(self.shape) != rank or self.spec.dtype != dtype:
             raise InternalError(
-                f"asked for a {dtype} tensor of rank {rank}, but this is {self.spec}"
+                f"expected a {dtype} tensor of rank {rank}, but this is {self.spec}"
             )
         return self.array
 
     def flatten_to_2d(self) -> Tensor:
-        """The same memory with all axes after the first as one (MXNet's FlatTo2D)."""
+        """Return the same memory with all axes but the first merged (MXNet's FlatTo2D)."""
         shape = (self.shape[0], math.prod(self.shape[1:]))
         return replace(self, spec=replace(self.spec, shape=shape))
 
 
 def array_at(address: int, shape: Shape, dtype: str) -> npt.NDArray[Any]:
-    """A writable array over memory somebody else owns: `shape` elements of `dtype` at `address`."""
+    """Return a writable array over unowned memory: `shape` elements of `dtype` at `address`."""
     element = numpy_dtype(dtype)
     count = math.prod(shape)
     if count == 0:

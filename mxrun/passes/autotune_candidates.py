@@ -1,8 +1,8 @@
-"""Choose between the kernels that one implementation has for a step.
+"""Autotuning of a step: choice between kernel variants of one implementation by timing.
 
-A kernel is made of parts, and for a part there may be several pieces of code (`Choices`). The
-preferred kernel takes the first of each. A choice goes from part to part: the candidates differ in
-one, and the fastest is taken before the next is looked at.
+A kernel consists of parts, and a part may have several variants of code (`Choices`). The preferred
+kernel uses the first variant of each. Parts are tuned one after the other: the candidates differ in
+one part, and its fastest variant is fixed before the next part is tuned.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from mxrun.operator.choices import Choices
 from mxrun.operator.kernel import BackwardRequest, Candidate, ForwardRequest, Kernel, Kernels
 from mxrun.operator.register import AnyProperty
 
-# A candidate must be faster than the preferred one by more than times of the same code differ.
+# Ratio to the preferred candidate's time below which another is chosen. Repeated timings of the
+# same code differ by less.
 _FASTER = 0.97
 
 Prepare = Callable[[Choices], Kernel | None]
 
 
 class Chooser(Protocol):
-    """Times candidates."""
+    """Interface of a callable that times candidates."""
 
     def __call__(self, question: str, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
-        """What the candidates take, by their names; `question` is all else that it depends on.
+        """Return the measured times of the candidates by name.
 
-        The first one is the preferred. A candidate may be left out that is not worth a time.
+        question: description of everything else that the times depend on. candidates: the preferred
+        one first; those not worth timing may be left out of the result.
         """
 
 
@@ -40,9 +42,9 @@ def fastest(
     question: str,
     chooser: Chooser,
 ) -> Kernel | None:
-    """The fastest kernel, with what all candidates took; None where there is no kernel.
+    """Return the fastest kernel, with the times of all candidates, or None if there is no kernel.
 
-    surroundings: the reorders that a kernel asks for.
+    surroundings: yields the reorders that a kernel requires.
     """
     choices = Choices()
     preferred = prepare(choices)
@@ -67,9 +69,9 @@ def fastest(
 def decide(
     part: str, candidates: Mapping[str, Kernels], question: str, chooser: Chooser
 ) -> tuple[str, tuple[Candidate, ...]]:
-    """The fastest of the candidates for a part, by its name, and what was found of each.
+    """Return the name of the fastest candidate for a part, and the times of all candidates.
 
-    The first one unless another is clearly faster.
+    The first candidate is returned unless another is clearly faster.
     """
     first = next(iter(candidates))
     found = chooser(f"{question}\npart: {part}", candidates) if len(candidates) > 1 else {}
@@ -79,7 +81,7 @@ def decide(
 
 
 def named(prepare: Prepare, name: str) -> Kernel | None:
-    """The kernel whose implementation has this name; the preferred one where there is none."""
+    """Return the kernel whose implementation has this name, or else the preferred one."""
     choices = Choices()
     preferred = prepare(choices)
     if preferred is None or preferred.implementation == name:
@@ -93,7 +95,7 @@ def named(prepare: Prepare, name: str) -> Kernel | None:
 
 
 def question_of(prop: AnyProperty, request: ForwardRequest | BackwardRequest) -> str:
-    """What is computed, in words: equal words mean equal work."""
+    """Describe a computation in text that is equal for equal work."""
     lines = [f"operator: {prop.type_string}", f"parameters: {prop.parameters!r}"]
     groups: dict[str, Sequence[TensorSpec | None]]
     if isinstance(request, ForwardRequest):

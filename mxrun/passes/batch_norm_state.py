@@ -1,6 +1,6 @@
-"""The auxiliary states' changes as steps of the graph: one each, once per training step.
+"""Updates of auxiliary states as explicit steps, once per training step.
 
-An operator that keeps statistics (batch normalisation) only gives this batch's as outputs; the
+An operator that keeps statistics (batch normalisation) only outputs those of the current batch. The
 moving average is a step of its own, so that running a forward step again changes no state.
 
 Needs: a forward graph in training. Provides: update steps and `mutations` of auxiliary states.
@@ -16,7 +16,7 @@ MOVING_AVERAGE = "_moving_average"
 
 
 def batch_norm_state(graph: Graph) -> Graph:
-    """Append one moving average per auxiliary state that an operator says it changes."""
+    """Append one moving-average step per auxiliary state that an operator declares to change."""
     builder = GraphBuilder(graph)
     for step in graph.steps:
         if step.forward is None and step.prop is not None:

@@ -1,8 +1,7 @@
-"""Maxima over windows are taken before a function that keeps the order of numbers, not after.
+"""Commutation of max-pooling with a preceding monotone map: the pooling runs first.
 
-The maximum of rectified numbers is the rectified maximum. In training the rectifier then works on
-one number of each window, forward and backward, and what it would have made of all the others need
-not be kept.
+max(relu(x)) = relu(max(x)). In training the map then reads and writes one element per window
+instead of all, forward and backward, and its full-size output is not stored.
 
 Needs: a forward graph before its gradient. Provides: the same results and gradients.
 """
@@ -14,15 +13,15 @@ from dataclasses import replace
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step
 from mxrun.passes.single_use import Readers, may_join, with_pairs
 
-# What this pass is called among the fusions.
+# Name of this pass among the fusions.
 MAXIMA_FIRST = "maximum before rectifier"
-# By how much fewer the windows must be than the numbers: where they are as many, another step may
-# as well do the function's work beside its own.
+# Minimum ratio of elements to windows. With as many windows as elements the map saves nothing, and
+# where it is another step may absorb its work.
 _MIN_REDUCTION = 2
 
 
 def commute_maxpool(graph: Graph) -> Graph:
-    """The graph with each such function behind the maxima that alone read it."""
+    """Move each monotone map behind the max-pooling that is its only reader."""
     readers = Readers(graph)
     functions = {}
     for step in graph.steps:
@@ -46,7 +45,7 @@ def _may_change_places(graph: Graph, function: Step, maximum: Step) -> bool:
 
 
 def _changed(builder: GraphBuilder, function: Step, maximum: Step) -> tuple[Step, Step]:
-    """The maximum, which reads what the function read, and the function of that."""
+    """Return the pooling applied to the map's input, then the map."""
     (end,) = maximum.writes
     spec = builder.values[end].spec
     chosen = builder.value(f"{maximum.name}_maxima", spec, MemoryClass.ACTIVATIONS)

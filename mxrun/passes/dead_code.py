@@ -1,9 +1,10 @@
-"""Drop what nobody reads: outputs without a reader get the null request, idle steps go.
+"""Dead-code elimination: null requests for unread outputs, removal of steps without read outputs.
 
-A hidden output that only backward needs (a dropout's mask) costs nothing in inference, and an
-output of several that no layer uses is not computed.
+A hidden output that only backward reads (a dropout's mask) then costs nothing in inference, and an
+output of several that no layer reads is not computed.
 
-Needs: a graph with all its readers. Provides: no value that nothing reads, but results and states.
+Needs: a graph with all its readers. Provides: a graph in which every value is read, or is a result
+or a state.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mxrun.graph.graph import Graph, Step, ValueId, writes
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """The same graph without unread outputs and without the steps that have no other."""
+    """Return the graph without unread outputs and without the steps that have no other."""
     needed: set[ValueId] = {*graph.results.values(), *graph.mutations}
     kept: list[Step] = []
     for step in reversed(graph.steps):

@@ -1,10 +1,10 @@
-"""Batch normalizations by known statistics become part of the products before them.
+"""Folding of batch normalisations with fixed statistics into the products before them.
 
-y = scale * (W x + b - mean) + beta is (scale W) x + ((b - mean) scale + beta): another weight and
-bias, which the parameters alone decide, so that they are made once.
+y = scale * (W x + b - mean) + beta equals (scale W) x + ((b - mean) scale + beta): another weight
+and bias, which depend on parameters alone, so that they are computed once.
 
-Needs: a graph of inference whose parameters stay as they are. Provides: products with folded
-parameters, in the places of the normalizations, behind the steps that fold them.
+Needs: an inference graph whose parameters do not change. Provides: products with folded parameters
+in place of the normalisations, after the steps that fold them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from mxrun.passes.single_use import Readers, joint_name, may_join, with_pairs
 
 NORMALIZATION = "BatchNorm"
 FOLD = "_batch_norm_fold"
-# What this pass is called among the fusions.
+# Name of this pass among the fusions.
 FOLDING = "batch norm folded into a product"
-# Each output channel is made of its part of the weight, along axis 0, and its own bias.
+# Operators whose output channels each depend on one slice of the weight along axis 0 and one
+# element of the bias.
 PRODUCTS = ("Convolution", "FullyConnected")
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """The same outputs, but for rounding."""
+    """Return a graph with the same outputs up to rounding."""
     readers, names = Readers(graph), {step.name for step in graph.steps}
     products: dict[str, Step] = {}
     for step in graph.steps:
@@ -38,22 +39,22 @@ def fold_batch_norm(graph: Graph) -> Graph:
 
 
 def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
-    """The normalization of a product, along its channels, which nobody else reads."""
+    """Return the normalisation along a product's channels that is its only reader, or None."""
     if step.prop is None or step.prop.type_string not in PRODUCTS or not may_join(step):
         return None
     following = readers.only_one(step.outputs[0])
     if following is None or following.prop is None or not may_join(following):
         return None
-    # What is folded must be there before the first step.
+    # Weight and bias must exist before the first step.
     given = set(graph.sources.values())
     if following.prop.type_string != NORMALIZATION or not given.issuperset(step.reads[1:]):
         return None
-    # Joined, they would run in one of two types.
+    # A folded product runs in one dtype.
     made, normalized = graph.spec(step.writes[0]), graph.spec(following.writes[0])
     if made.dtype != normalized.dtype:
         return None
     parameters, rank = following.prop.parameters, len(graph.spec(following.reads[0]).shape)
-    # A dense layer that keeps further axes has its channels last.
+    # A dense layer that preserves further axes has its channels last.
     fits = parameters.axis % rank == 1 and not parameters.output_mean_var
     return following if fits and (rank == 2 or step.prop.type_string == "Convolution") else None
 

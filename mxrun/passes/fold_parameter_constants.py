@@ -1,11 +1,11 @@
-"""What follows from the parameters alone is computed once, not in every step.
+"""Constant folding and weight pre-packing: values that depend on parameters alone, computed once.
 
-Inference changes no parameter, so a packed copy of a weight, or a weight with a normalization
-folded into it, is made when the parameters are there and kept beside them. The steps that make such
-values go into a graph of their own.
+Inference changes no parameter. A packed copy of a weight, or a weight with a folded normalisation,
+is computed once and stored beside the parameters. The steps that compute such values move to a
+graph of their own.
 
-Needs: kernels, of a graph that changes no parameter. Provides: two graphs; in the second the kept
-values are sources, in the first their places are, which its steps overwrite.
+Needs: kernels, of a graph that changes no parameter. Provides: two graphs. The stored values are
+sources of the second; the first has their storage as sources, which its steps overwrite.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ GIVEN = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 
 
 def fold_parameter_constants(graph: Graph) -> tuple[Graph, Graph]:
-    """The steps that only parameters decide, and the others."""
+    """Return the graph of the steps that depend on parameters alone, and that of the others."""
     constant = _constant_steps(graph)
-    # A view costs nothing, so it stands wherever somebody reads it.
+    # A view costs nothing, so it stays in every graph in which it is read.
     moved = {step.name for step in constant if not _is_view(step)}
     views = {step.name for step in constant if _is_view(step)}
     left = _without_idle_views([step for step in graph.steps if step.name not in moved], graph)
@@ -60,7 +60,7 @@ def _name(graph: Graph, value: ValueId) -> str:
 
 
 def _before(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
-    """Each kept value overwrites the place that it is kept in."""
+    """Return the first graph, in which each stored value overwrites its storage."""
     steps, values = _without_idle_views(steps, replace(graph, results={})), list(graph.values)
     read = {value for step in steps for value in step.reads}
     sources = {name: value for name, value in graph.sources.items() if value in read}

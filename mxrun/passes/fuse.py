@@ -1,13 +1,13 @@
-"""Chains of operators become one, in fewer passes over memory.
+"""Fusion of chains of operators into single steps with fewer passes over memory.
 
-A chain goes into one step where the values between its operators have no other reader, are no
-result and of the type of what it makes, as is what they are joined with. The longest chain wins,
-among equals the one that begins first. What a user gave an implementation of its own, or said not
-to fuse, stays as it is. In training the numbers stay the same: gradients are folded in the order in
-which the network as it is written reads its values.
+A chain is fused if the values between its operators have no other reader and are no results, and if
+they, the other inputs and the output have one dtype. The longest chain wins; among equals, the one
+that begins first. Steps with a user-given implementation or `fused: false` are left alone. In
+training the numbers stay the same: gradients are summed in the order in which the original network
+reads its values.
 
-Needs: a forward graph before its gradient. Provides: fused steps in the places of their chains'
-last ones.
+Needs: a forward graph before its gradient. Provides: fused steps at the positions of their chains'
+last steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mxrun.passes.single_use import Readers, joint_name, may_join
 
 
 def fuse(graph: Graph, without: Collection[str] = ()) -> Graph:
-    """The same graph with chains as single steps, but for the fusions named in `without`."""
+    """Return the graph with chains fused, except by the fusions named in `without`."""
     named = [FUSIONS.get(name) for name in FUSIONS if name not in without]
     known = [one for one in named if not (one.inference and graph.is_train)]
     readers, chains, joined = Readers(graph), dict[str, _Chain](), set[str]()
@@ -45,7 +45,7 @@ class _Chain:
 def _chain(
     graph: Graph, readers: Readers, fusions: Iterable[Fusion], first: Step, joined: set[str]
 ) -> _Chain | None:
-    """A chain that begins with a step and shares none with those that are joined already."""
+    """Return a chain that begins with `first` and contains no step of another chain, or None."""
     for fusion in fusions:
         steps: list[Step] = []
         step: Step | None = first
@@ -64,9 +64,9 @@ def _chain(
 
 
 def _of_one_type(graph: Graph, steps: Sequence[Step]) -> bool:
-    """Whether all between the steps, and all that is joined with it, is of the last one's type.
+    """Return whether the values between the steps and their other inputs all have one dtype.
 
-    One kernel for the chain would round what comes in another type, or its gradient, elsewhere.
+    One kernel for the chain would round values of another dtype, or their gradients, elsewhere.
     """
     values = [step.outputs[0] for step in steps]
     values += (value for step in steps[1:] for value in step.reads)
@@ -74,7 +74,10 @@ def _of_one_type(graph: Graph, steps: Sequence[Step]) -> bool:
 
 
 def _with_chains(graph: Graph, chains: dict[str, _Chain], joined: set[str]) -> Graph:
-    """The graph with each chain in the place of its last step, whose name finds it."""
+    """Return the graph with each chain at the position of its last step.
+
+    chains: by the name of the last step.
+    """
     names = {step.name for step in graph.steps}
     steps = []
     for step in graph.steps:

@@ -1,12 +1,11 @@
-"""Which activations are kept in bfloat16.
+"""Precision pass: dtype of every activation, bfloat16 or float32.
 
-The sums of a product are float32 and its output is rounded once; what follows a product and only
-maps elements goes on in the same type, and a view has the type of what it reads; losses,
-statistics, parameters and their gradients are float32. No step is added: where a kernel wants
-another type than lies there, `select` plans a reorder, which converts. A gradient has the type of
-its value.
+A product sums in float32 and rounds its output once to bfloat16. Elementwise operators after a
+product inherit its dtype, and a view has the dtype of its input. Losses, statistics, parameters and
+their gradients are float32. The pass adds no step: where a kernel requires another dtype than its
+input has, `select` inserts a reorder that converts. A gradient has the dtype of its value.
 
-Needs: a forward graph before fusion and gradients. Provides: the types of its values.
+Needs: a forward graph before fusion and gradients. Provides: the dtypes of its values.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.graph.graph import Graph, MemoryClass, Step, Value
 from mxrun.operator.property import Precision
 
-# What is float32 whoever reads it.
+# Memory classes that are always float32.
 KEPT_WIDE = (MemoryClass.PARAMETERS, MemoryClass.AUXILIARY, MemoryClass.OPTIMIZER)
 
 
 def precision(graph: Graph, wanted: str) -> Graph:
-    """The same graph with types; `wanted` is for steps that name none.
+    """Return the graph with dtypes assigned; `wanted` applies to steps that name none.
 
-    Raises UserError for a step that names bfloat16 and does not know it.
+    Raises UserError for a step that requests bfloat16 but does not support it.
     """
     values = list(graph.values)
     for step in graph.steps:

@@ -1,14 +1,14 @@
-"""Choose a kernel for every step, and put reorders where its layouts differ from what comes.
+"""Kernel selection for every step, and insertion of reorders where layouts differ.
 
-Implementations are asked in their order of preference and the first that accepts is taken; the
-NumPy body accepts everything. A backward step uses the implementation of its forward step. Layouts
-flow along the steps: each kernel sees its inputs as they lie and says how it wants them. So do
-types: a kernel may ask for another than what lies there, and a step that no kernel takes as it is
-sees float32 in the place of bfloat16. A gradient has the type that its value has: where a kernel
-makes it in float32 beside a value in bfloat16, it is rounded at once, so that it does not matter
-whether others read it, add to it or hand it on.
+Implementations are tried in order of preference and the first that accepts is selected; the NumPy
+body accepts everything. A backward step uses the implementation of its forward step. Layouts
+propagate along the steps: each kernel receives the layouts of its inputs and states those that it
+requires. Dtypes propagate likewise: a kernel may require another dtype than its input has, and a
+step that no kernel accepts in bfloat16 is prepared in float32. A gradient has the dtype of its
+value: if a kernel computes a float32 gradient of a bfloat16 value, it is rounded at once, so that
+the result does not depend on further readers, sums or reorders.
 
-Needs: a complete graph. Provides: `kernel` of every step, layouts and types, reorder steps, extra
+Needs: a complete graph. Provides: `kernel` of every step, layouts and dtypes, reorder steps, extra
 outputs.
 """
 
@@ -48,11 +48,11 @@ Request = TypeVar("Request", ForwardRequest, BackwardRequest)
 
 @dataclass(frozen=True)
 class KernelSelection:
-    """How kernels are chosen.
+    """Options of kernel selection.
 
-    implementation: for steps that name none: PREFERRED, AUTO, or a name, where there is one so
-        called. chooser: times the candidates of AUTO; without it, that is PREFERRED.
-    kept: by step the implementation that is taken although another may be faster now.
+    implementation: for steps that name none: PREFERRED, AUTO, or the name of an implementation,
+    used where it exists. chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
+    kept: by step, the implementation to use without timing.
     """
 
     implementation: str = PREFERRED
@@ -62,7 +62,7 @@ class KernelSelection:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the forward step leaves for its backward step."""
+    """Selected implementation and kernel of a forward step, for its backward step."""
 
     implementation: Implementation
     kernel: Kernel
@@ -70,16 +70,16 @@ class Chosen:
 
     @property
     def low(self) -> bool:
-        """Whether the kernel knows bfloat16; to the backward of one that does not, all is wide."""
+        """True if the kernel uses bfloat16; if not, its backward is prepared in float32."""
         specs = (*self.kernel.inputs, *self.kernel.outputs)
         return any(spec is not None and spec.dtype == BFLOAT16 for spec in specs)
 
 
 def select(graph: Graph, threads: int, choice: KernelSelection, fixed: bool) -> Graph:
-    """Prepare every step for a team of `threads`.
+    """Prepare the kernel of every step for a team of `threads`.
 
-    fixed: whether nothing changes parameters and states.
-    Raises UserError when a step asks for an implementation that does not exist or cannot do it.
+    fixed: if true, parameters and states do not change. Raises UserError if a step names an
+    implementation that does not exist or does not support it.
     """
     selection = _Selection(graph, threads, choice, fixed)
     for step in graph.steps:
@@ -139,13 +139,13 @@ class _Selection:
             self._round_gradients(step)
 
     def restore_results(self) -> None:
-        """Whoever reads a result from outside sees it plain, and no bfloat16."""
+        """Convert all results to the plain layout, and from bfloat16 to float32."""
         for name, value in self.builder.results.items():
             spec = _wide(self.builder.values[value].spec)
             self.builder.results[name] = self._as_wanted(value, spec.laid_out(PLAIN))
 
     def _round_gradients(self, step: Step) -> None:
-        """Gradients in float32 of values in bfloat16 are read in bfloat16 from now on."""
+        """Replace float32 gradients of bfloat16 values by bfloat16 copies for all later readers."""
         values = self.steps[step.forward or ""].inputs
         for value, made in zip(values, step.outputs, strict=False):
             if value is None or made is None:
@@ -164,7 +164,7 @@ class _Selection:
         return tuple(None if value is None else self._spec(value) for value in values)
 
     def _logical(self, values: tuple[ValueId | None, ...]) -> tuple[TensorSpec, ...]:
-        """Output specs; an output nobody asked for stands as an empty tensor."""
+        """Return output specs in the plain layout; an absent output has the spec of a scalar."""
         return tuple(
             TensorSpec(()) if value is None else self._spec(value).laid_out(PLAIN)
             for value in values
@@ -185,14 +185,14 @@ class _Selection:
         if _is_low_itself(step):
             request = replace(request, inputs=tuple(map(self._low_spec, step.reads)))
         elif step.prop.precision is Precision.INHERIT and inputs == request.inputs:
-            # What came before could not be had in bfloat16.
+            # All inputs are float32, because no producer supported bfloat16.
             request = replace(request, outputs=outputs)
         wide = request
         if (inputs, outputs) != (request.inputs, request.outputs):
             wide = replace(request, inputs=inputs, outputs=outputs)
         full = step.prop.precision is Precision.FLOAT32
         for asked in [wide] if full or wide is request else [request, wide]:
-            # NumPy's bodies know no bfloat16.
+            # NumPy bodies do not support bfloat16.
             known = [c for c in self._candidates(step) if c is not NUMPY or asked == wide]
             chosen = self._chosen(step, known, asked)
             if chosen is not None:
@@ -210,7 +210,7 @@ class _Selection:
     def _chosen(
         self, step: Step, known: Sequence[Implementation], asked: ForwardRequest
     ) -> Chosen | None:
-        """The first that accepts, unless another is kept, or found to be faster."""
+        """Return the first implementation that accepts, unless another is fixed or faster."""
         prepared = ((each, self._prepared(step, each.prepare_forward, asked)) for each in known)
         accepting = (Chosen(each, kernel) for each, kernel in prepared if kernel is not None)
         first = next(accepting, None)
@@ -222,7 +222,7 @@ class _Selection:
         chooser = self._chooser(step)
         if chooser is None:
             return first
-        # NumPy's bodies are for reading: nothing compiled is slower.
+        # NumPy bodies are not timed: no compiled implementation is slower.
         others = [each for each in accepting if each.implementation is not NUMPY]
         candidates = {each.implementation.name: each for each in (first, *others)}
         kernels = {name: partial(self._all_of, step, each) for name, each in candidates.items()}
@@ -234,9 +234,9 @@ class _Selection:
         return replace(chosen, kernel=kernel)
 
     def _all_of(self, step: Step, chosen: Chosen) -> Iterator[Kernel]:
-        """What a forward kernel comes to: with its reorders, and its backward where there is one.
+        """Yield the kernels to time for a forward step: its own, its reorders, and its backward.
 
-        The gradients are taken to lie as the outputs do.
+        The gradients are assumed to have the layouts of the outputs.
         """
         kernel, prop = chosen.kernel, step.prop
         assert prop is not None
@@ -303,7 +303,7 @@ class _Selection:
         return kernel
 
     def _low_spec(self, value: ValueId) -> TensorSpec:
-        """As a step in bfloat16 reads a value: what is learned or a state stays as it is."""
+        """Return the spec of a value as a bfloat16 step reads it; states keep their dtype."""
         kept = self.builder.values[value].memory_class in KEPT_WIDE
         return self._spec(value) if kept else _low(self._spec(value))
 
@@ -311,13 +311,13 @@ class _Selection:
         return step.implementation or self.choice.implementation
 
     def _chooser(self, step: Step) -> Chooser | None:
-        """What times the step's candidates, where that is wanted."""
+        """Return the callable that times the step's candidates; None without autotuning."""
         return self.choice.chooser if self._wanted(step) == AUTO else None
 
     def _prepared(
         self, step: Step, prepare: Callable[[AnyProperty, Request], Kernel | None], request: Request
     ) -> Kernel | None:
-        """An implementation's kernel: the one kept, the fastest, or the preferred."""
+        """Return an implementation's kernel: the fixed, the fastest or the preferred variant."""
         prop, choice = step.prop, self.choice
         assert prop is not None
 
@@ -333,9 +333,9 @@ class _Selection:
         return fastest(prepare_as, surroundings, question_of(prop, request), chooser)
 
     def _reorders(self, step: Step, kernel: Kernel) -> Iterator[Kernel]:
-        """What a kernel would ask for in every run beside itself.
+        """Yield the reorders that a kernel requires in every run.
 
-        Whatever is made in a packed layout is wanted plain elsewhere.
+        An output in a packed layout is assumed to be read in the plain layout elsewhere.
         """
         for value, wanted in zip(step.inputs, kernel.inputs, strict=False):
             if value is None or wanted is None or value in self.fixed:
@@ -353,9 +353,10 @@ class _Selection:
         return tuple(value for value in arguments if value is not None)
 
     def _view(self, step: Step) -> Kernel:
-        """A view needs its input plain and gives it plain; one of the same shape takes any layout.
+        """Return the kernel of a view, forward or backward.
 
-        A backward view likewise. What it makes is of the type of what it is given.
+        Input and output are plain, or of any layout if their shapes are equal. The output has the
+        dtype of the input.
         """
         given, made = (self._spec(values[0]) for values in (step.reads, step.writes))
         layout = given.layout if given.shape == made.shape else PLAIN
@@ -369,7 +370,7 @@ class _Selection:
         return Kernel("view", inputs, outputs, bind=lambda buffers: (), is_view=True)
 
     def _as_wanted(self, value: ValueId, wanted: TensorSpec) -> ValueId:
-        """`value` itself, or a copy of it in the wanted layout and type, made once."""
+        """Return `value`, or its copy in the required layout and dtype; each copy is made once."""
         spec = self._spec(value)
         if spec.same_bytes(wanted):
             return value
@@ -410,18 +411,18 @@ class _Selection:
 
 
 def _is_low_itself(step: Step) -> bool:
-    """Whether a step that would follow what comes before names bfloat16 for itself."""
+    """Return whether a step that inherits its dtype is explicitly set to bfloat16."""
     follows = step.prop is not None and step.prop.precision is Precision.INHERIT
     return follows and step.precision == BFLOAT16
 
 
 def _low(spec: TensorSpec) -> TensorSpec:
-    """bfloat16 in the place of float32, in a layout that both types have."""
+    """Return the spec with float32 replaced by bfloat16, in a layout that both dtypes have."""
     return replace(unpacked(spec), dtype=BFLOAT16) if spec.dtype == FLOAT32 else spec
 
 
 def _wide(spec: TensorSpec) -> TensorSpec:
-    """float32 in the place of bfloat16, in a layout that both types have."""
+    """Return the spec with bfloat16 replaced by float32, in a layout that both dtypes have."""
     return replace(unpacked(spec), dtype=FLOAT32) if spec.dtype == BFLOAT16 else spec
 
 

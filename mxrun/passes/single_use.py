@@ -1,4 +1,4 @@
-"""What passes that join steps ask of a graph: who reads a value alone, and may be joined."""
+"""Utilities of fusing passes: single-use values, fusable steps, replacement of pairs of steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mxrun.graph.graph import Graph, GraphBuilder, Step, ValueId
 
 
 class Readers:
-    """The readers of every value of a graph."""
+    """Readers of every value of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._readers: dict[ValueId, list[Step]] = {}
@@ -19,7 +19,10 @@ class Readers:
         self._results = set(graph.results.values())
 
     def only_one(self, value: ValueId | None) -> Step | None:
-        """The step that reads a value, where it is one, reads it once, and it is no result."""
+        """Return the only reader of a value.
+
+        None if the value is a result or is read more than once.
+        """
         if value is None or value in self._results:
             return None
         readers = self._readers.get(value, [])
@@ -27,7 +30,7 @@ class Readers:
 
 
 def may_join(step: Step) -> bool:
-    """Whether the user left the step to be joined: said nothing against it, named no kernels."""
+    """Return whether a step may be fused: not excluded by the user, and without named kernels."""
     return step.fused and step.implementation in (None, PREFERRED, AUTO)
 
 
@@ -36,9 +39,9 @@ def with_pairs(
     pairs: Mapping[str, Step],
     made: Callable[[GraphBuilder, Step, Step], Iterable[Step]],
 ) -> Graph:
-    """The graph with what is made of each pair of steps in the place of its second.
+    """Replace pairs of steps by the steps that `made` returns, at the position of the second.
 
-    pairs: by the second's name, the first.
+    pairs: the first step by the name of the second.
     """
     gone = {step.name for step in pairs.values()}
     builder = GraphBuilder(graph)
@@ -52,7 +55,10 @@ def with_pairs(
 
 
 def joint_name(names: Sequence[str], taken: set[str]) -> str:
-    """`unit1/bn+add+relu` of unit1/bn, unit1/add and unit1/relu; another one if it is taken."""
+    """Return a unique name: `unit1/bn+add+relu` for unit1/bn, unit1/add and unit1/relu.
+
+    If that name is taken, `+` is appended.
+    """
     scope = names[0]
     while scope and not all(name.startswith(f"{scope}/") for name in names):
         scope = scope.rpartition("/")[0]

@@ -1,8 +1,8 @@
-"""Gradients that share no work, in steps of their own.
+"""Splitting of backward steps into independent gradients.
 
-A product's data gradient and weight gradient are two computations that one backward step does only
-for the sake of its name. Apart, each lets go of what it alone reads, and the planner may put other
-steps between them.
+The data gradient and the weight gradient of a product are two computations without shared work. As
+separate steps each frees the tensors that it alone reads, and the scheduler may put other steps
+between them.
 
 Needs: backward steps without kernels. Provides: the same gradients from more steps.
 """
@@ -16,7 +16,7 @@ from mxrun.graph.graph import Graph, Step, writes
 
 
 def split_backward(graph: Graph) -> Graph:
-    """The graph with every backward step cut into the groups that its operator declares."""
+    """Split every backward step into the groups of gradients that its operator declares."""
     return replace(graph, steps=tuple(part for step in graph.steps for part in _parts(step)))
 
 
@@ -33,7 +33,7 @@ def _parts(step: Step) -> Iterator[Step]:
 
 
 def _only(step: Step, group: Collection[int]) -> Step:
-    """The part of a backward step that computes some of its gradients."""
+    """Return the part of a backward step that computes the gradients in `group`."""
     assert step.prop is not None
     outputs = tuple(value if i in group else None for i, value in enumerate(step.outputs))
     arguments = step.prop.list_arguments()

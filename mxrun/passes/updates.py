@@ -1,7 +1,7 @@
-"""The optimiser's updates as steps of the graph, each as early as its inputs allow.
+"""Optimiser updates as steps of the graph, each as early as its inputs permit.
 
-An update overwrites its parameter and states, so it must come after the last other reader of each;
-put there as soon as the gradient exists, it lets the gradient's memory go early.
+An update overwrites its parameter and states, so it must come after the last other reader of each.
+Directly after the gradient is computed, it frees the gradient's memory early.
 
 Needs: the gradients of the trained parameters. Provides: update steps and `mutations`.
 """
@@ -20,7 +20,10 @@ _SCALE = "optimizer:gradient_scale"
 
 
 def accumulate(graph: Graph, gradients: Mapping[str, ValueId]) -> tuple[Graph, dict[str, ValueId]]:
-    """Add each gradient to its parameter's running sum; the graph and the values of the sums."""
+    """Add each gradient to its parameter's running sum (gradient accumulation).
+
+    Return the graph and the values of the sums by parameter.
+    """
     builder = GraphBuilder(graph)
     sums = {}
     for name, grad in gradients.items():
@@ -38,10 +41,10 @@ def updates(
     clipping: Clipping | None = None,
     average: float | None = None,
 ) -> Graph:
-    """Append one update per parameter in `gradients`, and what belongs to it.
+    """Append one update per parameter in `gradients`.
 
-    With `clipping` one step measures all gradients first; with `average` each new weight enters
-    its moving average, of that momentum.
+    clipping: adds a step that first computes the global norm of all gradients. average: momentum of
+    a moving average, which each new weight enters.
     """
     builder = GraphBuilder(graph)
     scale = None
@@ -83,9 +86,9 @@ def append_update(
     inputs: Sequence[ValueId],
     mutated: Mapping[int, int] | None = None,
 ) -> tuple[ValueId, ...]:
-    """Append a step whose outputs take the place of inputs; the new values.
+    """Append a step whose outputs overwrite inputs; return the new values.
 
-    `mutated` is {input: output}, by default as the property has it.
+    mutated: {input: output}, by default as the property declares it.
     """
     outputs = []
     for source, _ in sorted((mutated or prop.list_mutated_inputs()).items(), key=lambda p: p[1]):
@@ -117,13 +120,13 @@ def _append(
 
 
 def eager(graph: Graph) -> Graph:
-    """Place each update right after the last step that it must follow."""
+    """Move each update directly after the last step that it depends on."""
     others = [step for step in graph.steps if step.kind is not StepKind.UPDATE]
     last_touch: dict[ValueId, int] = {}
     for position, step in enumerate(others):
         for value in (*step.reads, *step.writes):
             last_touch[value] = position
-    # Whoever reads a view reads its source's memory.
+    # A reader of a view reads its source's memory.
     for step in reversed(others):
         if step.prop is not None and step.prop.is_view:
             (source,), (view,) = step.reads[:1], step.writes[:1]
@@ -132,7 +135,7 @@ def eager(graph: Graph) -> Graph:
     for step in graph.steps:
         if step.kind is StepKind.UPDATE:
             position = max(last_touch.get(value, 0) for value in step.reads)
-            # What reads this step's outputs is another update, and comes later in the list.
+            # Readers of this step's outputs are updates that come later in the list.
             last_touch.update(dict.fromkeys(step.writes, position))
             following.setdefault(position, []).append(step)
     ordered: list[Step] = []

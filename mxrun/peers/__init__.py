@@ -1,1 +1,1 @@
-"""MXNet and PyTorch as helper processes that run mxrun's symbols: oracle and opponents."""
+"""MXNet and PyTorch as helper processes: baselines of benchmarks, and reference for tests."""

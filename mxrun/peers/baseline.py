@@ -1,4 +1,4 @@
-"""Opponents of `bench --against`: which there are, where they are, and their processes."""
+"""Baselines of `bench --against`: the known kinds, their installations and their processes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _EXECUTOR = ("executor",)
 
 @dataclass(frozen=True)
 class BaselineKind:
-    """A peer: the package it is imported as, its worker, and its ways to run a network.
+    """A peer framework: its package, its worker module, and its ways to run a network.
 
-    train, infer: its ways by precision. reads: the network's form, `symbol` or `onnx`.
+    train, infer: ways by precision. reads: format of the network, `symbol` or `onnx`.
     """
 
     package: str
@@ -34,12 +34,15 @@ class BaselineKind:
     reads: str = "symbol"
 
     def ways(self, phase: str, precision: str, images: bool) -> tuple[str, ...]:
-        """The ways of a phase, in both layouts where there are images; none where it cannot."""
+        """Return the ways to run a phase; empty if unsupported.
+
+        The channels-last ways are included only if the network has image inputs.
+        """
         ways = (self.train if phase == "train" else self.infer).get(precision, ())
         return ways if images else tuple(way for way in ways if not way.endswith(_LAYOUTS[1]))
 
     def refusal(self, phase: str, precision: str) -> str:
-        """Why there is no way; empty where there is one."""
+        """Return why the phase is unsupported in this precision; empty if it is supported."""
         if self.ways(phase, precision, images=True):
             return ""
         if phase == "train" and self.infer.get(precision):
@@ -51,8 +54,8 @@ def _both_layouts(*ways: str) -> tuple[str, ...]:
     return tuple(f"{way}{layout}" for way in ways for layout in _LAYOUTS)
 
 
-# Of bfloat16 each way says how: a region in which the peer converts for the operators that it runs
-# so, or a network whose parameters and activations all are of that type.
+# Two forms of bfloat16: autocast, where the peer converts the inputs of suitable operators; or a
+# network whose parameters and activations are all bfloat16.
 KINDS: Mapping[str, BaselineKind] = {
     "torch": BaselineKind(
         "torch",
@@ -85,7 +88,7 @@ KINDS: Mapping[str, BaselineKind] = {
 
 @dataclass(frozen=True)
 class InstalledBaseline:
-    """Where a peer is installed, or why it cannot be used."""
+    """Python interpreter that has a baseline installed, or the reason why it cannot be used."""
 
     name: str
     python: str
@@ -93,20 +96,20 @@ class InstalledBaseline:
 
     @property
     def kind(self) -> BaselineKind:
-        """What it is."""
+        """Kind of the baseline."""
         return KINDS[self.name]
 
 
 def find(names: Sequence[str], pythons: Mapping[str, str]) -> tuple[InstalledBaseline, ...]:
-    """Look for peers in the given interpreters, by peer or package, else in this one.
+    """Find baselines in the given interpreters, by baseline or package name, else in this one.
 
-    Raises UserError for names that are no peers, for an interpreter that is none, and where not
-    one of the peers is installed.
+    Raises UserError for unknown baselines, for an interpreter that does not exist, and if none of
+    the baselines is installed.
     """
     packages = {kind.package for kind in KINDS.values()}
     problems = [
         Diagnostic(
-            f"{name!r} is no peer",
+            f"unknown baseline {name!r}",
             expected=", ".join(KINDS),
             hint=nearest(name, KINDS),
         )
@@ -150,7 +153,7 @@ def _find(name: str, pythons: Mapping[str, str]) -> InstalledBaseline:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What every contestant runs: see `mxrun.peers.benchmark_server.Task`."""
+    """Task that every runner of a benchmark executes, see `mxrun.peers.benchmark_server.Task`."""
 
     symbol: str
     phase: str
@@ -160,15 +163,16 @@ class Comparison:
 
 
 class BaselineProcess:
-    """A peer in a process of its own, which holds the arrays of one comparison.
+    """Helper process of a baseline, which holds the arrays of one comparison.
 
-    Methods raise UserError with the peer's words where it cannot do what is asked, and
-    InternalError where its process ends.
+    Methods raise UserError with the peer's message if it rejects a request, and InternalError if
+    its process ends.
     """
 
     def __init__(self, found: InstalledBaseline, threads: int) -> None:
         self.name = found.name
-        # Its threads wait as its own libraries have it: mxrun's setting is for its own team.
+        # GOMP_SPINCOUNT is unset, because mxrun's value is for its own team; the peer uses its
+        # default.
         environment = {
             **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)),
             "GOMP_SPINCOUNT": None,
@@ -179,9 +183,9 @@ class BaselineProcess:
         self.version = str(self._process.request("version", {}, {}).fields["version"])
 
     def hold(self, variables: Mapping[str, Array], batches: Mapping[str, Array]) -> None:
-        """Send what is opened from now on begins with, and its batches, stacked.
+        """Send the initial variables and the stacked batches for runners opened from now on.
 
-        Nothing is sent where it is there already: the same mappings once more.
+        Nothing is sent if the same mappings were sent last.
         """
         if self._held[0] is variables and self._held[1] is batches:
             return
@@ -190,29 +194,29 @@ class BaselineProcess:
         self._process.request("hold", {}, arrays)
 
     def open(self, contest: Comparison, way: str) -> None:
-        """Make the contestant that runs it this way."""
+        """Create the runner that runs the comparison in one way."""
         self._process.request("open", {**vars(contest), "way": way, "key": way}, {})
 
     def losses(self, way: str, steps: int) -> list[float]:
-        """The losses of the next training steps."""
+        """Run training steps and return their losses."""
         fields = {"key": way, "steps": steps, "phase": "train"}
         losses: list[float] = self._process.request("check", fields, {}).fields["losses"]
         return losses
 
     def outputs(self, way: str, steps: int) -> list[list[Array]]:
-        """All outputs of each of the next inference steps."""
+        """Run inference steps and return all outputs of each."""
         fields = {"key": way, "steps": steps, "phase": "infer"}
         arrays = self._process.request("check", fields, {}).arrays
         return [list(group(arrays, str(step)).values()) for step in range(steps)]
 
     def turn(self, way: str, steps: int, lead: int) -> list[float]:
-        """Milliseconds of each of `steps` steps, after `lead` others."""
+        """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
         fields = {"key": way, "steps": steps, "lead": lead}
         times: list[float] = self._process.request("turn", fields, {}).fields["milliseconds"]
         return times
 
     def forget(self, way: str) -> None:
-        """Drop a contestant."""
+        """Drop a runner."""
         self._process.request("close", {"key": way}, {})
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""A comparison's requests, in a helper process: hold the data, open a way to run, take turns.
+"""Benchmark server of a helper process: holds the data, opens runners, runs timed rounds.
 
-A way to run the network, such as PyTorch's compiler with channels last, is a `Contestant`.
+A `Runner` runs the network in one way, such as PyTorch's compiler with channels last.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from mxrun.peers.wire import Array, Handlers, Message, group, numbered, prefixed
 
 @dataclass(frozen=True)
 class Task:
-    """What is run: `phase` train or infer of a symbol in MXNet's JSON, one way.
+    """Workload of a runner: one phase, train or infer, of a symbol in MXNet's JSON, run in one way.
 
-    updates: of each trained parameter its operator, that operator's parameters and number of
-    states; rate: what their `lr` multiplies. batches: stacked along a first axis.
+    updates: for each trained parameter its update operator, the operator's parameters and number of
+    states. rate: factor of their `lr`. batches: stacked along a first axis.
     """
 
     symbol: str
@@ -32,27 +32,27 @@ class Task:
 
     @property
     def steps(self) -> int:
-        """After how many steps the batches come again."""
+        """Number of batches, after which they repeat."""
         return len(next(iter(self.batches.values())))
 
 
 class Runner(Protocol):
-    """A network that takes steps, each with the next batch, copied from the host."""
+    """Network that runs steps, each on the next batch, which is copied from the host."""
 
     def step(self) -> None:
-        """One whole step; returns when all of it has happened."""
+        """Run one complete step; returns when all of its work is finished."""
 
     def loss(self) -> float:
-        """The last training step's loss, a mean over what counts, summed over the losses."""
+        """Return the last training step's loss: a mean per loss, summed over the losses."""
 
     def outputs(self) -> list[Array]:
-        """The last inference step's outputs."""
+        """Return the last inference step's outputs."""
 
 
 class BenchmarkServer:
-    """Holds a comparison's arrays and the contestants opened on them.
+    """Server for a comparison's arrays and the runners opened on them.
 
-    `build` makes a contestant; it raises what the worker names as rejections.
+    `build` creates a runner; it raises the exceptions that the worker lists as rejections.
     """
 
     def __init__(self, build: Callable[[Task], Runner], version: str) -> None:
@@ -63,7 +63,7 @@ class BenchmarkServer:
 
     @property
     def handlers(self) -> Handlers:
-        """By request."""
+        """Handlers by request name."""
         return {
             "version": self.version,
             "hold": self.hold,
@@ -74,17 +74,17 @@ class BenchmarkServer:
         }
 
     def version(self, message: Message) -> Message:
-        """The peer's version."""
+        """Return the peer's version."""
         del message
         return Message({"version": self._version})
 
     def hold(self, message: Message) -> Message:
-        """Keep `variables/*` and `batches/*` for whatever is opened."""
+        """Store `variables/*` and `batches/*` for the runners opened later."""
         self._arrays = message.arrays
         return Message({})
 
     def open(self, message: Message) -> Message:
-        """Make a contestant, called `key`, with variables of its own."""
+        """Create a runner, named `key`, with its own copy of the variables."""
         fields = dict(message.fields)
         variables = {name: a.copy() for name, a in group(self._arrays, "variables").items()}
         del fields["request"]
@@ -94,7 +94,7 @@ class BenchmarkServer:
         return Message({})
 
     def check(self, message: Message) -> Message:
-        """Take `steps` steps; the loss of each in training, else the outputs of each."""
+        """Run `steps` steps; return the loss of each in training, else the outputs of each."""
         contestant = self._open[message.fields["key"]]
         losses, outputs = [], {}
         for index in range(message.fields["steps"]):
@@ -106,7 +106,7 @@ class BenchmarkServer:
         return Message({"losses": losses}, outputs)
 
     def turn(self, message: Message) -> Message:
-        """Milliseconds of each of `steps` steps, after `lead` others."""
+        """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
         contestant = self._open[message.fields["key"]]
         for _ in range(message.fields["lead"]):
             contestant.step()
@@ -118,6 +118,6 @@ class BenchmarkServer:
         return Message({"milliseconds": milliseconds})
 
     def close(self, message: Message) -> Message:
-        """Forget a contestant."""
+        """Drop a runner."""
         del self._open[message.fields["key"]]
         return Message({})

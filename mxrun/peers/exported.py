@@ -1,4 +1,4 @@
-"""A network's symbol as the peers read it: MXNet's JSON without what is mxrun's alone."""
+"""Export of a network's symbol to the peers: MXNet's JSON without mxrun's extensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WEIGHTED = "use_sample_weight"
 
 
 def peer_symbol(text: str) -> str:
-    """The symbol JSON without the losses' sample weights, which are 1 in full batches."""
+    """Return the symbol JSON without the losses' sample weights, which are 1 in full batches."""
     document = json.loads(text)
     for node in document["nodes"]:
         if node.get("attrs", {}).pop(_WEIGHTED, "False") == "True":
@@ -19,7 +19,7 @@ def peer_symbol(text: str) -> str:
 
 
 def without_dropout(text: str) -> str:
-    """The symbol JSON with every Dropout dropping nothing, so that two runs can be compared."""
+    """Return the symbol JSON with every Dropout rate set to 0, so that two runs can be compared."""
     document = json.loads(text)
     for node in document["nodes"]:
         if node["op"] == "Dropout":
@@ -28,7 +28,7 @@ def without_dropout(text: str) -> str:
 
 
 def _without_unread(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without variables that no node reads and no head names; the others are numbered anew."""
+    """Remove variables that no node reads and no head names, and renumber the others."""
     nodes, heads = document["nodes"], document["heads"]
     read = {source[0] for node in nodes for source in node["inputs"]} | {h[0] for h in heads}
     kept = [i for i, node in enumerate(nodes) if i in read or node["op"] != "null"]

@@ -1,4 +1,4 @@
-"""Mean losses of MXNet's `*Output` operators, which give outputs only."""
+"""Mean losses of MXNet's `*Output` operators, computed from their outputs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from mxrun.peers.wire import Array
 
-# Probabilities below count as this.
+# Smaller probabilities are clamped to this.
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 def mean_loss(operator: str, attributes: Mapping[str, str], output: Array, label: Array) -> float:
-    """The loss of one output, a mean over what counts.
+    """Return the loss of one output, a mean over the valid labels.
 
-    Raises ValueError for an operator that is no loss.
+    Raises ValueError for an operator that is not a supported loss.
     """
     if operator == "SoftmaxOutput":
         return _cross_entropy(attributes, output, label)
@@ -29,7 +29,7 @@ def mean_loss(operator: str, attributes: Mapping[str, str], output: Array, label
     if operator == "LogisticRegressionOutput":
         chances = np.clip(output.astype(np.float64), _TINY, 1 - 1e-12)
         return float(-(wanted * np.log(chances) + (1 - wanted) * np.log1p(-chances)).mean())
-    raise ValueError(f"{operator}, an output, is no loss known here")
+    raise ValueError(f"the output {operator} is not a supported loss")
 
 
 def _cross_entropy(attributes: Mapping[str, str], output: Array, label: Array) -> float:
@@ -48,7 +48,7 @@ def _cross_entropy(attributes: Mapping[str, str], output: Array, label: Array) -
         counted = labels != int(float(attributes.get("ignore_label", "-1")))
         rows, labels = rows[counted], labels[counted]
     chosen = rows[np.arange(len(labels)), labels]
-    # MXNet smooths no labels under multi_output.
+    # MXNet applies no label smoothing under multi_output.
     smooth = 0.0 if multiple else float(attributes.get("smooth_alpha", "0"))
     others = smooth / (rows.shape[1] - 1)
     return float(-((1 - smooth - others) * chosen + others * rows.sum(axis=1)).mean())

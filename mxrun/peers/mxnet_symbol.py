@@ -1,4 +1,4 @@
-"""MXNet's symbols bound to arrays."""
+"""Binding of MXNet symbols to arrays."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import mxnet as mx
 
 
 def bind(symbol: Any, arrays: Mapping[str, Any], gradients: Mapping[str, Any]) -> Any:
-    """An executor over `arrays`, arguments and auxiliary states, that writes `gradients`.
+    """Return an executor over `arrays` (arguments and auxiliary states) that writes `gradients`.
 
-    Raises ValueError naming what has no array.
+    Raises ValueError naming the variables without an array.
     """
     arguments, states = symbol.list_arguments(), symbol.list_auxiliary_states()
     if missing := [name for name in (*arguments, *states) if name not in arrays]:

@@ -1,4 +1,4 @@
-"""MXNet 1.9.1's side: runs, differentiates and trains symbols from their JSON."""
+"""MXNet 1.9.1 worker: runs, differentiates and trains symbols from their JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REJECTIONS: tuple[type[Exception], ...] = (mx.MXNetError, ValueError)
 
 
 def _arrays(values: dict[str, Array]) -> dict[str, Any]:
-    """MXNet arrays of the same types (mx.nd.array alone makes everything float32)."""
+    """Return MXNet arrays of the same dtypes (mx.nd.array alone converts everything to float32)."""
     return {name: mx.nd.array(value, dtype=value.dtype) for name, value in values.items()}
 
 
@@ -25,9 +25,9 @@ def _numpy(arrays: dict[str, Any]) -> dict[str, Array]:
 
 
 def _gradient_arrays(symbol: Any, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Zeros for the gradient of every floating argument.
+    """Return zeros for the gradient of every floating argument.
 
-    Zeros, because an operator may leave a gradient unwritten: SoftmaxOutput its label's.
+    Zeros, because an operator may leave a gradient unwritten, such as SoftmaxOutput its label's.
     """
     return {
         name: mx.nd.zeros(arrays[name].shape, dtype=arrays[name].dtype)
@@ -37,7 +37,7 @@ def _gradient_arrays(symbol: Any, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_symbol(message: Message) -> Message:
-    """Outputs, gradients of all floating arguments and auxiliary states after the run."""
+    """Run a symbol; return outputs, gradients of floating arguments, auxiliary states."""
     symbol = mx.sym.load_json(message.fields["symbol"])
     arrays = _arrays(group(message.arrays, "inputs"))
     wanted = message.fields["gradients"]
@@ -59,7 +59,7 @@ def run_symbol(message: Message) -> Message:
 
 
 def infer_shape(message: Message) -> Message:
-    """Shapes as far as they follow from the known ones; MXNet writes 0 and () for unknown."""
+    """Infer shapes from the known ones; MXNet uses 0 and () for unknown sizes and ranks."""
     symbol = mx.sym.load_json(message.fields["symbol"])
     known = {name: tuple(shape) for name, shape in message.fields["known"].items()}
     arguments, outputs, auxiliary = symbol.infer_shape_partial(**known)
@@ -73,7 +73,7 @@ def infer_shape(message: Message) -> Message:
 
 
 def save_json(message: Message) -> Message:
-    """The symbol as MXNet itself writes it, with its list of names."""
+    """Return the symbol as MXNet itself saves it, with its lists of names."""
     symbol = mx.sym.load_json(message.fields["symbol"])
     return Message(
         {
@@ -86,9 +86,9 @@ def save_json(message: Message) -> Message:
 
 
 def train(message: Message) -> Message:
-    """Parameters and auxiliary states after one step per batch, by MXNet's own optimizer.
+    """Train one step per batch with MXNet's own SGD; return parameters and auxiliary states.
 
-    It gives every name its multipliers.
+    The optimizer applies the multipliers of each variable.
     """
     symbol, sgd = mx.sym.load_json(message.fields["symbol"]), message.fields["sgd"]
     batches = group(message.arrays, "batches")
@@ -118,7 +118,7 @@ def train(message: Message) -> Message:
 
 
 def operators(message: Message) -> Message:
-    """The names of MXNet's operators."""
+    """Return the names of MXNet's operators."""
     del message
     count = ctypes.c_uint()
     names = ctypes.POINTER(ctypes.c_char_p)()

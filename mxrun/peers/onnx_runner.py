@@ -1,4 +1,4 @@
-"""Runtimes of ONNX as contestants: what differs is how they are asked."""
+"""Runner for ONNX runtimes, which differ only in the call that runs a model."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from mxrun.peers.benchmark_server import Task
 from mxrun.peers.wire import Array
 
-# The model's bytes travel as an array of this name.
+# Name of the array that carries the model's bytes.
 MODEL = "model"
 
 Run = Callable[[Mapping[str, Array]], list[Any]]
 
 
 class InferenceRunner:
-    """A loaded model on the next of the host's batches; `run` gives all its outputs."""
+    """Runner of a loaded model on the host's batches; `run` returns all its outputs."""
 
     def __init__(self, task: Task, names: list[str], run: Run) -> None:
         self._batches = [
@@ -26,19 +26,19 @@ class InferenceRunner:
         self._outputs: list[Any] = []
 
     def step(self) -> None:
-        """One step."""
+        """Run one step."""
         self._outputs = self._run(self._batches[self._steps % len(self._batches)])
         self._steps += 1
 
     def loss(self) -> float:
-        """Inference has none."""
+        """Return 0: inference has no loss."""
         return 0.0
 
     def outputs(self) -> list[Array]:
-        """The last step's."""
+        """Return the last step's outputs."""
         return [output.copy() for output in self._outputs]
 
 
 def model_of(task: Task) -> bytes:
-    """The model."""
+    """Return the bytes of the task's model."""
     return task.variables[MODEL].tobytes()

@@ -1,4 +1,4 @@
-"""onnxruntime's side."""
+"""ONNX Runtime worker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
 from mxrun.peers.onnx_runner import InferenceRunner, model_of
 
-# One for each of its status codes, which have no base in common.
+# One exception class per status code; they have no common base class.
 REJECTIONS: tuple[type[Exception], ...] = tuple(
     kind
     for kind in vars(onnxruntime_pybind11_state).values()
@@ -17,7 +17,7 @@ REJECTIONS: tuple[type[Exception], ...] = tuple(
 
 
 def open_contestant(task: Task) -> Runner:
-    """A session on the CPU with all of its graph optimisations."""
+    """Create a runner: a CPU session with all graph optimisations."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = task.threads
     options.inter_op_num_threads = 1

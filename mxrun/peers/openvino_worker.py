@@ -1,4 +1,4 @@
-"""OpenVINO's side."""
+"""OpenVINO worker."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ REJECTIONS: tuple[type[Exception], ...] = (ValueError, RuntimeError)
 
 
 def open_contestant(task: Task) -> Runner:
-    """One stream on the CPU, for the shortest time of a batch.
+    """Create a runner: one CPU stream, configured for the lowest latency of a batch.
 
-    In the precision asked for: left alone it takes bfloat16 where the machine is good at that.
+    The precision is set explicitly: by default OpenVINO uses bfloat16 if the machine supports it
+    well.
     """
     core = openvino.Core()
     settings = {
@@ -38,6 +39,6 @@ def open_contestant(task: Task) -> Runner:
     return InferenceRunner(task, names, run)
 
 
-# Without the build's number and branch.
+# The version without build number and branch.
 _VERSION = openvino.__version__.split("-")[0]
 HANDLERS = BenchmarkServer(open_contestant, _VERSION).handlers

@@ -1,7 +1,7 @@
 """Peers: MXNet and PyTorch running the same symbol, each in a helper process.
 
-The tests' oracle; `mxrun.peers.baseline` is for taking turns with them. The interpreters are found
-by environment variables, because the peers want environments of their own.
+They are the reference of tests; `mxrun.peers.baseline` measures them in benchmarks. The
+interpreters are named by environment variables, because the peers need environments of their own.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from mxrun.peers.wire import Array, Message, group, numbered, prefixed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Of a helper process.
+# Threads of a helper process.
 _THREADS = "2"
 
 
 @dataclass(frozen=True)
 class SGD:
-    """Stochastic gradient descent as MXNet 1.9.1 has it.
+    """Stochastic gradient descent as in MXNet 1.9.1.
 
-    g = rescale_grad · gradient + wd · weight; m = momentum · m - lr · g; weight += m. `wd` acts
-    on names ending in _weight or _gamma; a variable's `__wd_mult__`, `__lr_mult__` override.
+    g = rescale_grad · gradient + wd · weight; m = momentum · m - lr · g; weight += m. The decay
+    `wd` applies to names ending in _weight or _gamma; a variable's `__wd_mult__` and `__lr_mult__`
+    override that.
     """
 
     lr: float
@@ -45,7 +46,7 @@ class SGD:
 
 @dataclass(frozen=True)
 class PeerResults:
-    """What running a symbol once gave: outputs in order, the rest by name."""
+    """Results of one run of a symbol: outputs in order, gradients and auxiliary states by name."""
 
     outputs: tuple[Array, ...]
     gradients: Mapping[str, Array]
@@ -63,7 +64,7 @@ class Shapes:
 
 @dataclass(frozen=True)
 class SavedSymbol:
-    """A symbol as MXNet writes it, and its lists of names."""
+    """Symbol as MXNet saves it, and its lists of names."""
 
     json: str
     arguments: tuple[str, ...]
@@ -74,9 +75,9 @@ class SavedSymbol:
 def operator_symbol(
     operator: str, parameters: Mapping[str, str], inputs: Sequence[str], outputs: int = 1
 ) -> str:
-    """Symbol JSON of one operator over variables with these names, in argument order.
+    """Return symbol JSON of one operator over variables with these names, in argument order.
 
-    Its first `outputs` outputs are the symbol's.
+    The symbol's outputs are the operator's first `outputs` outputs.
     """
     nodes: list[dict[str, Any]] = [{"op": "null", "name": n, "inputs": []} for n in inputs]
     sources = [[index, 0, 0] for index in range(len(inputs))]
@@ -93,10 +94,10 @@ def operator_symbol(
 
 
 class Peer:
-    """A library that runs MXNet symbols; use as a context manager.
+    """Library that runs MXNet symbols, as a context manager.
 
-    Every method raises UserError with the peer's words where it rejects the request and
-    InternalError where its process fails.
+    Every method raises UserError with the peer's message if it rejects the request, and
+    InternalError if its process fails.
     """
 
     module: ClassVar[str]
@@ -104,12 +105,12 @@ class Peer:
 
     @classmethod
     def interpreter(cls) -> str | None:
-        """The Python that has the peer installed, or None."""
+        """Return the Python that has the peer installed, or None."""
         return os.environ.get(cls.variable)
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Why this peer cannot be used here, or None where it can."""
+        """Return why this peer cannot be used here, or None if it can."""
         interpreter = cls.interpreter()
         if interpreter is None:
             return f"{cls.variable} does not name a Python that has {cls.__name__}"
@@ -126,11 +127,11 @@ class Peer:
         self._process = HelperProcess(type(self).__name__, command, teams)
 
     def version(self) -> str:
-        """Its version."""
+        """Return the peer's version."""
         return str(self._process.request("version", {}, {}).fields["version"])
 
     def operators(self) -> set[str]:
-        """The names of the operators it knows."""
+        """Return the names of the operators the peer supports."""
         return set(self._process.request("operators", {}, {}).fields["operators"])
 
     def run_symbol(
@@ -144,8 +145,8 @@ class Peer:
     ) -> PeerResults:
         """Run symbol JSON on arrays for all its arguments and auxiliary states.
 
-        Gradients of all floating arguments, with `out_gradients` (ones where there are none) for
-        the outputs.
+        Gradients are those of all floating arguments, with `out_gradients` (default: ones) for the
+        outputs.
         """
         reply = self._process.request(
             "run_symbol",
@@ -171,9 +172,9 @@ class Peer:
         is_train: bool = True,
         gradients: bool = True,
     ) -> PeerResults:
-        """Run one operator, with MXNet's name and parameter texts, on inputs in its order.
+        """Run one operator, with MXNet's name and parameter strings, on inputs in its order.
 
-        As many outputs are taken as there are `out_gradients`, but at least one.
+        The number of outputs is that of `out_gradients`, but at least one.
         """
         return self.run_symbol(
             operator_symbol(operator, parameters, list(inputs), max(1, len(out_gradients))),
@@ -190,9 +191,10 @@ class Peer:
         batches: Mapping[str, Array],
         sgd: SGD,
     ) -> Mapping[str, Array]:
-        """The parameters after one step per batch; batches are stacked along a first axis.
+        """Train one step per batch and return the parameters; batches are stacked on a first axis.
 
-        `parameters` holds the auxiliary states too, which come back as training left them.
+        `parameters` includes the auxiliary states, which are returned with their values after
+        training.
         """
         reply = self._process.request(
             "train",
@@ -202,7 +204,7 @@ class Peer:
         return group(reply.arrays, "parameters")
 
     def close(self) -> int:
-        """End the helper process; its exit status."""
+        """End the helper process and return its exit status."""
         return self._process.close()
 
     def __enter__(self) -> Self:
@@ -218,14 +220,14 @@ class Peer:
 
 
 class PyTorch(Peer):
-    """PyTorch, in this interpreter where it is installed, else in MXRUN_TORCH_PYTHON's."""
+    """PyTorch in the interpreter that MXRUN_TORCH_PYTHON names, else in this one if installed."""
 
     module = "pytorch_worker.py"
     variable = "MXRUN_TORCH_PYTHON"
 
     @classmethod
     def interpreter(cls) -> str | None:
-        """The named Python, else this one where it has PyTorch."""
+        """Return the named Python, else this one if it has PyTorch."""
         named = super().interpreter()
         if named is None and importlib.util.find_spec("torch") is not None:
             return sys.executable
@@ -233,13 +235,13 @@ class PyTorch(Peer):
 
 
 class MXNet(Peer):
-    """MXNet 1.9.1 in MXRUN_MXNET_PYTHON's environment (it wants NumPy below 1.24)."""
+    """MXNet 1.9.1 in MXRUN_MXNET_PYTHON's environment (it requires NumPy below 1.24)."""
 
     module = "mxnet_worker.py"
     variable = "MXRUN_MXNET_PYTHON"
 
     def infer_shape(self, symbol: str, known: Mapping[str, PartialShape]) -> Shapes:
-        """Shapes that follow from the known ones, as far as MXNet's inference gets."""
+        """Return the shapes that MXNet infers from the known ones."""
         sent = {n: [size or 0 for size in shape] for n, shape in known.items() if shape is not None}
         fields = self._process.request("infer_shape", {"symbol": symbol, "known": sent}, {}).fields
         return Shapes(
@@ -249,7 +251,7 @@ class MXNet(Peer):
         )
 
     def save_json(self, symbol: str) -> SavedSymbol:
-        """Load symbol JSON and write it again."""
+        """Load symbol JSON and save it again."""
         reply: Message = self._process.request("save_json", {"symbol": symbol}, {})
         fields = reply.fields
         return SavedSymbol(
@@ -261,5 +263,5 @@ class MXNet(Peer):
 
 
 def _partial(shape: Sequence[int]) -> PartialShape:
-    """MXNet's spelling of a partial shape, () and 0 for unknown, in ours."""
+    """Convert MXNet's partial shape, with () and 0 for unknown, to mxrun's with None."""
     return tuple(size or None for size in shape) or None

@@ -1,4 +1,4 @@
-"""The mxrun side of a helper process: start it, exchange messages, end it."""
+"""Client side of a helper process: start, messages, end."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _STDERR_BYTES = 4000
 
 
 def worker_command(interpreter: str, module: Path) -> list[str]:
-    """The command that serves a module's HANDLERS and reports its REJECTIONS.
+    """Return the command that serves a module's HANDLERS and reports its REJECTIONS.
 
-    The module may import NumPy, the peer and `mxrun.peers`' worker modules: mxrun itself is not
-    there.
+    The module may import NumPy, the peer and worker modules of `mxrun.peers`; mxrun itself is not
+    installed in the peer's environment.
     """
     return [interpreter, str(_WORKER), str(module)]
 
 
 class HelperProcess:
-    """A peer in a process of its own, with its own interpreter and libraries.
+    """A peer in a separate process, with its own interpreter and libraries.
 
-    `command` starts a program that answers messages (see `wire.serve`), `name` stands for it in
-    errors, `environment` is added to this process's, or takes away where it says None. Ends with
-    `close`, with the `with` block, or when this process ends.
+    command: starts a program that answers messages (see `wire.serve`). name: the process's name in
+    errors. environment: variables to set, or to remove if None. The process ends with `close`, with
+    the `with` block, or when this process ends.
     """
 
     def __init__(
         self, name: str, command: Sequence[str], environment: Mapping[str, str | None]
     ) -> None:
         self.name = f"{name} ({command[0]})"
-        # A file, not a pipe: nobody need drain it while a long request runs.
+        # A file, not a pipe, which would have to be drained during a long request.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
         self._last_words = ""
         merged = {**os.environ, **environment}
@@ -61,8 +61,8 @@ class HelperProcess:
     def request(self, name: str, fields: Mapping[str, Any], arrays: Mapping[str, Array]) -> Message:
         """Send a request and wait for its reply.
 
-        Raises UserError with the peer's words where it rejects the request, InternalError with
-        the end of its standard error where the process ended instead of answering.
+        Raises UserError with the peer's message if it rejects the request, and InternalError with
+        the end of its standard error if the process ends without a reply.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None or stdin.closed:
@@ -81,7 +81,7 @@ class HelperProcess:
         return reply
 
     def _obituary(self, request: str) -> str:
-        """What is known of a process that ended during a request."""
+        """Close the process and return a message with its exit status and standard error."""
         self.close()
         return (
             f"{self.name} ended with status {self._process.returncode} during {request!r}:\n"
@@ -89,9 +89,9 @@ class HelperProcess:
         )
 
     def close(self) -> int:
-        """End the process by closing its standard input; the exit status. Idempotent."""
+        """End the process by closing its standard input; return the exit status. Idempotent."""
         if self._process.stdin is not None and not self._process.stdin.closed:
-            # It may have ended with our bytes unread: then nothing is left to close.
+            # The process may have ended without reading all bytes; closing the pipe then fails.
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
         try:

@@ -1,7 +1,7 @@
-"""MXNet's `*Output` operators as PyTorch's users write them: losses to be differentiated.
+"""Losses of MXNet's `*Output` operators as differentiable PyTorch modules.
 
-MXNet's gradient of such an operator is the derivative of an objective that it does not compute.
-Each module takes data and label and returns that objective, and the mean loss as it is told.
+MXNet's gradient of such an operator is the derivative of an objective that the operator does not
+compute. Each module takes data and label, and returns that objective and the reported mean loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
 
 
 class Loss(nn.Module):
-    """One loss; `scale` is the gradient's factor."""
+    """Base class of losses; `scale` is the gradient's factor."""
 
     def __init__(self, parameters: MXNetParameters) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Loss(nn.Module):
 
 
 class SoftmaxLoss(Loss):
-    """Cross-entropy of softmax over the last axis, over axis 1 or over all but the first."""
+    """Cross-entropy of softmax over the last axis, over axis 1, or over all axes but the first."""
 
     def __init__(self, parameters: MXNetParameters) -> None:
         super().__init__(parameters)
@@ -36,18 +36,18 @@ class SoftmaxLoss(Loss):
         self.ignored = int(parameters.number("ignore_label", -1))
         self.ignores = parameters.flag("use_ignore", False)
         if parameters.flag("out_grad", False):
-            raise ValueError("SoftmaxOutput with out_grad is no loss")
+            raise ValueError("SoftmaxOutput with out_grad is not a loss")
 
     def forward(self, data: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum times scale over the normaliser; mean over labels that count."""
+        """Return (sum times scale over the normaliser, mean over valid labels)."""
         if label.shape == data.shape:
             total = functional.cross_entropy(data, label, reduction="sum")
             return total * self.scale, total.detach() * data.shape[1] / data.numel()
         rows = _rows(data, self.multiple, self.flat)
         labels = label.reshape(rows.shape[0], *rows.shape[2:])
-        # -100 is no class: then none is ignored.
+        # -100 is never a class index, so no label is ignored.
         ignored = self.ignored if self.ignores else -100
-        # As within cross_entropy: autocast alone would leave them in bfloat16.
+        # float32, as within cross_entropy: autocast alone would leave bfloat16.
         logarithms = functional.log_softmax(rows.float(), 1)
         plain = functional.nll_loss(logarithms, labels, ignore_index=ignored, reduction="sum")
         count: Any = labels.numel()
@@ -70,7 +70,7 @@ class SoftmaxLoss(Loss):
         return (1 - self.smooth - others) * plain + others * spread.sum()
 
     def _factor(self, data: Tensor, labels: Tensor, valid: Any) -> Any:
-        """The scale over the normaliser, whatever a mean over labels would divide by."""
+        """Return the scale over the normaliser."""
         if self.normalization == "valid":
             return self.scale / valid.clamp(min=1)
         positions = math.prod(data.shape[2:]) if self.multiple else 1
@@ -79,16 +79,16 @@ class SoftmaxLoss(Loss):
 
 
 def _rows(data: Tensor, multiple: bool, flat: bool) -> Tensor:
-    """With the classes in axis 1."""
+    """Return the data with the classes in axis 1."""
     if multiple:
         return data
     return data.flatten(1) if flat else data.reshape(-1, data.shape[-1])
 
 
 class RegressionLoss(Loss):
-    """Half the squared difference, its amount, or the cross-entropy of a logistic function.
+    """Half the squared difference, its absolute value, or the logistic cross-entropy.
 
-    Means over a sample's elements, summed over the samples.
+    The loss is a mean over a sample's elements, summed over the samples.
     """
 
     def __init__(self, parameters: MXNetParameters, kind: str) -> None:
@@ -96,7 +96,7 @@ class RegressionLoss(Loss):
         self.kind = kind
 
     def forward(self, data: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum times scale; mean over samples."""
+        """Return (sum times scale, mean over samples)."""
         wanted = label.reshape(data.shape).to(data.dtype)
         if self.kind == "LogisticRegressionOutput":
             total = functional.binary_cross_entropy_with_logits(data, wanted, reduction="sum")
@@ -109,12 +109,12 @@ class RegressionLoss(Loss):
 
 
 class MadeLoss(Loss):
-    """MakeLoss: the data themselves."""
+    """MakeLoss: the data is the loss."""
 
     def forward(self, data: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum times scale over the normaliser; mean over rows."""
+        """Return (sum times scale over the normaliser, mean over rows)."""
         if self.normalization == "valid":
-            raise ValueError("MakeLoss with normalization valid is not known as a loss here")
+            raise ValueError("MakeLoss with normalization valid is not supported as a loss")
         total = data.float().sum()
         divisor = math.prod(data.shape[:-1]) if self.normalization == "batch" else 1
         return total * (self.scale / divisor), total.detach() / data.shape[0]
@@ -129,14 +129,14 @@ class SoftmaxResult(nn.Module):
         self.flat = not (self.multiple or parameters.flag("preserve_shape", False))
 
     def forward(self, data: Tensor) -> Tensor:
-        """Of data's shape."""
+        """Return the probabilities, in the shape of `data`."""
         if self.flat:
             return torch.softmax(data.flatten(1), 1).reshape(data.shape)
         return torch.softmax(data, 1 if self.multiple else -1)
 
 
 def loss_module(operator: str, parameters: MXNetParameters) -> Any:
-    """The module of a loss; None for other operators."""
+    """Return the module of a loss; None for other operators."""
     if operator == "SoftmaxOutput":
         return SoftmaxLoss(parameters)
     if operator.endswith("RegressionOutput"):
@@ -145,7 +145,7 @@ def loss_module(operator: str, parameters: MXNetParameters) -> Any:
 
 
 def result_module(operator: str, parameters: MXNetParameters) -> Any:
-    """What inference has in a loss's place; None for other operators."""
+    """Return the module that replaces a loss in inference; None for other operators."""
     if operator == "SoftmaxOutput":
         return SoftmaxResult(parameters)
     if operator == "LogisticRegressionOutput":

@@ -1,6 +1,6 @@
-"""Operators as PyTorch's users write them: library modules, which its kernels are made for.
+"""PyTorch library modules for MXNet operators, the form that PyTorch's kernels are made for.
 
-An operator without such a module is called as the oracle has it (`mxrun.peers.pytorch`).
+An operator without such a module runs its reference function (`mxrun.peers.pytorch`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ _ACTIVATIONS: dict[str, Callable[[], Any]] = {
 
 
 class OracleModule(nn.Module):
-    """The oracle's function of an operator."""
+    """Module that calls an operator's reference function."""
 
     def __init__(self, operator: str, parameters: MXNetParameters) -> None:
         super().__init__()
         self.function, self.parameters_of_operator = OPERATORS[operator], parameters
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """The outputs."""
+        """Return the outputs as a tuple."""
         result = self.function(self.parameters_of_operator, *tensors)
         return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
 class Flat(nn.Module):
-    """A module on rows: what is flat already is left alone, for a reshape would be time that
-    nobody's own code spends.
+    """Module applied to flattened data.
+
+    Data of rank 2 is not reshaped, to save time that idiomatic PyTorch code would not spend either.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -48,14 +49,14 @@ class Flat(nn.Module):
         self.inner = inner
 
     def forward(self, data: Tensor) -> Tensor:
-        """The module's output."""
+        """Return the inner module's output."""
         return self.inner(data if data.dim() == _FLATTENED_RANK else data.flatten(1))
 
 
 def library_module(operator: str, parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
-    """The library's module of an operator over `tensors`, its arguments beside data; or None.
+    """Return the library module of an operator over `tensors`, its arguments after data; or None.
 
-    The tensors become the module's own parameters and buffers.
+    The tensors become the module's parameters and buffers.
     """
     make = _MODULES.get(operator)
     return None if make is None else make(parameters, tensors)
@@ -84,7 +85,7 @@ def _convolution(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
 
 
 def _adopt(kind: Any, sizes: tuple[Any, ...], tensors: list[Tensor], **keywords: Any) -> Any:
-    """A module of weight and, where there is one, bias."""
+    """Create a module with the given weight and optional bias."""
     module = kind(*sizes, bias=len(tensors) > 1, device="meta", **keywords)
     module.weight = tensors[0]
     if len(tensors) > 1:
@@ -93,7 +94,7 @@ def _adopt(kind: Any, sizes: tuple[Any, ...], tensors: list[Tensor], **keywords:
 
 
 class BatchNormModule(nn.modules.batchnorm._BatchNorm):
-    """The library's for any rank; its moving variance is the unbiased one, MXNet's is not."""
+    """PyTorch's batch norm for any rank; unlike MXNet's, its moving variance is unbiased."""
 
     def _check_input_dim(self, input: Tensor) -> None:
         del input
@@ -123,7 +124,7 @@ class GlobalPooling(nn.Module):
         self.names = {rank: f"adaptive_{kind}_pool{rank - 2}d" for rank in (3, 4, 5)}
 
     def forward(self, data: Tensor) -> Tensor:
-        """One position for each channel."""
+        """Return one position for each channel."""
         return getattr(functional, self.names[data.dim()])(data, 1)
 
 
@@ -160,14 +161,14 @@ def _flatten(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
 
 
 class EmbeddingModule(nn.Module):
-    """Rows by number."""
+    """Lookup of rows by index."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         self.weight = weight
 
     def forward(self, data: Tensor) -> Tensor:
-        """[..., columns]; every number is that of a row."""
+        """Return [..., columns]; every index must be that of a row."""
         return functional.embedding(data.long(), self.weight)
 
 

@@ -1,4 +1,4 @@
-"""A whole symbol as an nn.Module: straight-line code that calls the library's modules."""
+"""Translation of a complete symbol to an nn.Module: straight-line code that calls modules."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mxrun.peers.pytorch_losses import loss_module, result_module
 from mxrun.peers.pytorch_modules import OracleModule, library_module
 from mxrun.peers.pytorch_symbol import SymbolGraph, SymbolNode
 
-# Their outputs are read by no backward, so that a ReLU may overwrite them.
+# Their backward does not read their outputs, so a following ReLU may run in place.
 _OVERWRITABLE = ("BatchNorm", "Convolution", "FullyConnected", "elemwise_add")
 
 
 @dataclass(frozen=True)
 class TorchNetwork:
-    """The module, and the trained ones of its parameters by their names in the symbol."""
+    """The module, and its trained parameters by their names in the symbol."""
 
     module: Any
     trained: Mapping[str, Any]
@@ -33,10 +33,10 @@ def build_network(
     inputs: Sequence[str],
     trained: Collection[str],
 ) -> TorchNetwork:
-    """The network over `inputs`, in that order, whose variables are its parameters and buffers.
+    """Build the network over `inputs`, in that order; its variables are parameters and buffers.
 
-    With names in `trained` it returns (objective, mean loss), which the symbol's losses sum up to,
-    else the symbol's outputs. Raises ValueError for an operator or a way to end unknown here.
+    With names in `trained` it returns (objective, mean loss), each summed over the symbol's losses,
+    else the symbol's outputs. Raises ValueError for unsupported operators and losses.
     """
     builder = _Builder(graph, variables, trained)
     return TorchNetwork(builder.build(inputs), {name: builder.variables[name] for name in trained})
@@ -63,7 +63,7 @@ class _Builder:
             self.readers[head] += 1
 
     def build(self, inputs: Sequence[str]) -> Any:
-        """The module."""
+        """Return the module."""
         given = {name: self.code.placeholder(f"input{i}") for i, name in enumerate(inputs)}
         for index, node in enumerate(self.graph.nodes):
             if node.operator == "null":
@@ -81,7 +81,9 @@ class _Builder:
         for (index, _), head in zip(self.graph.heads, heads, strict=True):
             node = self.graph.nodes[index]
             if node.operator == "null" or loss_module(node.operator, MXNetParameters({})) is None:
-                raise ValueError(f"{node.operator} {node.name!r}, an output, is no loss known here")
+                raise ValueError(
+                    f"the output {node.operator} {node.name!r} is not a supported loss"
+                )
             value = self.code.call_function(operator.getitem, (head, part))
             total = (
                 value if total is None else self.code.call_function(operator.add, (total, value))
@@ -89,12 +91,12 @@ class _Builder:
         return total
 
     def _call(self, index: int, node: SymbolNode) -> Any:
-        """Code that calls the node's module, which joins the root."""
+        """Add the node's module to the root and return code that calls it."""
         parameters = MXNetParameters(node.attributes, self.training)
         module, read = self._module(index, node, parameters)
         if module is None:
             if node.operator not in OPERATORS:
-                raise ValueError(f"operator {node.operator} ({node.name!r}) is not known here")
+                raise ValueError(f"operator {node.operator} ({node.name!r}) is not supported")
             module, read = OracleModule(node.operator, parameters), len(node.inputs)
         if isinstance(module, nn.ReLU):
             module.inplace = self._may_overwrite(node)
@@ -104,12 +106,14 @@ class _Builder:
         return _Several(called) if isinstance(module, OracleModule) else called
 
     def _module(self, index: int, node: SymbolNode, parameters: MXNetParameters) -> tuple[Any, int]:
-        """A loss or the library's module, or None, and how many inputs it is called with."""
+        """Return a loss or library module, or None, and the number of inputs to call it with."""
         make = loss_module if self.training else result_module
         loss = make(node.operator, parameters)
         if loss is not None:
             if self.training and self.readers[index] > 1:
-                raise ValueError(f"{node.operator} {node.name!r} is read by others")
+                raise ValueError(
+                    f"{node.operator} {node.name!r} is a loss that other operators read"
+                )
             return loss, len(node.inputs) if self.training else 1
         names = [self.graph.nodes[source].name for source, _ in node.inputs[1:]]
         statistics = node.operator == "BatchNorm" and self._reads_statistics(index)
@@ -119,7 +123,7 @@ class _Builder:
         return library_module(node.operator, parameters, own), 1
 
     def _reads_statistics(self, index: int) -> bool:
-        """Whether anyone wants more than a node's first output."""
+        """Return whether an output of the node other than the first is used."""
         read = [source for node in self.graph.nodes for source in node.inputs]
         return any(source == index and output for source, output in (*read, *self.graph.heads))
 
@@ -128,7 +132,7 @@ class _Builder:
         return self.readers[source] == 1 and self.graph.nodes[source].operator in _OVERWRITABLE
 
     def _value(self, source: int, output: int) -> Any:
-        """Code that stands for one output of a node; a variable becomes the root's own."""
+        """Return code for one output of a node; a variable becomes an attribute of the root."""
         value = self.values[source]
         if value is None:
             name = self.graph.nodes[source].name
@@ -148,6 +152,6 @@ class _Builder:
 
 @dataclass(frozen=True)
 class _Several:
-    """A call that returns a tuple."""
+    """Call that returns a tuple."""
 
     called: Any

@@ -1,4 +1,4 @@
-"""Update operators as PyTorch's own optimizers, in their fastest form."""
+"""Update operators as PyTorch's own fused optimizers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Rule = Mapping[str, Any]
 def build_optimizer(
     parameters: Mapping[str, Tensor], updates: Mapping[str, Rule], rate: float
 ) -> Any:
-    """An optimizer of all parameters; each rule is {operator, parameters, states}.
+    """Return an optimizer of all parameters; each rule is {operator, parameters, states}.
 
-    Gradients are taken as rescaled already. PyTorch's epsilons stand elsewhere than MXNet's, which
-    does not show while they are small. Raises ValueError for an update unknown here.
+    Gradients must be rescaled already. PyTorch adds epsilon at another place than MXNet, which is
+    negligible while it is small. Raises ValueError for unsupported update operators.
     """
     operators = {rule["operator"] for rule in updates.values()}
     if len(operators) != 1 or not operators <= _KINDS.keys():
-        raise ValueError(f"update {', '.join(sorted(operators))} is not known here")
+        raise ValueError(f"update {', '.join(sorted(operators))} is not supported")
     kind, read = _KINDS[operators.pop()]
     groups = [
         {"params": [parameters[name]], **read(rule["parameters"], rate)}
@@ -32,9 +32,9 @@ def build_optimizer(
 
 
 def largest_gradient(updates: Mapping[str, Rule]) -> float | None:
-    """The bound that every element of a gradient is held within, or None.
+    """Return the bound to which every gradient element is clipped, or None.
 
-    Raises ValueError where the parameters have different bounds, or where decay is bounded too.
+    Raises ValueError if the bounds differ between parameters, or if the decay is clipped too.
     """
     bounds = {rule["parameters"]["clip_gradient"] for rule in updates.values()}
     if all(bound < 0 for bound in bounds):
@@ -43,12 +43,12 @@ def largest_gradient(updates: Mapping[str, Rule]) -> float | None:
         rule["operator"] == "adam_update" and rule["parameters"]["wd"] for rule in updates.values()
     )
     if len(bounds) > 1 or decayed:
-        raise ValueError("clip_gradient together with decay is not known here")
+        raise ValueError("clip_gradient together with decay is not supported")
     return float(bounds.pop())
 
 
 def _merged(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One group for all parameters that are treated alike: a fused update is one call a group."""
+    """Merge groups with equal settings, because a fused update is one call per group."""
     merged: dict[str, dict[str, Any]] = {}
     for group in groups:
         rest = {key: value for key, value in group.items() if key != "params"}

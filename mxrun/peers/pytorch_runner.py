@@ -1,7 +1,7 @@
-"""PyTorch as a contestant: eagerly or compiled, in either layout and precision.
+"""PyTorch runners: eager or compiled, in either layout and precision.
 
-A way's words say all of it. `autocast-bfloat16`: parameters stay float32, and operators that gain
-from bfloat16 run in it; `bfloat16`: the whole module is converted.
+The words of a way select these. `autocast-bfloat16`: parameters stay float32, and operators that
+benefit run in bfloat16; `bfloat16`: the entire module is converted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IMAGE_RANK = 4
 
 
 class _Inputs:
-    """Host batches, and the buffers that each step's batch is copied into."""
+    """Batches on the host, and the buffers that each step's batch is copied to."""
 
     def __init__(self, task: Task) -> None:
         self.batches = {
@@ -39,7 +39,7 @@ class _Inputs:
         self._count, self._next = task.steps, 0
 
     def load(self) -> list[Tensor]:
-        """The next batch."""
+        """Copy the next batch to the buffers and return them."""
         for buffer, batch in zip(self.buffers, self.batches.values(), strict=True):
             buffer.copy_(batch[self._next])
         self._next = (self._next + 1) % self._count
@@ -62,7 +62,7 @@ def _has(task: Task, word: str) -> bool:
 
 
 def _region(task: Task) -> AbstractContextManager[object]:
-    """What forward runs in."""
+    """Return the context for forward: autocast, or none."""
     region: AbstractContextManager[object] = nullcontext()
     if _has(task, "autocast-bfloat16"):
         region = torch.autocast("cpu", torch.bfloat16)
@@ -70,7 +70,7 @@ def _region(task: Task) -> AbstractContextManager[object]:
 
 
 class TrainingRunner:
-    """Forward, loss, backward and the optimizer's update."""
+    """Runner of forward, loss, backward and the optimizer's update."""
 
     def __init__(self, task: Task) -> None:
         self._inputs = _Inputs(task)
@@ -81,9 +81,9 @@ class TrainingRunner:
         self._bound = largest_gradient(task.updates)
         rescale = {rule["parameters"]["rescale_grad"] for rule in task.updates.values()}
         if len(rescale) > 1:
-            raise ValueError("gradients rescaled differently are not known here")
+            raise ValueError("different values of rescale_grad are not supported")
         (self._rescale,) = rescale
-        # The traced module's own call is wrapped for tracebacks.
+        # `forward` directly: the traced module's `__call__` adds a wrapper for tracebacks.
         self._network, self._region = network.module.forward, _region(task)
         compiled = _has(task, "compile")
         self._forward = torch.compile(self._objective) if compiled else self._objective
@@ -94,7 +94,7 @@ class TrainingRunner:
         return objective * self._rescale, mean
 
     def step(self) -> None:
-        """One step."""
+        """Run one step."""
         inputs = self._inputs.load()
         self._optimizer.zero_grad(set_to_none=True)
         with self._region:
@@ -105,16 +105,16 @@ class TrainingRunner:
         self._optimizer.step()
 
     def loss(self) -> float:
-        """The last step's."""
+        """Return the last step's loss."""
         return float(self._loss)
 
     def outputs(self) -> list[Array]:
-        """None: a training step keeps none."""
+        """Return an empty list: training is compared by losses."""
         return []
 
 
 class InferenceRunner:
-    """The network's outputs alone."""
+    """Runner of forward alone."""
 
     def __init__(self, task: Task) -> None:
         self._inputs, self._region = _Inputs(task), _region(task)
@@ -129,23 +129,23 @@ class InferenceRunner:
         self._outputs: tuple[Tensor, ...] = ()
 
     def step(self) -> None:
-        """One step."""
+        """Run one step."""
         inputs = self._inputs.load()
-        # Not inference_mode: the compiler's freezing wants no_grad.
+        # no_grad, because the compiler's freezing does not support inference_mode.
         with torch.no_grad(), self._region:
             self._outputs = self._forward(*inputs)
 
     def loss(self) -> float:
-        """Inference has none."""
+        """Return 0: inference has no loss."""
         return 0.0
 
     def outputs(self) -> list[Array]:
-        """The last step's."""
+        """Return the last step's outputs."""
         return [output.detach().float().contiguous().numpy() for output in self._outputs]
 
 
 def open_contestant(task: Task) -> Runner:
-    """One way to run a task; raises ValueError for what is not known here."""
+    """Create the runner of a task; raises ValueError for unsupported operators."""
     torch.set_num_threads(task.threads)
     return TrainingRunner(task) if task.phase == "train" else InferenceRunner(task)
 

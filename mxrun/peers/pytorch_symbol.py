@@ -1,4 +1,4 @@
-"""MXNet's symbol JSON read for PyTorch, and run as it stands."""
+"""Parser and interpreter of MXNet's symbol JSON for PyTorch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
 
 @dataclass(frozen=True)
 class SymbolNode:
-    """One node: operator name (`null` for a variable), own name, parameters, what it reads.
+    """One node: operator name (`null` for a variable), node name, parameters, inputs.
 
-    inputs: (node, which of its outputs).
+    inputs: pairs (node, output index).
     """
 
     operator: str
@@ -28,14 +28,14 @@ class SymbolNode:
 
 @dataclass(frozen=True)
 class SymbolGraph:
-    """Nodes in topological order and the positions of the outputs."""
+    """Nodes in topological order, and the symbol's outputs as (node, output index)."""
 
     nodes: tuple[SymbolNode, ...]
     heads: tuple[tuple[int, int], ...]
 
     @property
     def auxiliary(self) -> set[str]:
-        """Names of the variables that some operator writes."""
+        """Names of the variables that an operator writes."""
         return {
             self.nodes[node.inputs[index][0]].name
             for node in self.nodes
@@ -44,7 +44,7 @@ class SymbolGraph:
 
 
 def read_symbol(text: str) -> SymbolGraph:
-    """The graph in a symbol's JSON; the key of parameters was `param`, `attr`, then `attrs`."""
+    """Parse symbol JSON; the key of parameters was `param`, then `attr`, now `attrs`."""
     content = json.loads(text)
     nodes = []
     for entry in content["nodes"]:
@@ -57,7 +57,7 @@ def read_symbol(text: str) -> SymbolGraph:
 def run_graph(
     graph: SymbolGraph, arrays: Mapping[str, Tensor], is_train: bool = True
 ) -> list[Tensor]:
-    """The outputs; raises ValueError for a missing array or an unknown operator."""
+    """Return the outputs; raises ValueError for a missing array or an unsupported operator."""
     values: list[tuple[Tensor, ...]] = []
     for node in graph.nodes:
         if node.operator == "null":
@@ -66,7 +66,7 @@ def run_graph(
             values.append((arrays[node.name],))
             continue
         if node.operator not in OPERATORS:
-            raise ValueError(f"operator {node.operator} is not known here")
+            raise ValueError(f"operator {node.operator} is not supported")
         sources = [values[source][output] for source, output in node.inputs]
         result = OPERATORS[node.operator](MXNetParameters(node.attributes, is_train), *sources)
         values.append(tuple(result) if isinstance(result, (tuple, list)) else (result,))
@@ -74,5 +74,5 @@ def run_graph(
 
 
 def as_tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Tensors over the same memory."""
+    """Return tensors over the same memory."""
     return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""PyTorch's side: runs, differentiates and trains MXNet symbols from their JSON."""
+"""PyTorch worker: runs, differentiates and trains MXNet symbols from their JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mxrun.peers.pytorch.parameters import Tensor
 from mxrun.peers.pytorch_symbol import SymbolGraph, as_tensors, read_symbol, run_graph
 from mxrun.peers.wire import Message, group, numbered, prefixed
 
-# PyTorch reports shapes and types that do not fit as RuntimeError.
+# PyTorch reports mismatched shapes and types as RuntimeError.
 REJECTIONS: tuple[type[Exception], ...] = (ValueError, RuntimeError)
 
 
 def run_symbol(message: Message) -> Message:
-    """Outputs, gradients of all floating arguments and auxiliary states after the run."""
+    """Run a symbol; return outputs, gradients of floating arguments, auxiliary states."""
     graph = read_symbol(message.fields["symbol"])
     tensors = as_tensors(group(message.arrays, "inputs"))
     differentiated = {
@@ -49,10 +49,10 @@ def run_symbol(message: Message) -> Message:
 def _groups(
     graph: SymbolGraph, parameters: Mapping[str, Tensor], sgd: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """One optimizer group per parameter, with MXNet's multipliers.
+    """Return one optimizer group per parameter, with MXNet's multipliers.
 
-    SGD of MXNet 1.9.1 decays names ending in _weight or _gamma; `__wd_mult__` and `__lr_mult__`
-    of the variable come before that.
+    SGD of MXNet 1.9.1 decays names ending in _weight or _gamma; the variable's `__wd_mult__` and
+    `__lr_mult__` override that.
     """
     attributes = {node.name: node.attributes for node in graph.nodes}
     groups = []
@@ -71,7 +71,7 @@ def _groups(
 
 
 def train(message: Message) -> Message:
-    """Parameters and auxiliary states after one step per batch."""
+    """Train one step per batch; return parameters and auxiliary states."""
     graph = read_symbol(message.fields["symbol"])
     sgd = message.fields["sgd"]
     variables = as_tensors(group(message.arrays, "parameters"))
@@ -98,7 +98,7 @@ def train(message: Message) -> Message:
 
 
 def operators(message: Message) -> Message:
-    """The names of the operators known here."""
+    """Return the names of the supported operators."""
     del message
     return Message({"operators": sorted(OPERATORS)})
 

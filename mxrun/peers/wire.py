@@ -1,8 +1,8 @@
 """Messages between mxrun and a peer's helper process: one JSON line, then raw array bytes.
 
-Runs on both sides. A peer's environment has its own NumPy and Python and no mxrun, so this file
-and the workers import nothing but the standard library, NumPy, the peer and each other; how they
-find each other there is `worker.py`'s business.
+The file runs on both sides. A peer's environment has its own NumPy and Python but no mxrun, so this
+file and the workers import only the standard library, NumPy, the peer and each other; `worker.py`
+makes them importable there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Message:
-    """JSON-ready `fields` and named arrays (numbers and booleans of any shape)."""
+    """JSON-compatible `fields` and named arrays (numbers and booleans of any shape)."""
 
     fields: Mapping[str, Any]
     arrays: Mapping[str, Array] = field(default_factory=dict)
@@ -33,8 +33,8 @@ Handlers = Mapping[str, Callable[[Message], Message]]
 def write(stream: IO[bytes], message: Message) -> None:
     """Send a message: `{"fields": ..., "arrays": [[name, type, shape], ...]}`, newline, bytes.
 
-    Arrays travel row-major and little-endian, in the order the line lists them. Raises ValueError
-    for an array of anything but numbers and booleans.
+    Arrays are sent row-major and little-endian, in the order the line lists them. Raises ValueError
+    for arrays of anything but numbers and booleans.
     """
     blocks: list[Array] = []
     listing: list[list[Any]] = []
@@ -52,9 +52,9 @@ def write(stream: IO[bytes], message: Message) -> None:
 
 
 def read(stream: IO[bytes]) -> Message | None:
-    """Receive a message; None where the stream ends between messages.
+    """Receive a message; None if the stream ends between messages.
 
-    Raises EOFError where it ends inside one, ValueError for a line that is not a header.
+    Raises EOFError if it ends inside a message, ValueError for a line that is not a header.
     """
     line = stream.readline()
     if not line:
@@ -68,16 +68,16 @@ def read(stream: IO[bytes]) -> Message | None:
         if len(block) < size:
             raise EOFError(f"array {name!r} ends after {len(block)} of {size} bytes")
         array = np.frombuffer(block, dtype=dtype).reshape(shape)
-        # A copy: what frombuffer returns is read-only, and the peers want to own their memory.
+        # A copy: frombuffer's result is read-only, and the peers need writable memory of their own.
         arrays[name] = array.astype(dtype.newbyteorder("="), copy=True)
     return Message(header["fields"], arrays)
 
 
 def claim_standard_output() -> IO[bytes]:
-    """The stream for replies; whatever is printed from now on goes to standard error.
+    """Return the stream for replies, and redirect standard output to standard error.
 
     Libraries print to file descriptor 1, from C as well, so replies get a descriptor of their own.
-    Call before the peer is imported.
+    Call it before the peer is imported.
     """
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -92,8 +92,8 @@ def serve(
 ) -> None:
     """Answer requests until their stream ends.
 
-    `rejections` are the exceptions by which the peer says that it cannot do what was asked: their
-    text becomes the reply. Any other exception is a defect and ends the process.
+    rejections: exceptions by which the peer refuses a request; their text becomes the reply. Any
+    other exception is a defect and ends the process.
     """
     while (message := read(requests)) is not None:
         try:
@@ -104,16 +104,16 @@ def serve(
 
 
 def group(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """The arrays called `prefix/name`, by name, in their order."""
+    """Return the arrays called `prefix/name` by name, in order."""
     start = prefix + "/"
     return {key[len(start) :]: array for key, array in arrays.items() if key.startswith(start)}
 
 
 def prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The inverse of `group`: every name with `prefix/` before it."""
+    """Prefix every name with `prefix/`, the inverse of `group`."""
     return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
 def numbered(arrays: list[Array]) -> dict[str, Array]:
-    """Arrays named by their position."""
+    """Return the arrays keyed by their position."""
     return {str(index): array for index, array in enumerate(arrays)}

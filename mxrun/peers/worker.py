@@ -1,7 +1,8 @@
-"""Entry of a helper process: `python worker.py FILE` serves the handlers of a module.
+"""Entry point of a helper process: `python worker.py FILE` serves the handlers of a module.
 
-mxrun is not installed in a peer's environment, and must not be found there in another version: a
-stand-in takes its name, whose only package, `mxrun.peers`, is this folder and the module's.
+mxrun is not installed in a peer's environment, and another version of it must not be imported
+there. A stub package takes its name; its only package, `mxrun.peers`, consists of this folder and
+the module's.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 
 def main(module: Path) -> None:
-    """Claim standard output for replies, import the peer and serve until standard input ends."""
+    """Redirect standard output, import the peer and serve until standard input ends."""
     folder = Path(__file__).resolve().parent
     sys.path = [entry for entry in sys.path if entry != str(folder)]
     _stand_in("mxrun")
@@ -25,7 +26,7 @@ def main(module: Path) -> None:
 
 
 def _stand_in(name: str, *folders: Path) -> None:
-    """Register an empty package whose modules lie in these folders."""
+    """Register an empty package whose modules are in these folders."""
     package = types.ModuleType(name)
     package.__path__ = [str(folder) for folder in folders]
     sys.modules[name] = package

@@ -1,1 +1,1 @@
-"""Memory of a plan: lifetimes, shared storage, schedules, rematerialisation and offsets."""
+"""Memory planning: liveness, shared storage, scheduling, rematerialisation, placement."""

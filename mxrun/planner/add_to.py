@@ -1,15 +1,16 @@
-"""Sums of gradients without a step of their own: what comes later is added to what is there.
+"""Add-to requests for sums of gradients: the later summand is added to the earlier one in memory.
 
-Where a step adds two tensors, the one that is made later may be added to the other as it is made:
-its producer gets the add-to request, and the sum lies in the memory of what it is added to. That
-saves a pass over three tensors. It is done where every bit stays the same: two numbers have one
-sum in whatever order, and the kernel says of itself that it rounds what it adds as if it wrote it.
-Sums of more are made of such pairs, in the order that the graph gives them. It costs no memory:
-the tensor that is added to must live until the sum is made anyway.
+A step that adds two tensors is removed. The step that makes the later summand gets the add-to
+request instead and accumulates into the memory of the earlier one. That saves a pass over three
+tensors. It is done only where the result is bit-identical: the sum of two numbers does not depend
+on their order, and a kernel offers an add-to variant (`Kernel.adding`) only if it rounds the addend
+as it would round the written value. A sum of more than two tensors is a chain of such pairs in the
+graph's order. Add-to costs no memory: the earlier summand must live until the sum is computed in
+any case.
 
-Everything refused is logged with its reason.
+Every refusal is logged with its reason.
 
-Needs: kernels, and steps in the order they run. Provides: add-to requests, and `mutations`.
+Needs: kernels, and steps in execution order. Provides: add-to requests, and `mutations`.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ _SUM = "elemwise_add"
 
 @dataclass(frozen=True)
 class AddedTo:
-    """The graph with fewer steps, and what became of each sum."""
+    """Graph without the replaced sums, and one hint per sum."""
 
     graph: Graph
     hints: tuple[Hint, ...]
 
 
 def add_to(graph: Graph, enabled: bool = True) -> AddedTo:
-    """Make sums of gradients part of the steps before them; with `enabled` false none."""
+    """Replace sums of gradients by add-to requests on the steps before them.
+
+    enabled: if false, no sum is replaced, and every hint is refused.
+    """
     joining, hints = _Joining(graph), []
     for position, step in enumerate(graph.steps):
         if not _is_sum(step):
@@ -53,23 +57,24 @@ def add_to(graph: Graph, enabled: bool = True) -> AddedTo:
 
 
 def _is_sum(step: Step) -> bool:
-    """Whether a step adds gradients: of several readers, or of several batches."""
+    """Return whether a step sums gradients, of several readers or of several batches."""
     kinds = (StepKind.BACKWARD, StepKind.UPDATE)
     is_own = step.kind in kinds and step.forward is None
     return is_own and step.prop is not None and step.prop.type_string == _SUM
 
 
 class _Joining:
-    """The steps of a graph, of which some become part of others before them."""
+    """Mutable list of steps in which sums are merged into the steps that make their summands."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._steps: list[Step | None] = list(graph.steps)
         self._mutations = dict(graph.mutations)
-        # Memory that must stay as it is.
+        # Values whose memory must not be overwritten.
         self._kept = {*graph.results.values(), *graph.sources.values()}
         self._made_at = dict.fromkeys(graph.sources.values(), -1)
-        # Values that lie in one memory, and the steps that read there.
+        # Union-find over values that share memory, and the positions of the steps that read it, by
+        # root.
         self._memory = list(range(len(graph.values)))
         self._readers: dict[ValueId, set[int]] = {}
         for position, step in enumerate(graph.steps):
@@ -80,7 +85,7 @@ class _Joining:
                 self._share(step.reads[0], step.writes[0])
 
     def sides(self, position: int) -> tuple[ValueId, ValueId]:
-        """What a sum adds: what is there, and what is made later."""
+        """Return the two summands of a sum: the one made first, then the one made later."""
         step = self._graph.steps[position]
         (there, added), (total,) = step.reads, step.writes
         if total not in self._graph.mutations and self._made_at[there] > self._made_at[added]:
@@ -88,12 +93,12 @@ class _Joining:
         return there, added
 
     def producer_name(self, value: ValueId) -> str:
-        """The step that makes a value; the value's own name where it is given from outside."""
+        """Return the name of the step that makes a value; of a source, the value's own name."""
         producer = self._producer(value)
         return self._graph.values[value].name if producer is None else producer.name
 
     def refusal(self, position: int, there: ValueId, added: ValueId) -> str:
-        """Why the step that makes `added` cannot add it to `there`; empty when it can."""
+        """Return the reason why the step that makes `added` cannot add it to `there`, or ""."""
         values, made_at = self._graph.values, self._made_at[added]
         (total,) = self._graph.steps[position].writes
         if len({values[value].spec for value in (there, added, total)}) > 1:
@@ -102,7 +107,7 @@ class _Joining:
             return "both are made by one step"
         if added in self._mutations:
             return f"{values[added].name} is added to {values[self._mutations[added]].name} already"
-        # A running sum of batches is overwritten anyway.
+        # A running sum over batches is overwritten in any case.
         kept = [added] if self._mutations.get(total) == there else [there, added]
         for value in kept:
             if self._root(value) in self._kept:
@@ -114,7 +119,10 @@ class _Joining:
         return f"{values[there].name} is still read by {self._names(late)}" if late else ""
 
     def kernel(self, value: ValueId) -> Kernel | None:
-        """The kernel that makes a value, as one that adds it, where there is such a one."""
+        """Return the add-to variant of the kernel that makes a value.
+
+        None if the kernel has no such variant, or if the variant needs a larger workspace.
+        """
         producer = self._producer(value)
         if producer is None or producer.kernel is None:
             return None
@@ -125,7 +133,7 @@ class _Joining:
         return replace(kernel, candidates=producer.kernel.candidates)
 
     def join(self, position: int, there: ValueId, added: ValueId, kernel: Kernel) -> None:
-        """Let the step that makes `added` make the sum at `position` instead."""
+        """Remove the sum at `position`; the step that makes `added` writes the sum instead."""
         step, at = self._graph.steps[position], self._made_at[added]
         producer = self._producer(added)
         assert producer is not None
@@ -148,7 +156,7 @@ class _Joining:
         self._share(there, total)
 
     def graph(self) -> Graph:
-        """The steps that are left."""
+        """Return the graph of the remaining steps."""
         steps = tuple(step for step in self._steps if step is not None)
         return replace(self._graph, steps=steps, mutations=self._mutations)
 
@@ -165,7 +173,7 @@ class _Joining:
         return value
 
     def _share(self, source: ValueId, target: ValueId) -> None:
-        """Let a value lie in the memory of another."""
+        """Record that `target` shares the memory of `source`."""
         root, own = self._root(source), self._root(target)
         self._memory[own] = root
         if own in self._kept:

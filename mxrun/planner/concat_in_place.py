@@ -1,11 +1,12 @@
-"""Which tensors lie within the one that a step joins them into, so that nothing copies them.
+"""Concat in place: inputs of a concatenation stored as slices of its output, without a copy.
 
-A part lies in the rows of the whole: element `begin` of each row is its first. Whoever writes or
-reads it has to know how far apart its rows are, which few kernels do; where the whole is one row,
-its parts are ordinary tensors. A whole may be part of a larger one, and its parts then are as well.
-Everything refused is logged with its reason.
+The output is the parent buffer, and each input a slice of its rows that begins at byte `begin` of
+the first row. Kernels that write or read a slice must support a row pitch, which few do. If the
+parent buffer has a single row, its slices are ordinary tensors. A parent buffer may itself be a
+slice of a larger one; its slices are then slices of the larger one. Every refusal is logged with
+its reason.
 
-Needs: kernels. Provides: the place of every part.
+Needs: kernels. Provides: the parent buffer and offset of every slice.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from mxrun.planner.hint import JOINED, Hint
 
 @dataclass(frozen=True)
 class BufferSlice:
-    """The place of a tensor within the outermost whole.
+    """Location of a tensor within its outermost parent buffer.
 
-    begin: bytes. width: elements of a row. pitch: elements of the whole from one row to the next;
-        0 where there is one row.
+    whole: the parent buffer. begin: offset in bytes. width: elements of one row of the slice.
+    pitch: elements of the parent buffer from one row to the next; 0 if it has one row.
     """
 
     whole: ValueId
@@ -37,13 +38,16 @@ class BufferSlice:
 
 @dataclass(frozen=True)
 class BufferSlices:
-    """The parts, and what became of every input of a join."""
+    """Slices by value, and one hint per input of a concatenation."""
 
     parts: Mapping[ValueId, BufferSlice] = field(default_factory=dict)
     inputs: tuple[tuple[ValueId, Hint], ...] = ()
 
     def only(self, wholes: Collection[ValueId], otherwise: str) -> BufferSlices:
-        """The parts of these wholes; `otherwise` is why not those of others."""
+        """Return the slices of the given parent buffers.
+
+        otherwise: the reason by which all others are refused.
+        """
         parts = {value: part for value, part in self.parts.items() if part.whole in wholes}
         inputs = tuple(
             (value, replace(hint, reason=otherwise) if hint.taken and value not in parts else hint)
@@ -53,11 +57,11 @@ class BufferSlices:
 
 
 def joins(graph: Graph) -> BufferSlices:
-    """All parts that are possible."""
+    """Return all slices that the kernels permit, without regard to peak memory."""
     if all(step.kernel is None or step.kernel.join is None for step in graph.steps):
         return BufferSlices()
     found = _Joining(graph)
-    # The last first: where a whole lies decides how its parts are read.
+    # Last concatenation first: the location of a parent buffer decides the pitch of its slices.
     for step in reversed(graph.steps):
         if step.kernel is not None and step.kernel.join is not None and step.outputs[0] is not None:
             found.add(step, step.outputs[0], step.kernel.join)
@@ -78,7 +82,7 @@ class _Joining:
         self._changed = {*graph.mutations, *graph.mutations.values()}
 
     def add(self, step: Step, output: ValueId, join: Join) -> None:
-        """Place the inputs of one step."""
+        """Assign slices of `output` to the inputs of one concatenation."""
         values = self.graph.values
         size = item_size(values[output].spec.dtype)
         outer = self.parts.get(output, BufferSlice(output, 0, 0, 0))
@@ -95,7 +99,7 @@ class _Joining:
             begin += width * size
 
     def _refusal(self, step: Step, value: ValueId, part: BufferSlice) -> str:
-        """Why `value` cannot lie in its place; empty if it can."""
+        """Return the reason why `value` cannot be the slice `part`, or ""."""
         values = self.graph.values
         if value not in self._producers:
             return f"{in_words(values[value].name)} is given from outside"
@@ -104,15 +108,15 @@ class _Joining:
         if not values[value].spec.nbytes:
             return "it is empty"
         if value in self.parts:
-            return f"it lies in {in_words(values[self.parts[value].whole].name)} already"
+            return f"it is already in {in_words(values[self.parts[value].whole].name)}"
         if step.requests[0] is not OpReqType.WRITE or value in self._changed:
-            return "the memory is changed in its place"
+            return "it is updated in place"
         if part.pitch == 0 and part.begin % ALIGNMENT:
-            return "it would not begin at a cache line"
+            return f"its offset would not be a multiple of {ALIGNMENT} bytes"
         return next(self._objections(value, part), "")
 
     def _objections(self, value: ValueId, part: BufferSlice) -> Iterator[str]:
-        """Why those who write and read a value cannot do so in its place."""
+        """Yield the reasons why the producer and the readers of a value cannot use the slice."""
         producer, readers = self._producers[value], self._readers[value]
         for step in (producer, *readers):
             if step.kernel is not None and step.kernel.is_view:
@@ -121,10 +125,10 @@ class _Joining:
             written = {} if producer.kernel is None else producer.kernel.pitched_outputs
             index = producer.outputs.index(value)
             if written.get(index) != part.width or producer.requests[index] is not OpReqType.WRITE:
-                yield f"{in_words(producer.name)} writes it in one piece"
+                yield f"{in_words(producer.name)} cannot write it with a row pitch"
             for reader in readers:
-                # A step without a kernel only keeps what it reads.
+                # A step without a kernel does not access memory; it only extends lifetimes.
                 for index, each in enumerate(reader.inputs if reader.kernel else ()):
                     assert reader.kernel is not None
                     if each == value and reader.kernel.pitched_inputs.get(index) != part.width:
-                        yield f"{in_words(reader.name)} reads it in one piece"
+                        yield f"{in_words(reader.name)} cannot read it with a row pitch"

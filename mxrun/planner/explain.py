@@ -1,4 +1,4 @@
-"""Why each byte of the arena is alive at a step: its tensor, and who still reads that."""
+"""Reasons why each block of the arena is live at a step: its tensor and the last reader."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _PINNED_REASONS = {
     MemoryClass.GRADIENTS: "gradient summed over batches",
     MemoryClass.OPTIMIZER: "optimizer state",
     MemoryClass.AUXILIARY: "auxiliary state",
-    MemoryClass.CONSTANTS: "made of parameters before the first step",
+    MemoryClass.CONSTANTS: "computed from parameters before the first step",
     MemoryClass.IO: "written by the loop before each step",
 }
 
 
 @dataclass(frozen=True)
 class LiveTensor:
-    """One block that is alive at a step.
+    """Block that is live at a step, and the tensor that keeps it live.
 
-    tensor: of those that share the block the one for which it is kept. first, last: positions of
-        the steps that write it and that read it last; `reason` is why it must live until then.
-    root: the first tensor of the block, whose memory the others share. shared: all but `tensor`
-        that lie in the block, some of them at other times.
+    tensor: of the tensors that share the block, the one that is read last. first, last: positions
+    of the steps that write it and that read it last. reason: the last use that keeps it live. root:
+    the first tensor of the block, whose memory the others share. shared: all other tensors of the
+    block, some of which are live at other steps.
     """
 
     tensor: str
@@ -43,9 +43,9 @@ class LiveTensor:
 def live_tensors(
     phase: PhasePlan, pinned: Sequence[Block], position: int
 ) -> tuple[LiveTensor, ...]:
-    """What lies in the arena while the step at `position` runs, the largest first.
+    """Return the tensors that are live while the step at `position` runs, the largest first.
 
-    Their bytes add up to `phase.live_bytes()[position]` and the pinned blocks.
+    Their bytes add up to `phase.live_bytes()[position]` plus the pinned blocks.
     """
     reads = _Reads(phase)
     live = [
@@ -60,7 +60,7 @@ def live_tensors(
 
 
 def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTensor, ...]:
-    """The blocks that all phases share, alive from this one's first step to its last."""
+    """Return the blocks that all phases share, live from the first step of `phase` to its last."""
     end = max(0, len(phase.steps) - 1)
     return tuple(
         LiveTensor(
@@ -79,9 +79,9 @@ def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTenso
 
 
 def whole_lives(phase: PhasePlan) -> tuple[LiveTensor, ...]:
-    """The blocks of a phase in its order, each as the one tensor for which it is kept to its end.
+    """Return the lifetimes of all blocks of a phase, each with the tensor that is read last.
 
-    first, last: here the first and the last step of the whole block.
+    first, last: the first and the last step of the block, not of the tensor.
     """
     reads = _Reads(phase)
     return tuple(
@@ -91,7 +91,7 @@ def whole_lives(phase: PhasePlan) -> tuple[LiveTensor, ...]:
 
 
 class _Reads:
-    """Who writes and who last reads every value of a phase."""
+    """Writer and last reader of every value of a phase."""
 
     def __init__(self, phase: PhasePlan) -> None:
         self._phase = phase
@@ -108,7 +108,7 @@ class _Reads:
                     self._last[source] = (position, self._read(step, index))
             for source in step.added_to:
                 self._last[source] = (position, f"{in_words(step.name)} adds to it")
-        # Whoever reads a view reads the tensor that it is a view of.
+        # A read of a view is a read of the tensor that it is a view of.
         for step in reversed(phase.steps):
             if step.kernel is not None and step.kernel.is_view:
                 source, view = step.reads[0], step.writes[0]
@@ -120,7 +120,7 @@ class _Reads:
             self._last[value] = (end, f"{result}, kept to the end")
 
     def explain(self, block: Block, position: int) -> LiveTensor:
-        """Why a block lives at `position`."""
+        """Return the tensor that keeps a block live at `position`, and the reason."""
         place = (block.name, block.memory_class, block.nbytes, block.offset)
         if not block.values:
             reason = f"workspace of {in_words(self._phase.steps[position].name)}"
@@ -140,7 +140,7 @@ class _Reads:
         return self._last.get(value, (written, f"{writer} writes it"))
 
     def _read(self, step: Step, index: int) -> str:
-        """What input `index` is to a step, as its operator declares it."""
+        """Describe the role of input `index` of a step, by the operator's declared names."""
         if step.kind is StepKind.REORDER:
             reader = self._reader.get(step.writes[0])
             return f"{in_words(reader.name)} reads a copy of it" if reader else "it is copied"

@@ -1,20 +1,20 @@
-"""Occasions to share memory, and what became of each."""
+"""Hints: opportunities to share memory between two tensors, and the reasons of refusals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The ways in which a step may give a tensor the memory of another: overwriting that, adding to it,
-# or writing it where it is joined with others.
+# Kinds of hints: the output overwrites an input, is added to a tensor, or is a slice of a parent
+# buffer (concat in place).
 IN_PLACE, ADD_TO, JOINED = "in place", "add to", "joined"
 
 
 @dataclass(frozen=True)
 class Hint:
-    """One occasion to share memory and what became of it; `reason` is empty when it was taken.
+    """Opportunity to share memory; `reason` says why it was refused and is empty if it was taken.
 
-    step: that which declares it, or would add. kind: IN_PLACE where the operator declares it,
-        ADD_TO of a sum of gradients, JOINED of a part of a larger tensor.
+    step: the step that declares the hint, or whose kernel would add. kind: IN_PLACE if the operator
+    declares it, ADD_TO for a sum of gradients, JOINED for a slice of a parent buffer.
     """
 
     step: str
@@ -25,5 +25,5 @@ class Hint:
 
     @property
     def taken(self) -> bool:
-        """Whether the two tensors share memory."""
+        """True if the two tensors share memory."""
         return not self.reason

@@ -1,10 +1,10 @@
-"""Which tensors share storage: views, mutated states, parts and the in-place hints that hold.
+"""Storage of every value: views, mutated states, slices of parent buffers and in-place hints.
 
-A hint is taken when the input is read for the last time by this very step, has the size of the
-output, and is neither given from outside nor kept as a result. Everything refused is logged with
-its reason.
+An in-place hint is taken if the step is the last reader of the input, if input and output have the
+same size and layout, and if the input is neither a source nor a result of the graph. Every refusal
+is logged with its reason.
 
-Needs: kernels, and the parts that lie within others. Provides: the storage of every value.
+Needs: kernels, and the slices of parent buffers. Provides: the storage of every value.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mxrun.planner.hint import Hint
 
 @dataclass(frozen=True)
 class Storage:
-    """`root[value]` is the value whose memory `value` lies in (itself for most).
+    """Shared storage: `root[value]` is the value whose memory `value` uses (itself for most).
 
-    parts: of those that are only a part of that memory, their place in it.
+    parts: for values that use only a slice of that memory, the slice.
     """
 
     root: Mapping[ValueId, ValueId]
@@ -36,9 +36,10 @@ def inplace(
     joined: BufferSlices | None = None,
     decided: Iterable[Hint] = (),
 ) -> Storage:
-    """Decide the storage of every value; unless `enabled` nothing takes another's place.
+    """Assign storage to every value.
 
-    joined: parts of others. decided: what was logged before.
+    enabled: if false, all in-place hints are refused. joined: slices of parent buffers. decided:
+    hints that earlier stages took or refused, put before this function's own.
     """
     joined = joined or BufferSlices()
     sharing = _Sharing(graph, joined.parts)
@@ -73,7 +74,7 @@ class _Sharing:
         for position, step in enumerate(graph.steps):
             for value in step.reads:
                 self.last_read[value] = position
-        # Reads of views count for their source, because they lie in its memory.
+        # Reads of a view count as reads of its source, because they share memory.
         for step in reversed(graph.steps):
             if step.kernel is not None and step.kernel.is_view:
                 view = self.last_read.get(step.writes[0], -1)
@@ -100,7 +101,7 @@ class _Sharing:
         root = self.find(source)
         self.parent[target] = root
         self.targets.add(target)
-        # The source's memory is now read as long as the target is.
+        # The lifetime of the source's memory now includes the target's.
         self.last_read[root] = max(self.last_read.get(root, -1), self.last_read.get(target, -1))
         if target in self.kept:
             self.kept.add(root)
@@ -110,13 +111,13 @@ class _Sharing:
         return {value: self.find(parent) if parent != value else value for value, parent in parents}
 
     def refusal(self, position: int, step: Step, source: ValueId, target: ValueId) -> str:
-        """Why `source` cannot be overwritten by `target` at this step; empty when it can."""
+        """Return the reason why `target` cannot overwrite `source` at this step, or ""."""
         values = self.graph.values
         root = self.find(source)
         if target in self.targets:
-            return f"the output lies in {in_words(values[self.find(target)].name)} already"
+            return f"the output is already in {in_words(values[self.find(target)].name)}"
         if source in self.parts:
-            return f"it lies in {in_words(values[root].name)}"
+            return f"it is a slice of {in_words(values[root].name)}"
         if root in self.given:
             return f"{in_words(values[root].name)} is given from outside"
         if root in self.kept or source in self.kept:
@@ -128,8 +129,8 @@ class _Sharing:
         last = self.last_read.get(root, -1)
         if last > position:
             return f"{in_words(self.graph.steps[last].name)} still reads it"
-        # A hint says that an element may be overwritten once this input's element was read, not
-        # that every other input is read at the same places.
+        # A hint permits overwriting an element once that element of this input is read. Another
+        # input with the same memory may be read in another order.
         if [self.find(value) for value in step.reads].count(root) > 1:
-            return "read as another input as well"
+            return "another input shares its memory"
         return ""

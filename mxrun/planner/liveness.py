@@ -1,4 +1,4 @@
-"""Lifetimes of a phase's storage and scratchpads, and the bytes that are live at each step."""
+"""Liveness: lifetimes of a phase's storage and workspaces, and live bytes at each step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from mxrun.planner.inplace import Storage
 
 
 def alive(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
-    """Bytes alive at each of so many steps, of (first, last, bytes) alive during [first, last)."""
+    """Return the live bytes at each of `steps` steps.
+
+    lives: (first, last, bytes), live during the half-open interval [first, last).
+    """
     changes = [0] * (steps + 1)
     for first, last, nbytes in lives:
         changes[first] += nbytes
@@ -20,9 +23,10 @@ def alive(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
 
 
 def storage_lives(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int, int, int]]:
-    """The steps [first, last) during which each storage is alive, and its bytes, by its root.
+    """Return {root: (first, last, bytes)} with lifetime [first, last) of all storage not pinned.
 
-    Of those that are not pinned, from the first write to the last use.
+    A lifetime begins with the first write and ends after the last use; results live to the last
+    step.
     """
     roots = storage.root
     first: dict[ValueId, int] = {}
@@ -49,7 +53,7 @@ def storage_lives(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int, in
 
 
 def live_bytes(graph: Graph, storage: Storage) -> list[int]:
-    """Reusable bytes that are alive at each step, before anything has an offset."""
+    """Return the reusable bytes live at each step, workspaces included, before placement."""
     live = alive(storage_lives(graph, storage).values(), len(graph.steps))
     for position, nbytes in scratch_bytes(graph):
         live[position] += nbytes
@@ -57,12 +61,12 @@ def live_bytes(graph: Graph, storage: Storage) -> list[int]:
 
 
 def peak_bytes(graph: Graph, storage: Storage) -> int:
-    """The most of `live_bytes`."""
+    """Return the peak memory in bytes: the maximum of `live_bytes`."""
     return max(live_bytes(graph, storage), default=0)
 
 
 def scratch_bytes(graph: Graph) -> Iterator[tuple[int, int]]:
-    """The steps whose kernels ask for memory of their own while they run, and its bytes."""
+    """Yield (position, bytes) of each step whose kernel needs a workspace while it runs."""
     for position, step in enumerate(graph.steps):
         if step.kernel is not None and step.kernel.workspace_bytes:
             yield position, align(step.kernel.workspace_bytes)

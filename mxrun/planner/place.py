@@ -1,4 +1,4 @@
-"""Give every value and scratchpad its place in the arena.
+"""Placement of every value and workspace in the arena.
 
 Needs: kernels and storage. Provides: a PhasePlan whose offsets start after the pinned region.
 """
@@ -15,7 +15,7 @@ from mxrun.planner.inplace import Storage
 from mxrun.planner.liveness import scratch_bytes, storage_lives
 from mxrun.planner.plan import Block, PhasePlan
 
-# The order of the pinned region; io slots stand last.
+# Order of the pinned region; io slots come last.
 _PINNED_ORDER = (
     MemoryClass.PARAMETERS,
     MemoryClass.GRADIENTS,
@@ -29,9 +29,9 @@ _PINNED_ORDER = (
 def place_pinned(
     graphs: Sequence[Graph], staged: Mapping[str, TensorSpec] | None = None
 ) -> tuple[Block, ...]:
-    """One block per source of any phase, packed from offset 0 by class, then in graph order.
+    """Return one block per source of any phase, packed from offset 0 by class, then in graph order.
 
-    `staged` io tensors, which no graph reads, come last.
+    staged: further io tensors, which no graph reads; they come last.
     """
     kinds: dict[str, MemoryClass] = {}
     sizes: dict[str, int] = {}
@@ -52,7 +52,7 @@ def place_pinned(
 
 @dataclass(frozen=True)
 class _Need:
-    """A block before it has an offset; `key` is a root value or a step's name."""
+    """Block before placement; `key` is the root value of its storage, or the name of a step."""
 
     key: ValueId | str
     name: str
@@ -66,7 +66,7 @@ class _Need:
 def place(
     name: str, graph: Graph, storage: Storage, pinned: tuple[Block, ...], reuse: bool = True
 ) -> PhasePlan:
-    """Place one phase; with `reuse` false every block stays alive to the end."""
+    """Place one phase; if `reuse` is false, every block is live during all steps."""
     base = sum(block.nbytes for block in pinned)
     needs = [*_storage_needs(graph, storage), *_scratch_needs(graph)]
     steps = len(graph.steps)
@@ -105,7 +105,7 @@ def place(
 
 
 def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
-    """One need per storage that is not pinned."""
+    """Return one block per storage that is not pinned."""
     members: dict[ValueId, list[ValueId]] = {}
     for step in graph.steps:
         for value in step.writes:
@@ -134,7 +134,7 @@ def _scratch_needs(graph: Graph) -> list[_Need]:
 
 
 def _naive(graph: Graph) -> int:
-    """Every tensor and scratchpad with memory of its own; overwritten states count once."""
+    """Return the bytes without sharing or reuse; a state and its updated version count once."""
     tensors = sum(
         align(graph.spec(value).nbytes)
         for step in graph.steps

@@ -1,4 +1,4 @@
-"""The plan: one frozen value that says where every byte of a run lies and what runs when.
+"""Plan: frozen record of the schedule and of the offset of every byte of a run.
 
 One arena per context: [pinned: parameters, optimizer, auxiliary | io slots | reusable: the largest
 of the phases]. Offsets and block sizes are multiples of 64 bytes.
@@ -19,11 +19,11 @@ from mxrun.planner.liveness import alive
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive bytes of the arena with one owner at a time.
+    """Contiguous bytes of the arena during one lifetime.
 
-    values: the tensors that lie in it, by their numbers in the phase's graph (more than one where
-        they share storage); none in a scratchpad and in a pinned block, which all phases share.
-    first, last: steps during which it is alive, half-open.
+    values: the tensors stored in the block, by their numbers in the phase's graph; more than one if
+    they share storage; none for a workspace or a pinned block, which all phases share. first, last:
+    the lifetime in steps, half-open.
     """
 
     name: str
@@ -36,16 +36,16 @@ class Block:
 
     @property
     def end(self) -> int:
-        """One past the last byte."""
+        """End offset in bytes, exclusive."""
         return self.offset + self.nbytes
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What backward makes again: the forward steps, each as often as it runs again.
+    """Forward steps that backward recomputes, each listed as often as it runs again.
 
-    plain_bytes: the reusable bytes of the plain order. step_s: the seconds that its steps will
-        probably take; extra_s: those of the repeated ones.
+    plain_bytes: reusable bytes of the plan without recomputation. step_s: predicted seconds of that
+    plan's steps. extra_s: predicted seconds of the recomputed steps.
     """
 
     steps: tuple[str, ...]
@@ -55,18 +55,18 @@ class Recomputed:
 
     @property
     def extra(self) -> float:
-        """The extra time as a fraction of the plain step's."""
+        """Extra time as a fraction of the plain step's time: extra_s / step_s."""
         return self.extra_s / self.step_s
 
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """One sequence of steps over the arena: a training step, or an evaluation step.
+    """Schedule and placement of one phase: a training step, or an evaluation step.
 
-    offsets: where each value lies; scratch: where each step's workspace lies.
-    parts: the values that lie within the rows of others.
-    reusable_bytes and the bounds count this phase's part of the reusable region only; proved_bytes
-    is what no placement can do without, which is the lower bound or was shown to be more.
+    offsets: arena offset of each value. scratch: arena offset of each step's workspace. parts:
+    values that are slices of parent buffers. reusable_bytes and the bounds count this phase's part
+    of the reusable region only. lower_bound_bytes: maximum of the live bytes. proved_bytes: size
+    below which no placement exists; the lower bound, or more if the search proved it.
     """
 
     name: str
@@ -81,20 +81,23 @@ class PhasePlan:
     proved_bytes: int
     naive_bytes: int
     in_place_only_bytes: int
-    # The name of the order of steps, and what is alive at the peak of any order at least; None
-    # where that is not known.
+    # Name of the schedule, and the lower bound on peak memory over all schedules; None if unknown.
     order: str = "declared"
     any_order_bytes: int | None = None
-    # What backward makes again to fit into a budget; None of a plain order.
+    # Steps that backward recomputes to fit a budget; None without recomputation.
     recomputed: Recomputed | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps in the order they run."""
+        """Steps in execution order."""
         return self.graph.steps
 
     def implementations(self) -> dict[str, str]:
-        """The implementation chosen for each step that calls something; a repeated one has its."""
+        """Return the implementation selected for each step with a kernel.
+
+        Views are left out, and so are repeated steps, which have the implementation of the
+        original.
+        """
         return {
             step.name: step.kernel.implementation
             for step in self.steps
@@ -102,19 +105,19 @@ class PhasePlan:
         }
 
     def peak_step(self) -> int:
-        """The first step at which the most reusable bytes are alive."""
+        """Return the position of the first step at which the live bytes reach their maximum."""
         totals = self.live_bytes()
         return totals.index(max(totals)) if totals else 0
 
     def live_bytes(self) -> list[int]:
-        """Reusable bytes alive at each step."""
+        """Return the reusable bytes that are live at each step."""
         lives = ((block.first, block.last, block.nbytes) for block in self.blocks)
         return alive(lives, len(self.steps))
 
 
 @dataclass(frozen=True)
 class ClassBytes:
-    """Bytes of one memory class: all its blocks, and those alive at the peak."""
+    """Bytes of one memory class: all its blocks, and those that are live at the peak."""
 
     total_bytes: int
     peak_bytes: int
@@ -122,29 +125,29 @@ class ClassBytes:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything known before the first step; `specs` are those of the pinned tensors."""
+    """Plan of a run: all phases, the pinned blocks, and the specs of the pinned tensors."""
 
     phases: Mapping[str, PhasePlan]
     pinned: tuple[Block, ...]
     specs: Mapping[str, TensorSpec]
     threads: int
     planning_ms: float
-    # What the arena may have at most, where a budget says so.
+    # Largest size of the arena that a memory budget permits.
     budget_bytes: int | None = None
 
     @property
     def pinned_bytes(self) -> int:
-        """Parameters, optimizer and auxiliary states, and io slots."""
+        """Bytes of parameters, optimizer and auxiliary states, and io slots."""
         return sum(block.nbytes for block in self.pinned)
 
     @property
     def reusable_bytes(self) -> int:
-        """What the phases take in turns."""
+        """Bytes of the region that the phases share, one phase at a time."""
         return self.planned_bytes - self.pinned_bytes
 
     @property
     def largest_phase(self) -> PhasePlan:
-        """The phase that needs most."""
+        """Phase with the largest reusable region."""
         return max(self.phases.values(), key=lambda phase: phase.reusable_bytes)
 
     def _largest(self, figure: str) -> int:
@@ -153,23 +156,24 @@ class Plan:
 
     @property
     def planned_bytes(self) -> int:
-        """Size of the arena."""
+        """Size of the arena in bytes."""
         return self._largest("reusable_bytes")
 
     @property
     def lower_bound_bytes(self) -> int:
-        """No arena for the chosen order of steps can be smaller."""
+        """Lower bound on the size of the arena for the schedules in use."""
         return self._largest("lower_bound_bytes")
 
     @property
     def proved_bytes(self) -> int:
-        """What no arena can do without, by the lower bound or by what was shown beyond it."""
+        """Proved minimum size of the arena: the lower bound, or more if the search proved it."""
         return self._largest("proved_bytes")
 
     @property
     def any_order_bytes(self) -> int | None:
-        """No arena for these steps in another order can be smaller; None where that is not known:
-        where a budget changed the steps, or tensors are joined or added to.
+        """Lower bound on the size of the arena over all schedules of these steps.
+
+        None if it is unknown: if a budget changed the steps, or with concat in place or add-to.
         """
         found = [phase.any_order_bytes for phase in self.phases.values()]
         known = [nbytes for nbytes in found if nbytes is not None]
@@ -177,30 +181,30 @@ class Plan:
 
     @property
     def naive_bytes(self) -> int:
-        """The arena if every tensor had memory of its own."""
+        """Size of the arena if every tensor had memory of its own."""
         return self._largest("naive_bytes")
 
     @property
     def in_place_only_bytes(self) -> int:
-        """The arena with views and in-place sharing, but no reuse of freed blocks."""
+        """Size of the arena with views and in-place sharing, but without reuse of freed blocks."""
         return self._largest("in_place_only_bytes")
 
     @property
     def proved_optimal(self) -> bool:
-        """Whether the arena is as small as the order of steps allows."""
+        """True if no smaller arena exists for the schedules in use."""
         return self.planned_bytes == self.proved_bytes
 
     def offset(self, name: str) -> int:
-        """Where a pinned tensor lies; raises KeyError for what is none."""
+        """Return the arena offset of a pinned tensor. Raises KeyError for an unknown name."""
         return self._offsets[name]
 
     @cached_property
     def _offsets(self) -> dict[str, int]:
-        """The offsets of the pinned tensors by name."""
+        """Offsets of the pinned tensors by name."""
         return {block.name: block.offset for block in self.pinned}
 
     def classes(self) -> dict[str, ClassBytes]:
-        """Bytes by memory class, of the phase that needs most."""
+        """Return the bytes by memory class, of the phase with the largest reusable region."""
         phase = self.largest_phase
         peak = phase.peak_step()
         figures = {}

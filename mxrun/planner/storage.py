@@ -1,8 +1,8 @@
-"""The storage of every value: shared as far as that is allowed and needs no more bytes.
+"""Storage of every value, shared as far as that is permitted and does not raise peak memory.
 
-Sharing by views and in place always saves. Joining in place saves the copies, but a part's memory
-is the whole's, from the first part that is written to the last that is read: a whole is joined in
-place only if no more is alive at the peak of the step.
+Views and in-place sharing never cost memory. Concat in place saves the copies, but a slice occupies
+the parent buffer from the first write of any slice to the last read of any. A concatenation is done
+in place only if peak memory does not rise.
 
 Needs: kernels. Provides: the storage of every value.
 """
@@ -27,9 +27,7 @@ Bytes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sharing:
-    """What may be shared beside what must: in place of inputs, by joining in place, by adding to
-    gradients that are there.
-    """
+    """Optional kinds of sharing: in-place outputs, concat in place, and add-to for gradients."""
 
     in_place: bool = True
     join: bool = True
@@ -37,18 +35,20 @@ class Sharing:
 
 
 def shared(graph: Graph, sharing: Sharing) -> tuple[Graph, Storage]:
-    """The graph with what is added in place, and the storage of its values."""
+    """Return the graph after the add-to pass, and the storage of its values."""
     added = add_to(graph, sharing.add_to)
     return added.graph, storage_of(added.graph, sharing, added.hints)
 
 
 def storage_of(graph: Graph, sharing: Sharing, decided: Iterable[Hint] = ()) -> Storage:
-    """The storage with few bytes alive at the peak, and of those with the fewest copies.
+    """Return the storage with as many concatenations in place as do not raise peak memory.
 
-    decided: what was logged before.
+    The choice is greedy: the change with the lowest resulting peak memory is made first.
+
+    decided: hints that earlier stages took or refused.
     """
     found = joins(graph)
-    otherwise = "more bytes would be alive at the peak" if sharing.join else "joining is off"
+    otherwise = "peak memory would rise" if sharing.join else "concat in place is off"
     plain = inplace(graph, sharing.in_place, found.only((), otherwise), decided)
     if not sharing.join or not found.parts:
         return plain
@@ -71,14 +71,14 @@ def storage_of(graph: Graph, sharing: Sharing, decided: Iterable[Hint] = ()) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """Values whose storage joining changes, without regard to others; by so many bytes a step."""
+    """Values whose storage changes together by concat in place, and the change in live bytes."""
 
     values: frozenset[ValueId]
     live: Bytes
 
 
 def _changes(graph: Graph, plain: Storage, joined: Storage) -> Iterator[_Change]:
-    """The least sets of values that share nothing with others in either storage."""
+    """Yield the smallest sets of values that share no storage with other sets in either variant."""
     lives = [(storage, storage_lives(graph, storage)) for storage in (plain, joined)]
     for values in _connected(plain, joined):
         live = np.zeros(len(graph.steps), np.int64)
@@ -90,7 +90,10 @@ def _changes(graph: Graph, plain: Storage, joined: Storage) -> Iterator[_Change]
 
 
 def _connected(plain: Storage, joined: Storage) -> Iterable[list[ValueId]]:
-    """Values that are connected by parts, and by the storage that they have in either way."""
+    """Return the sets of values connected by shared storage in either variant.
+
+    Only sets that contain a slice of a parent buffer are returned.
+    """
     parent = dict(plain.root)
 
     def find(value: ValueId) -> ValueId:

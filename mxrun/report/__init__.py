@@ -1,1 +1,1 @@
-"""What people see: consoles, progress bars and tables."""
+"""Terminal output: consoles, progress bars and tables; drawings and result files."""

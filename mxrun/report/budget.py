@@ -1,4 +1,4 @@
-"""What a memory budget came to, for people."""
+"""Tables for a memory budget."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from mxrun.report.tables import Report, titled_table
 
 
 def budget_tables(report: Report) -> Iterator[RenderableType]:
-    """The budget, the parts of batches, and by phase the steps that backward runs again; nothing
-    without a budget.
+    """Yield the budget, the micro-batches, and a table of the recomputed steps of each phase.
+
+    Yields nothing without a budget.
     """
     if report["budget_bytes"] is None:
         return
@@ -25,8 +26,8 @@ def budget_tables(report: Report) -> Iterator[RenderableType]:
     yield Text(f"budget: {bytes_text(report['budget_bytes'])} ({report['budget_bytes']:,} bytes)")
     for phase, made in report["recompute"].items():
         table = titled_table(
-            f"run again in {phase}: {made['extra']:.1%} ({made['extra_ms']:.3f} ms) longer as "
-            f"predicted, for {bytes_text(made['plain_bytes'] - report['planned_bytes'])} less"
+            f"recomputed in {phase}: {made['extra']:.1%} ({made['extra_ms']:.3f} ms) longer as "
+            f"predicted, saves {bytes_text(made['plain_bytes'] - report['planned_bytes'])}"
         )
         table.add_column("step")
         table.add_column("times", justify="right")

@@ -1,4 +1,4 @@
-"""Timed candidates for people: which steps do not run on the kernel that is preferred."""
+"""Table of autotuned steps that do not run on the preferred kernel."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rich.text import Text
 from mxrun.report.figures import milliseconds_text
 from mxrun.report.tables import titled_table
 
-# Longer tables are for machines.
+# Limit of the table; the JSON report has all rows.
 _MAX_ROWS = 20
 
 
 def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Text]:
-    """One row per step whose kernel is another than the preferred, those that win most first.
+    """Return one row per step with a kernel other than the preferred one, largest saving first.
 
-    `operators` are `OperatorTime.to_json`'s. Nothing where no candidates were timed.
+    operators: values of `OperatorTime.to_json`. The list is empty if no candidates were timed.
     """
     timed = [row for row in operators if row["candidates"]]
     if not timed:
@@ -26,11 +26,11 @@ def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Te
     changed = [row for row in timed if row["candidates"][0]["implementation"] != _taken(row)]
     told = Text(
         f"Candidates were timed for {len(timed)} of {len(operators)} steps; {len(changed)} run on "
-        "another kernel than the preferred one."
+        "a kernel other than the preferred one."
     )
     if not changed:
         return [told]
-    table = titled_table("kernels taken for their times")
+    table = titled_table("kernels selected by timing")
     for name in ("operator", "implementation", "in place of"):
         table.add_column(name, overflow="fold")
     for name in ("ms", "preferred, ms"):
@@ -48,7 +48,10 @@ def _taken(row: Mapping[str, Any]) -> str:
 
 
 def _taken_ms(row: Mapping[str, Any]) -> float:
-    """What the kernel taken took; a combination of parts may not have been timed as such."""
+    """Return the time of the selected kernel in ms.
+
+    A combination of parts may not have been timed as such; the fastest candidate stands for it.
+    """
     times = {each["implementation"]: each["ms"] for each in row["candidates"]}
     return float(times.get(_taken(row), min(times.values())))
 

@@ -1,4 +1,4 @@
-"""Confusion matrices for people: small ones whole, of large ones the commonest mistakes."""
+"""Confusion matrices: small ones in full, the most frequent mistakes of large ones."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _MAX_MISTAKES = 12
 
 
 def confusion_tables(evaluation: Mapping[str, Any], classes: Sequence[str] = ()) -> list[Table]:
-    """One for each confusion matrix among the figures of an evaluation; `classes` are the names of
-    its rows and columns, without which these are numbers.
+    """Return a table for each confusion matrix among the metrics of an evaluation.
+
+    classes: names of rows and columns; without them, these are numbers.
     """
     return [
         confusion_table(name, value, classes)
@@ -29,8 +30,8 @@ def confusion_tables(evaluation: Mapping[str, Any], classes: Sequence[str] = ())
 def confusion_table(
     name: str, counts: Sequence[Sequence[float | None]], classes: Sequence[str] = ()
 ) -> Table:
-    """How often each class was predicted as which; null stands for what was no number."""
-    # A network with several losses may have another one that tells other classes apart.
+    """Return a table of counts by label and predicted class; None (not finite) is shown as nan."""
+    # In a network with several losses, another one may have other classes.
     named = len(classes) == len(counts)
     shown = map(printable, classes) if named else map(str, range(len(counts)))
     names = [Text(each) for each in shown]
@@ -50,7 +51,7 @@ def confusion_table(
 
 
 def _mistakes(name: str, counts: Sequence[Sequence[float | None]], names: Sequence[Text]) -> Table:
-    """The commonest mistakes, of equally common ones those of the first classes."""
+    """Return a table of the most frequent mistakes; ties are in order of the classes."""
     mistakes = sorted(
         (-count, label, predicted)
         for label, row in enumerate(counts)

@@ -1,4 +1,4 @@
-"""The two consoles: results go to standard output, progress and errors to standard error."""
+"""Consoles: standard output for results, standard error for progress and errors."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from mxrun.base.errors import MxrunError, Stopped, UserError, shown
 from mxrun.report.printable import printable
 from mxrun.report.streams import dispensable, escape_unencodable
 
-# Files and pipes have no width: wide enough that no table is cut.
+# Files and pipes have no width. No table is wider than this.
 _WIDTH_OF_FILES = 200
 
 
 class PrintableConsole(Console):
-    """A console on which text moves no cursor and sets no colour: only styles do."""
+    """Console that escapes control characters of texts: only its styles control the terminal."""
 
     def on_broken_pipe(self) -> None:
-        """Raise BrokenPipeError for the writer to handle: rich would end the process with 1."""
+        """Raise BrokenPipeError for the caller to handle; rich would exit with code 1."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """The renderable's segments; control characters within their texts are spelled out."""
+        """Yield the segments of a renderable with the control characters of their texts escaped."""
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control else Segment(printable(text), style)
 
 
 def stdout() -> Console:
-    """The console of results, where what the stream's encoding lacks is shown escaped."""
+    """Return the console for results. It escapes characters that the stream's encoding lacks."""
     escape_unencodable(sys.stdout)
     return PrintableConsole(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES, highlight=False)
 
 
 def stderr() -> Console:
-    """The console of progress and errors."""
+    """Return the console for progress and errors."""
     width = None if sys.stderr.isatty() else _WIDTH_OF_FILES
     return PrintableConsole(stderr=True, width=width, highlight=False)
 
 
 def print_error(error: MxrunError) -> None:
-    """Print everything an error says to standard error; plain text unless it is a terminal.
+    """Print an error in full to standard error, with styles on a terminal only.
 
-    Where standard error cannot be written, the exit code alone says that something is wrong.
+    If standard error cannot be written, the exit code alone reports the error.
     """
     with dispensable():
         for problem in problems(error):
@@ -68,7 +68,7 @@ def _print_problem(problem: str) -> None:
 
 
 def problems(error: MxrunError) -> list[str]:
-    """The texts of an error: its first diagnostics, or its one line."""
+    """Return the texts of an error: its first diagnostics, or its one line."""
     if isinstance(error, UserError):
         return shown(error.diagnostics)
     if isinstance(error, Stopped):

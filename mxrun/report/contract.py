@@ -1,4 +1,4 @@
-"""What `check-op` found, for people, made from what its `--json` gives to machines."""
+"""Tables of `check-op`, made from its JSON report."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rich.text import Text
 Description = Mapping[str, Any]
 Part = Table | Text
 
-# Problems of one check that are told; more are only counted.
+# Limit of the problems shown per check; the rest are counted.
 _TOLD = 3
 
 
 def contract_parts(report: Description) -> list[Part]:
-    """One line for each check, then what is wrong and what to do about it."""
+    """Return one line per check, then the problems with their hints."""
     table = Table(
         title=Text(f"{report['operator']}: {len(report['cases'])} cases", "bold"),
         title_justify="left",
@@ -37,10 +37,12 @@ def contract_parts(report: Description) -> list[Part]:
         if check["not_checked"]
     ]
     if report["nonstandard_gradient"]:
-        parts.append(Text(f"deliberate gradient: {report['nonstandard_gradient']}", "italic"))
+        parts.append(Text(f"nonstandard gradient: {report['nonstandard_gradient']}", "italic"))
     if report["without_gradient"]:
         names = ", ".join(report["without_gradient"])
-        said = f"gradients: none for {names}; what comes before cannot be trained through it"
+        said = (
+            f"no gradient for {names}: the layers before it cannot be trained through this operator"
+        )
         parts.append(Text(said, "yellow"))
     return [*parts, _verdict(report, broken)]
 

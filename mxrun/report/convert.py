@@ -1,4 +1,4 @@
-"""`convert` for people: the file, and what goes in and out."""
+"""Tables of `convert`: the file with its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxrun.report.tables import Report, titled_table
 
 
 def convert_tables(report: Report) -> list[Table | Text]:
-    """The tensors that a caller gives and gets, then the size."""
+    """Return a table of input and output tensors, then the sizes."""
     table = titled_table(f"{report['file']}, ONNX with opset {report['opset']}")
     for name in ("tensor", "", "type", "shape"):
         table.add_column(name)

@@ -1,8 +1,7 @@
-"""Learning curves in a terminal: one panel a metric, drawn with braille dots.
+"""Learning curves in a terminal: one panel per metric, drawn with braille dots.
 
-A character holds 2 x 4 dots (Unicode's block U+2800). What was measured on the training data is a
-line, what was measured in evaluation a mark for each epoch, so that both are told apart without
-colours too.
+A character holds 2 x 4 dots (Unicode block U+2800). Values of training are a line, values of
+evaluation a mark per epoch, so that the two are distinct without colours.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _MAX_COLUMNS = 100
 _MIN_COLUMNS = 16
 _MARK = "o"
 _BRAILLE = 0x2800
-# The bit of each dot, by column and row within a character.
+# Bit of each dot, by column and row within a character.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 def curve_parts(report: Report) -> list[Text | Panel]:
-    """A title and a panel for every metric that was finite at least once."""
+    """Return a title and a panel for every metric with at least one finite value."""
     count = len(report["epochs"])
     title = f"{report['name']}, {count} epoch{'' if count == 1 else 's'}"
     panels = [
@@ -40,12 +39,12 @@ def curve_parts(report: Report) -> list[Text | Panel]:
 
 
 def finite(metric: Report) -> list[float]:
-    """The numbers of a metric, of training and evaluation together."""
+    """Return the finite values of a metric, of training and evaluation together."""
     return [value for part in ("train", "eval") for value in metric[part] if value is not None]
 
 
 def bounds(values: Sequence[float]) -> tuple[float, float]:
-    """The lowest and the highest, apart also where all are the same."""
+    """Return the lowest and the highest value, widened if they are equal."""
     low, high = min(values), max(values)
     if low < high:
         return low, high
@@ -54,13 +53,13 @@ def bounds(values: Sequence[float]) -> tuple[float, float]:
 
 
 class Panel:
-    """One metric over the epochs, as wide as the terminal allows."""
+    """Panel of one metric over the epochs, as wide as the terminal allows."""
 
     def __init__(self, metric: Report, epochs: Sequence[int]) -> None:
         self.metric, self.epochs = metric, epochs
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The metric's last values, the canvas between its bounds, and the epochs below."""
+        """Yield the metric's last values, the canvas between its bounds, and the epochs below."""
         low, high = bounds(finite(self.metric))
         labels = {0: metric_text(high), _ROWS - 1: metric_text(low)}
         margin = max(map(len, labels.values()))
@@ -84,7 +83,7 @@ class Panel:
         return head
 
     def _canvas(self, columns: int, low: float, high: float) -> Iterator[Text]:
-        """The rows, top first."""
+        """Yield the rows of the canvas, top first."""
         cells = [[0] * columns for _ in range(_ROWS)]
         for x, y in _line(self._points(self.metric["train"], columns * 2, _ROWS * 4, low, high)):
             cells[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
@@ -106,7 +105,7 @@ class Panel:
     def _points(
         self, values: Values, width: int, height: int, low: float, high: float
     ) -> list[list[tuple[int, int]]]:
-        """The values as dots of a canvas, in runs between those that were not finite."""
+        """Return the values as dots of a canvas, in runs of consecutive finite values."""
         runs: list[list[tuple[int, int]]] = [[]]
         span = max(1, self.epochs[-1] - self.epochs[0])
         for epoch, value in zip(self.epochs, values, strict=True):
@@ -120,7 +119,7 @@ class Panel:
 
 
 def _line(runs: Sequence[Sequence[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
-    """Every dot of the runs, neighbours joined by straight lines."""
+    """Yield every dot of the runs, with neighbours joined by straight lines."""
     for run in runs:
         yield run[0]
         for (x, y), (next_x, next_y) in pairwise(run):
@@ -131,7 +130,7 @@ def _line(runs: Sequence[Sequence[tuple[int, int]]]) -> Iterator[tuple[int, int]
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten."""
+    """Return round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)

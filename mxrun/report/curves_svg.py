@@ -1,4 +1,4 @@
-"""Learning curves as a drawing: one panel a metric, training and evaluation as lines."""
+"""Learning curves as SVG: one panel per metric, training and evaluation as lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLOURS = {"train": COLOURS[0], "eval": COLOURS[1]}
 
 
 def curves_svg(report: Report) -> str:
-    """The drawing; the same report gives the same bytes."""
+    """Return the SVG document. Deterministic: equal reports give equal bytes."""
     metrics = [metric for metric in report["metrics"] if finite(metric)]
     parts = [text(str(report["name"]), 24, 32, "title")]
     notes = report["notes"]
@@ -55,7 +55,7 @@ def _panel_height() -> float:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From epochs and values to pixels within a panel."""
+    """Mapping from epochs and values to pixels within a panel."""
 
     first: float
     last: float
@@ -63,11 +63,11 @@ class _Scale:
     high: float
 
     def across(self, epoch: float) -> float:
-        """Where an epoch lies, from the left."""
+        """Horizontal position of an epoch, from the left."""
         return _LEFT + (epoch - self.first) / (self.last - self.first) * _WIDTH
 
     def down(self, value: float) -> float:
-        """Where a value lies, from the top."""
+        """Vertical position of a value, from the top."""
         return _TOP + (self.high - value) / (self.high - self.low) * _HEIGHT
 
 
@@ -106,7 +106,7 @@ def _axes(scale: _Scale) -> Iterator[str]:
 def _curve(
     values: Sequence[float | None], epochs: Sequence[int], scale: _Scale, colour: str
 ) -> Iterator[str]:
-    """A line between what was finite, and a mark for each value where they are few."""
+    """Yield a line between finite values, and a mark per value if there are few."""
     path, joined = "", False
     marks = []
     for epoch, value in zip(epochs, values, strict=True):

@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Numbers as short texts with units."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from mxrun.base.sizes import UNITS
 
 _COUNTS = ("", "k", "M", "G", "T")
-# What is smaller rounds to 0 in a metric: the guard of cross_entropy's logarithm is 1e-12.
+# Metrics below this round to 0. The epsilon in cross_entropy's logarithm is 1e-12.
 _ZERO_BELOW = 1e-11
 
 
 def bytes_text(count: int) -> str:
-    """Bytes in the unit that leaves one to four digits: `1.23 MiB`."""
+    """Return bytes in the unit that leaves one to four digits: `1.23 MiB`."""
     value = float(count)
     for unit in UNITS[:-1]:
         if value < 1024:
@@ -22,7 +22,7 @@ def bytes_text(count: int) -> str:
 
 
 def count_text(count: float) -> str:
-    """A count to three digits: `1.23 M`."""
+    """Return a count with three digits: `1.23 M`."""
     value = float(count)
     for unit in _COUNTS[:-1]:
         if value < 999.5:
@@ -32,21 +32,21 @@ def count_text(count: float) -> str:
 
 
 def metric_text(value: float) -> str:
-    """A loss or metric: `0.9833`, `1.24e-05`."""
-    # What is left of a logarithm that is guarded against 0 is no news.
+    """Return a loss or metric as text: `0.9833`, `1.24e-05`."""
+    # Such a value comes from the epsilon alone.
     size = 0.0 if abs(value) < _ZERO_BELOW else abs(value)
     return f"{value:.2e}" if 0 < size < 1e-3 else f"{value if size else 0.0:.4f}"
 
 
 def milliseconds_text(milliseconds: float) -> str:
-    """Three or more digits: 0.00123, 0.123, 12.3, 1234."""
+    """Return milliseconds with three or more digits: 0.00123, 0.123, 12.3, 1234."""
     if milliseconds < 0.1:
         return f"{milliseconds:.5f}"
     return f"{milliseconds:.3f}" if milliseconds < 100 else f"{milliseconds:.1f}"
 
 
 def phases_text(shares: Iterable[tuple[str, float]]) -> str:
-    """A line for each phase and its share: `forward 40%`, `backward 55%`."""
+    """Return a line per phase with its share: `forward 40%`, `backward 55%`."""
     sums: dict[str, float] = {}
     for phase, share in shares:
         sums[phase] = sums.get(phase, 0.0) + share
@@ -54,7 +54,7 @@ def phases_text(shares: Iterable[tuple[str, float]]) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration: `4.2 s`, `3:05`, `1:02:03`."""
+    """Return a duration in seconds as text: `4.2 s`, `3:05`, `1:02:03`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, second = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""What `infer` gives: a table for people; lines, tables or arrays in files for programs."""
+"""Results of `infer`: tables for the terminal; JSON lines, CSV or arrays for programs."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-# Numbers of one record that a table has room for.
+# Limit of the numbers of one record in a table.
 _SHOWN = 6
 
 
 def write_jsonl(rows: Iterable[Row], to: Path | None) -> None:
-    """A line of JSON for each record; raises UserError when it cannot be written."""
+    """Write one line of JSON per record. Raises UserError if it cannot be written."""
     with _opened(to) as file:
         for row in rows:
             file.write(canonical_json(row).encode("ascii"))
 
 
 def write_csv(rows: Iterable[Row], to: Path | None) -> None:
-    """A row for each record, below a row of names; raises UserError when it cannot be written."""
+    """Write a header and one row per record. Raises UserError if it cannot be written."""
     with _opened(to) as file:
         for number, row in enumerate(rows):
             cells = list(_cells(row))
@@ -58,9 +58,9 @@ def _csv_line(values: Sequence[Any]) -> bytes:
 def write_arrays(
     batches: Iterable[Arrays], names: Sequence[str], archive: bool, to: Path | None
 ) -> None:
-    """All records of every output: by name in an archive (.npz), or of one output as .npy.
+    """Write all records of every output: by name as an archive (.npz), or one output as .npy.
 
-    Raises UserError when it cannot be written.
+    Raises UserError if it cannot be written.
     """
     parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     for batch in batches:
@@ -71,7 +71,7 @@ def write_arrays(
         if archive:
             np.savez(file, allow_pickle=False, **arrays)
         else:
-            # Not `write_array`: it looks for its position in a file, and a pipe has none.
+            # Not `write_array`: it calls `tell` on the file, which fails on a pipe.
             array = arrays.popitem()[1]
             header = np.lib.format.header_data_from_array_1_0(array)
             np.lib.format.write_array_header_1_0(file, header)
@@ -79,7 +79,7 @@ def write_arrays(
 
 
 def inference_table(title: str, rows: Sequence[Row]) -> Table:
-    """One row per record: its likeliest classes, or its first numbers."""
+    """Return one row per record with its likeliest classes, or its first numbers."""
     from rich.text import Text
 
     from mxrun.report.printable import printable
@@ -110,13 +110,13 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
                 cells.append("\n".join(f"{each[figure]:.4f}" for each in output["top"]))
             else:
                 cells.append(_numbers(output["output"]))
-        # Spelled out before widths are measured: what a cell gains later is cut off.
+        # Escaped before rich measures widths: a cell that grows later is cut.
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 
 
 def work_text(summary: Row) -> str:
-    """How much was done how fast, and what was measured, on one line."""
+    """Return the number of records, the speed and the metrics on one line."""
     count, rate = summary["records"], summary["records_per_s"]
     text = f"{count:,} record{'' if count == 1 else 's'}, {count_text(rate)} records/s"
     measured = summary["metrics"]
@@ -125,7 +125,10 @@ def work_text(summary: Row) -> str:
 
 @contextmanager
 def advancing(total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A function that is told how many records are done; long work gets a bar on a terminal."""
+    """Context manager that gives a callback for the number of finished records.
+
+    Long work shows a progress bar on a terminal.
+    """
     if not (shown and sys.stderr.isatty()):
         yield lambda records: None
         return
@@ -137,7 +140,7 @@ def advancing(total: int | None, shown: bool) -> Iterator[Callable[[int], None]]
 
 
 class _Bar:
-    """A bar that appears when work takes long; rich is imported only then."""
+    """Progress bar that appears only if work takes long; rich is imported only then."""
 
     def __init__(self, total: int | None) -> None:
         self._total, self._started = total, time.monotonic()
@@ -145,14 +148,14 @@ class _Bar:
         self._update: Callable[[int], None] | None = None
 
     def advance(self, records: int) -> None:
-        """So many records are done."""
+        """Set the number of finished records."""
         if self._update is not None:
             self._update(records)
         elif time.monotonic() - self._started > WAIT_NOTICE_S:
             self._show(records)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._stop()
 
     def _show(self, records: int) -> None:
@@ -181,9 +184,9 @@ class _Bar:
 
 @contextmanager
 def _opened(to: Path | None) -> Iterator[IO[bytes]]:
-    """Standard output, or a file that is whole in the end or, when something fails, not there.
+    """Context manager for standard output or a file; a failure leaves no partial file.
 
-    Raises UserError where it cannot be written.
+    Raises UserError if it cannot be written.
     """
     if to is None:
         with standard_output():
@@ -194,18 +197,18 @@ def _opened(to: Path | None) -> Iterator[IO[bytes]]:
 
 
 def _outputs(row: Row) -> Mapping[str, Row]:
-    """A record's outputs by name; one alone has none."""
+    """Return the outputs of a record by name; a single output has the empty name."""
     several: Mapping[str, Row] | None = row.get("outputs")
     return {"": row} if several is None else several
 
 
 def _figure(output: Row) -> str:
-    """What a class's number is."""
+    """Return the key of the number of each class."""
     return "probability" if "probability" in output["top"][0] else "value"
 
 
 def _cells(row: Row) -> Iterator[tuple[str, Any]]:
-    """A record as named cells, every number in one of its own."""
+    """Yield a record as named cells, one per number."""
     for key in ("input", "record", "label", "label_name"):
         if key in row:
             yield from _numbered(key, row[key])
@@ -220,7 +223,7 @@ def _cells(row: Row) -> Iterator[tuple[str, Any]]:
 
 
 def _numbered(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A cell, or for the numbers of an array one each."""
+    """Yield one cell for a scalar, or one per number of an array."""
     if not isinstance(value, list):
         yield name, value
         return
@@ -230,12 +233,12 @@ def _numbered(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _label(label: Any) -> str:
-    """A class's number, or a regression's numbers."""
+    """Return a class number, or the numbers of a regression label, as text."""
     return str(label) if isinstance(label, int) else _numbers(label)
 
 
 def _numbers(values: Any) -> str:
-    """The first numbers of an array."""
+    """Return the first numbers of an array as text."""
     flat = np.ravel(values)
     text = "  ".join(f"{value:.4g}" for value in flat[:_SHOWN])
     if flat.size <= _SHOWN:

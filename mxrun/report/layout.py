@@ -1,9 +1,10 @@
-"""A layered drawing of a network: where every box stands and how every edge runs.
+"""Layered layout of a network: positions of boxes and routes of edges.
 
-Boxes stand in ranks, each below all that it reads (longest path). An edge that passes ranks takes a
-place in each, so that it runs around boxes and not through them. Orders within ranks follow the
-barycentres of neighbours, of several sweeps the one with the fewest crossings; places are then the
-least-squares solution that keeps boxes apart. The same input gives the same drawing.
+Boxes are in ranks, each below all boxes that it reads (longest path). An edge that spans several
+ranks takes a lane in each of them, so that it runs around boxes and not through them. The order
+within ranks follows the barycentres of neighbours; of several sweeps, the order with the fewest
+crossings is used. Positions are then the least-squares solution that keeps boxes apart. The layout
+is deterministic.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ _ORDER_SWEEPS = 8
 _PLACE_SWEEPS = 9
 _BETWEEN_BOXES = 28.0
 _BETWEEN_RANKS = 48.0
-# A passing edge is a thin box that stays straight against its neighbours' pull.
+# The lane of a passing edge is a thin box; its high weight keeps the edge straight.
 _LANE_WIDTH = 12.0
 _LANE_WEIGHT = 50.0
-# Between the arrows that end at one box.
+# Gap between the arrows that end at one box.
 _BETWEEN_ARROWS = 12.0
 
 Point = tuple[float, float]
@@ -27,7 +28,10 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Box:
-    """What is drawn for a node, in pixels; the heavier, the more do neighbours keep in line."""
+    """Size of a node's box in pixels.
+
+    weight: pull of the box on the positions of its neighbours.
+    """
 
     name: str
     width: float
@@ -37,7 +41,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Edge:
-    """From a box's lower side, at `port` (0 left, 1 right), to another's upper side."""
+    """Edge from a box's lower side, at `port` (0 left, 1 right), to another box's upper side."""
 
     source: str
     target: str
@@ -46,7 +50,10 @@ class Edge:
 
 @dataclass(frozen=True)
 class NetworkLayout:
-    """corners: the upper left corner of each box. routes: the points of each edge, in order."""
+    """Positions of all boxes and edges.
+
+    corners: the upper left corner of each box. routes: the points of each edge, in order.
+    """
 
     width: float
     height: float
@@ -56,7 +63,7 @@ class NetworkLayout:
 
 @dataclass(eq=False)
 class _Item:
-    """A box, or the place of a passing edge, in one rank."""
+    """A box, or the lane of an edge that passes, in one rank."""
 
     rank: int
     width: float
@@ -68,7 +75,7 @@ class _Item:
 
 
 def lay_out(boxes: Sequence[Box], edges: Sequence[Edge]) -> NetworkLayout:
-    """Place everything; `boxes` stand in an order in which no edge runs backwards."""
+    """Return the layout. `boxes` are in topological order of the edges."""
     ranks = _ranks(boxes, edges)
     items = {box.name: _Item(ranks[box.name], box.width, box.height, box.weight) for box in boxes}
     paths = [list(_path(items[edge.source], items[edge.target])) for edge in edges]
@@ -81,7 +88,10 @@ def lay_out(boxes: Sequence[Box], edges: Sequence[Edge]) -> NetworkLayout:
 
 
 def _ranks(boxes: Sequence[Box], edges: Sequence[Edge]) -> dict[str, int]:
-    """One below the lowest that is read; what reads nothing stands just above its first reader."""
+    """Return the rank of each box: one below the lowest box that it reads.
+
+    A box that reads nothing is one rank above its first reader.
+    """
     sources: dict[str, list[str]] = {box.name: [] for box in boxes}
     targets: dict[str, list[str]] = {box.name: [] for box in boxes}
     for edge in edges:
@@ -97,7 +107,7 @@ def _ranks(boxes: Sequence[Box], edges: Sequence[Edge]) -> dict[str, int]:
 
 
 def _path(source: _Item, target: _Item) -> Iterator[_Item]:
-    """The items of an edge from rank to rank, wired to one another."""
+    """Yield the items of an edge from rank to rank, and link each to the next."""
     last = source
     yield source
     for rank in range(source.rank + 1, target.rank + 1):
@@ -109,7 +119,7 @@ def _path(source: _Item, target: _Item) -> Iterator[_Item]:
 
 
 def _order(layers: list[list[_Item]]) -> None:
-    """Sort every layer so that few edges cross."""
+    """Sort every rank so that few edges cross."""
     best, fewest = [list(layer) for layer in layers], _crossings(layers)
     for sweep in range(_ORDER_SWEEPS):
         downwards = sweep % 2 == 0
@@ -123,7 +133,9 @@ def _order(layers: list[list[_Item]]) -> None:
 
 
 def _sort(layer: list[_Item], layers: Sequence[Sequence[_Item]], downwards: bool) -> None:
-    """By the mean position of the neighbours; what has none stays where it is."""
+    """Sort a rank by the mean position of the neighbours; items without neighbours keep their
+    place.
+    """
     if not layer:
         return
     beside = layer[0].rank + (-1 if downwards else 1)
@@ -138,7 +150,7 @@ def _sort(layer: list[_Item], layers: Sequence[Sequence[_Item]], downwards: bool
 
 
 def _crossings(layers: Sequence[Sequence[_Item]]) -> int:
-    """Pairs of edges between neighbouring ranks that cross."""
+    """Count the pairs of edges between neighbouring ranks that cross."""
     count = 0
     for upper, lower in pairwise(layers):
         positions = {item: index for index, item in enumerate(lower)}
@@ -150,9 +162,9 @@ def _crossings(layers: Sequence[Sequence[_Item]]) -> int:
 
 
 def _place(layers: Sequence[Sequence[_Item]]) -> None:
-    """Give every item the middle of its neighbours, as far as those beside it allow.
+    """Move every item to the mean position of its neighbours, as far as the items beside it allow.
 
-    The last sweep goes down, so that what follows a box in line stands straight below it.
+    The last sweep goes downwards, so that a chain of boxes forms a straight line.
     """
     for layer in layers:
         _settle(layer, lambda item: 0.0)
@@ -178,14 +190,14 @@ def _mean(items: Sequence[_Item], otherwise: _Item) -> float:
 
 
 def _settle(layer: Sequence[_Item], pull: Callable[[_Item], float]) -> None:
-    """Least squares of place - pull, where neighbours keep their distance.
+    """Minimise the squares of place - pull, subject to the distance between neighbours.
 
-    Less the room that all before it need, places must only not decrease: the solution pools
-    adjacent violators (isotonic regression).
+    After subtracting the room of all items before it, the places must only be non-decreasing. The
+    solution pools adjacent violators (isotonic regression).
     """
     room = 0.0
     offsets: list[float] = []
-    # Pools of neighbours that touch: [mean, weight, how many].
+    # Pools of adjacent items: [mean, weight, number of items].
     pools: list[tuple[float, float, int]] = []
     for index, item in enumerate(layer):
         if index:
@@ -219,7 +231,7 @@ def _drawn(
         bottom += height + _BETWEEN_RANKS
 
     def corner(item: _Item) -> Point:
-        # In the middle of its rank, so that edges leave a row of boxes at one height.
+        # Centred in the rank, so that the edges below a row of boxes start at similar heights.
         slack = (heights[item.rank] - item.height) / 2
         return item.place - item.width / 2 - left, tops[item.rank] + slack
 
@@ -245,7 +257,9 @@ def _drawn(
 
 
 def _arrive(routes: list[list[Point]], left: float, right: float, y: float) -> None:
-    """End routes at a box's upper side: straight where they can, in the order they come."""
+    """End the routes at the upper side of a box, straight where possible, in order of their
+    positions.
+    """
     routes.sort(key=lambda route: route[-1][0])
     gap = min(_BETWEEN_ARROWS, (right - left) / (len(routes) + 1))
     for index, route in enumerate(routes):

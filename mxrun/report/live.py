@@ -1,4 +1,4 @@
-"""The bar of a training run on a terminal."""
+"""Progress bar of a training run on a terminal."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mxrun.report.console import stderr
 
 
 class _Metrics(ProgressColumn):
-    """The only column that may be cut: where there is no room, metrics go first."""
+    """Column of metrics, the only one that is cut if there is no room."""
 
     def render(self, task: Task) -> Text:
-        """The metrics on one line."""
+        """Return the metrics on one line."""
         return Text(task.fields["metrics"], no_wrap=True, overflow="ellipsis")
 
 
 def training_bar() -> Progress:
-    """Epoch, bar, step, samples per second, metrics and the time left, on one line."""
+    """Return a bar with epoch, step, samples per second, metrics and the time left, on one line."""
     return Progress(
         TextColumn("epoch {task.fields[epoch]}", style="bold"),
         BarColumn(bar_width=16, table_column=Column(no_wrap=True)),

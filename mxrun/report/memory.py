@@ -1,4 +1,4 @@
-"""Memory for people: the arena, its peak and its course over a step, and what lies outside."""
+"""Tables of `inspect-memory`: arena, live bytes by step, peak, and memory outside the arena."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from mxrun.report.tables import Report, titled_table
 from mxrun.report.timeline import Timeline
 from mxrun.report.what_if import what_if_tables
 
-# Longer lists are for machines; what is left stands in one row.
+# Limits of the lists; the rest is summed up in one row. The JSON report is complete.
 _MAX_LIVE = 30
 _MAX_REFUSED = 10
 _MAX_LIBRARIES = 4
-# The sizes that an arena could have, by their keys in a report.
+# Labels of arena sizes by their keys in a report.
 FIGURES = {
     "planned_bytes": "planned",
-    "lower_bound_bytes": "lower bound of this order",
-    "free_list_bytes": "whole blocks handed on, as in MXNet",
+    "lower_bound_bytes": "lower bound of this schedule",
+    "free_list_bytes": "free list of blocks, as in MXNet",
     "in_place_only_bytes": "in place, without reuse",
-    "naive_bytes": "every tensor its own",
+    "naive_bytes": "no memory shared",
 }
 
 
 def memory_tables(report: Report) -> list[RenderableType]:
-    """`inspect-memory`: the arena against its bounds, its classes, its peak, refused hints."""
+    """Return the arena with its bounds, its classes, its peak, refused hints, and memory outside
+    it.
+    """
     return [
         *_arena(report),
         *budget_tables(report),
@@ -47,7 +49,7 @@ def memory_tables(report: Report) -> list[RenderableType]:
 
 
 def too_large(report: Report, limit: int) -> str:
-    """By how much an arena is above a limit, and which step makes it so."""
+    """Return the message for an arena above a limit, with the excess and the step of the peak."""
     planned, peak = report["planned_bytes"], report["peak"]
     return (
         f"{report['name']} plans {bytes_text(planned)} ({planned:,} bytes), "
@@ -64,7 +66,7 @@ def _arena(report: Report) -> list[RenderableType]:
     for key, label in FIGURES.items():
         table.add_row(label, bytes_text(report[key]), f"{report[key]:,}")
     proved = (
-        "proved: as small as this order of steps allows, fragmentation 0.00%"
+        "proved optimal for this schedule, fragmentation 0.00%"
         if report["proved_optimal"]
         else _gap(report)
     )
@@ -73,21 +75,21 @@ def _arena(report: Report) -> list[RenderableType]:
 
 
 def _order(report: Report) -> str:
-    """In which order the steps run, and what another might save."""
-    order = f"order of steps: {report['order'][report['peak']['phase']]}"
+    """Return the name of the schedule and a bound on the saving of any other."""
+    order = f"schedule: {report['order'][report['peak']['phase']]}"
     least, planned = report["any_order_bytes"], report["planned_bytes"]
     if least is None:
         return order
     if least == planned:
-        return f"{order}; no other needs less"
-    return f"{order}; another might save {bytes_text(planned - least)} at most"
+        return f"{order}; no other needs less memory"
+    return f"{order}; another may save at most {bytes_text(planned - least)}"
 
 
 def _gap(report: Report) -> str:
-    """What a smaller arena might save; less than it would have above the lower bound."""
+    """Return an upper bound on the saving of a better placement."""
     proved = report["proved_bytes"]
     gap = report["planned_bytes"] - proved
-    return f"at most {bytes_text(gap)} ({gap / proved:.2%}) too large"
+    return f"at most {bytes_text(gap)} ({gap / proved:.2%}) above the optimum"
 
 
 def _classes(classes: Mapping[str, Mapping[str, int]]) -> Table:
@@ -104,18 +106,20 @@ def _classes(classes: Mapping[str, Mapping[str, int]]) -> Table:
 def _timelines(report: Report) -> Iterator[RenderableType]:
     always = sum(block["bytes"] for block in report["pinned"])
     for phase, course in report["timeline"].items():
-        yield Text(f"\nbytes alive over the {len(course['bytes'])} steps of {phase}", "bold")
+        yield Text(f"\nlive bytes over the {len(course['bytes'])} steps of {phase}", "bold")
         yield Timeline([in_words(name) for name in course["operators"]], course["bytes"], always)
 
 
 def _live(report: Report) -> Table:
-    """What is alive at the peak, and why: blocks of the step first, then what is always there."""
+    """Return the live tensors at the peak with reasons: tensors of the step first, then pinned
+    ones.
+    """
     peak = report["peak"]
     pinned = {(block["tensor"], block["offset"]) for block in report["pinned"]}
     always = [live for live in peak["live"] if (live["tensor"], live["offset"]) in pinned]
     own = [live for live in peak["live"] if (live["tensor"], live["offset"]) not in pinned]
     table = titled_table(
-        f"alive at the peak: {peak['phase']}, {peak['title']} (step {peak['step']}), "
+        f"live at the peak: {peak['phase']}, {peak['title']} (step {peak['step']}), "
         f"{peak['bytes']:,} bytes"
     )
     table.add_column("tensor", overflow="fold")
@@ -141,13 +145,13 @@ def _live(report: Report) -> Table:
 
 
 def lying(live: Mapping[str, Any]) -> str:
-    """A tensor, and in whose memory it lies where that is another's."""
+    """Return the name of a tensor and, if it shares another's memory, of that tensor."""
     tensor, root = in_words(live["tensor"]), in_words(live["root"])
-    return tensor if tensor == root else f"{tensor}, in the place of {root}"
+    return tensor if tensor == root else f"{tensor}, in the memory of {root}"
 
 
 def _always(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str | Text, ...]]:
-    """A row for each reason why blocks are always there, the largest first."""
+    """Yield one row per reason for pinned blocks, the largest first."""
     reasons: dict[str, list[Mapping[str, Any]]] = {}
     for block in blocks:
         reasons.setdefault(block["reason"], []).append(block)
@@ -160,9 +164,9 @@ def _always(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str | Text, .
 
 
 def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """Each hint once, though training and evaluation refuse the same; the largest first.
+    """Yield a table of refused hints, the largest first, without duplicates of several phases.
 
-    Without those of outputs that overwrite another input, where nothing is lost.
+    Hints of outputs that overwrite another input instead are left out: nothing is lost there.
     """
     keys = ("kind", "step", "source", "target", "reason")
     own = [hint for hint in hints if hint["kind"] != JOINED]
@@ -175,7 +179,7 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     }
     if not refused:
         return
-    table = titled_table(f"memory that is not shared; {len(taken)} outputs lie where an input did")
+    table = titled_table(f"memory that is not shared; {len(taken)} outputs use an input's memory")
     for column in ("how", "step", "input", "output"):
         table.add_column(column, overflow="fold")
     table.add_column("bytes", justify="right", no_wrap=True)
@@ -192,7 +196,7 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
 
 def _outside(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     if not outside:
-        yield Text("What lies outside the arena cannot be measured: there is no /proc/self/smaps.")
+        yield Text("Memory outside the arena cannot be measured: there is no /proc/self/smaps.")
         return
     table = titled_table("outside the arena, measured")
     table.show_footer = True
@@ -204,14 +208,14 @@ def _outside(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     others = sum(nbytes for _, nbytes in libraries[_MAX_LIBRARIES:])
     table.add_row("interpreter and other libraries", bytes_text(others))
     table.add_row("compiled kernels", bytes_text(outside["compiled_bytes"]))
-    table.add_row("objects of interpreter and libraries", bytes_text(outside["heap_bytes"]))
+    table.add_row("heap of interpreter and libraries", bytes_text(outside["heap_bytes"]))
     table.add_row("main thread's stack", bytes_text(outside["stack_bytes"]))
     table.add_row("the compute team's threads", bytes_text(outside["team_bytes"]))
     yield table
     compiled = (
-        " The compiler was needed just now; processes that find its results kept do without it."
+        " The compiler ran just now; processes that find its results in the cache do not load it."
     )
     yield Text(
-        "Resident now, in this process, which has bound this plan but has no arena "
-        "(/proc/self/smaps). A run's records come on top." + compiled * outside["compiler_ran"]
+        "Resident memory of this process, which has bound the plan but has no arena "
+        "(/proc/self/smaps). A run also holds its records." + compiled * outside["compiler_ran"]
     )

@@ -1,4 +1,4 @@
-"""An allocation problem in the format of MiniMalloc: id,lower,upper,size, a block a line."""
+"""Allocation problems in MiniMalloc's CSV format: one block per line as id,lower,upper,size."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Report = Mapping[str, Any]
 
 
 def memory_csv(report: Report) -> str:
-    """The blocks that the largest phase places: lifetimes half-open [lower, upper), sizes in bytes.
+    """Return the blocks of the largest phase: half-open lifetimes [lower, upper), sizes in bytes.
 
-    An id is the block's tensor, numbered where several blocks have the same.
+    An id is the name of the block's tensor, with a number if several blocks have the same name.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Two arenas side by side: what the other one has more or less of."""
+"""Comparison of two arenas."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
 
-# Longer lists are for machines.
+# Limit of the list; the JSON report is complete.
 _MAX_TENSORS = 20
 
 
 def memory_difference(report: Report, other: Report) -> dict[str, Any]:
-    """`report` and `other`, both as `inspect-memory --json` gives them, held against each other.
+    """Return the differences of two reports of `inspect-memory --json`.
 
-    Bytes are pairs: this report's, the other's. Tensors at the peak are compared by their names.
+    Bytes are pairs: of `report` and of `other`. Tensors at the peak are matched by name.
     """
     return {
         "name": other["name"],
@@ -40,7 +40,7 @@ def memory_difference(report: Report, other: Report) -> dict[str, Any]:
 
 
 def difference_tables(report: Report) -> list[RenderableType]:
-    """A report's `diff` for people: arena, classes, and the tensors that make the difference."""
+    """Return tables of a report's `diff`: arena, classes, and tensors that differ at the peak."""
     difference = report["diff"]
     names = (report["name"], difference["name"])
     peak = difference["peak"]
@@ -52,12 +52,12 @@ def difference_tables(report: Report) -> list[RenderableType]:
         if any(figures["peak_bytes"]):
             classes.add_row(name.replace("_", " "), *_sizes(figures["peak_bytes"]))
     classes.add_section()
-    classes.add_row("all of them", *_sizes(peak["bytes"]))
+    classes.add_row("total", *_sizes(peak["bytes"]))
     where = " against ".join(
         f"{phase}, {in_words(operator)}"
         for phase, _, operator in (each.partition(", ") for each in peak["operators"])
     )
-    tensors = _table(f"alive at the peak and not the same: {where}", names)
+    tensors = _table(f"tensors that differ at the peak: {where}", names)
     for tensor in peak["tensors"][:_MAX_TENSORS]:
         tensors.add_row(Text(in_words(tensor["tensor"])), *_sizes(tensor["bytes"]))
     if rest := peak["tensors"][_MAX_TENSORS:]:
@@ -76,7 +76,7 @@ def _table(title: str, names: Sequence[str]) -> Table:
 
 
 def _sizes(pair: Sequence[int]) -> tuple[str, str, str]:
-    """Both sizes and how much more the other is; nothing for what one has not."""
+    """Return both sizes and their difference as text; a size of zero is left empty."""
     mine, others = pair
     more = others - mine
     sign = "+" if more > 0 else "-" if more < 0 else ""
@@ -88,7 +88,7 @@ def _sizes(pair: Sequence[int]) -> tuple[str, str, str]:
 
 
 def _peaks(peak: Report, other: Report) -> dict[str, Any]:
-    """The two peaks, and the tensors alive at one alone or of other sizes, most first."""
+    """Return both peaks, and the tensors live at one alone or of different sizes, largest first."""
     sizes, others = _bytes_of(peak), _bytes_of(other)
     changed = [
         {"tensor": tensor, "bytes": [sizes.get(tensor, 0), others.get(tensor, 0)]}
@@ -103,7 +103,7 @@ def _peaks(peak: Report, other: Report) -> dict[str, Any]:
 
 
 def _bytes_of(peak: Report) -> dict[str, int]:
-    """Bytes at the peak by tensor, summed where several blocks have one name."""
+    """Return the bytes of each tensor at the peak, summed over blocks of the same name."""
     sizes: dict[str, int] = {}
     for live in peak["live"]:
         sizes[live["tensor"]] = sizes.get(live["tensor"], 0) + live["bytes"]

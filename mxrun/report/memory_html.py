@@ -1,4 +1,4 @@
-"""An arena's drawing as a page of its own: what the pointer is over is told beside it."""
+"""HTML page of an arena: the drawing, with a description of the block under the pointer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Report = Mapping[str, Any]
 
 _COLUMNS = ("tensor", "bytes", "offset", "steps", "why")
 _CHANGES = ("change", "bytes", "step", "a sample", "with")
-_USAGE = "Point at a block to read why it is kept; click to list all that is alive at a step."
+_USAGE = "Point at a block to see why it is live; click to list all live tensors of a step."
 
 
 def memory_html(report: Report) -> str:
-    """The page, which needs no other file and no network; the same report gives the same bytes."""
+    """Return the page, which loads nothing else. Deterministic: equal reports give equal bytes."""
     head = [
         '<meta charset="utf-8"/>',
         '<meta name="viewport" content="width=device-width"/>',
@@ -50,7 +50,7 @@ def memory_html(report: Report) -> str:
 
 
 def _course(report: Report) -> str:
-    """What the script knows: steps and blocks in the drawing's order, as JSON."""
+    """Return the data of the script as JSON: steps, and blocks in the order of the drawing."""
     peak = report["peak"]
     course = report["timeline"][peak["phase"]]
     embedded = json.dumps(
@@ -69,12 +69,14 @@ def _course(report: Report) -> str:
             ],
         }
     )
-    # Within a script nothing is escaped, but nothing may look like its end either.
+    # Entities are not decoded within a script, but `</script>` would end it.
     return embedded.replace("<", "\\u003c")
 
 
 def _live(report: Report) -> Iterator[str]:
-    """All that is alive at the peak, as a table; rows know their block in the drawing."""
+    """Yield the table of live tensors at the peak; each row has the number of its block in the
+    drawing.
+    """
     peak = report["peak"]
     last = len(report["timeline"][peak["phase"]]["operators"]) - 1
     numbers = {
@@ -84,7 +86,7 @@ def _live(report: Report) -> Iterator[str]:
     }
     operator = in_words(peak["operator"])
     title = (
-        f"alive at the peak: {peak['phase']}, {operator} (step {peak['step']}), "
+        f"live at the peak: {peak['phase']}, {operator} (step {peak['step']}), "
         f"{peak['bytes']:,} bytes"
     )
     yield '<table id="live">' + element("caption", clean(title))
@@ -104,10 +106,10 @@ def _live(report: Report) -> Iterator[str]:
 
 
 def _changes(found: Report | None) -> Iterator[str]:
-    """What other settings come to, where that was asked."""
+    """Yield the table of other settings if `--what-if` is given."""
     if found is None:
         return
-    yield "<table>" + element("caption", "what if: each line alone, times as predicted")
+    yield "<table>" + element("caption", "what if: each line is planned alone, times are predicted")
     yield element("thead", _row("th", _CHANGES))
     yield "<tbody>"
     for change in found["changes"]:
@@ -116,7 +118,7 @@ def _changes(found: Report | None) -> Iterator[str]:
 
 
 def _row(cell: str, texts: tuple[str, ...], **attributes: str) -> str:
-    """A row of a table; the three columns in the middle hold numbers."""
+    """Return a row of a table. The three columns in the middle hold numbers."""
     cells = (
         element(cell, clean(text) or " ", class_="number" if 1 <= column <= 3 else "text")
         for column, text in enumerate(texts)

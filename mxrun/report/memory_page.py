@@ -1,4 +1,4 @@
-"""How the page of an arena looks and answers: style and script, the same for every report."""
+"""Style and script of an arena's page, the same for every report."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ function pointed(event) {
 
 function show(position) {
   const name = course.operators[position];
-  step.textContent = `step ${position}, ${name}: ${course.bytes[position]} alive`;
+  step.textContent = `step ${position}, ${name}: ${course.bytes[position]} live`;
   const across = course.left + (position + 0.5) * course.step;
   const ends = {x1: across, x2: across, y1: high.y, y2: high.y + high.height};
   for (const [key, value] of Object.entries(ends)) pointer.setAttribute(key, value);
@@ -84,7 +84,7 @@ function list(position) {
     .sort((one, other) => other[2] - one[2] || one[3] - other[3]);
   const bytes = rows.reduce((sum, row) => sum + row[2], 0);
   const name = course.operators[position];
-  live.caption.textContent = `alive in ${course.phase} at step ${position}, ${name}: `
+  live.caption.textContent = `live in ${course.phase} at step ${position}, ${name}: `
     + `${bytes.toLocaleString("en")} bytes`;
   live.tBodies[0].replaceChildren(...rows.map(([number, tensor, size, offset, begin, end, why]) => {
     const row = document.createElement("tr");

@@ -1,4 +1,4 @@
-"""`inspect-memory --problem` for people: the arena against its bound, and where the blocks lie."""
+"""Tables of `inspect-memory --problem`: the arena, its lower bound, and the offsets."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from rich.text import Text
 from mxrun.report.figures import bytes_text
 from mxrun.report.tables import Report, titled_table
 
-# Longer lists are for machines; what is left stands in one row.
+# Limit of the list; the JSON report is complete.
 _MAX_BLOCKS = 30
 
 
 def problem_tables(report: Report) -> list[RenderableType]:
-    """The figures of the arena, the lowest blocks, and whether the arena could be smaller."""
+    """Return the figures of the arena, its optimality, and the blocks of lowest offset."""
     table = titled_table("arena")
     table.add_column("counted")
     table.add_column("size", justify="right")
     table.add_column("bytes", justify="right")
     for label, key in (("planned", "planned_bytes"), ("lower bound", "lower_bound_bytes")):
         table.add_row(label, bytes_text(report[key]), f"{report[key]:,}")
-    proved = "as small as can be"
+    proved = "proved optimal"
     if not report["proved_optimal"]:
-        proved = f"at most {report['gap_bytes']:,} bytes too large"
+        proved = f"at most {report['gap_bytes']:,} bytes above the optimum"
     outcome = Text(f"{proved}; planned in {report['planning_ms']:.1f} ms")
     return [Text(report["name"]), table, outcome, _blocks(report)]
 
 
 def _blocks(report: Report) -> Table:
-    """The blocks by offset."""
+    """Return a table of the blocks by offset."""
     table = titled_table("blocks")
     table.add_column("id")
     table.add_column("offset", justify="right")

@@ -1,4 +1,4 @@
-"""The progress of a search for a smaller arena, on a terminal."""
+"""Progress bar of a placement search."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from mxrun.report.figures import bytes_text
 
 
 class SearchProgress(Protocol):
-    """What a search has come to."""
+    """Intermediate result of a placement search."""
 
     @property
     def arena_bytes(self) -> int:
-        """The best arena so far."""
+        """Smallest arena found so far."""
 
     @property
     def proved_bytes(self) -> int:
-        """What no arena can be smaller than, as far as is known."""
+        """Proved lower bound on the arena."""
 
 
 @contextmanager
 def searching(limit_s: float | None) -> Iterator[Callable[[float, SearchProgress], None]]:
-    """A function that is told the seconds so far and the best found; a terminal shows both."""
+    """Context manager that gives a callback for the elapsed seconds and the best result so far.
+
+    Shows both on a terminal.
+    """
     if limit_s is None or not sys.stderr.isatty():
         yield lambda seconds, found: None
         return
@@ -43,7 +46,7 @@ def searching(limit_s: float | None) -> Iterator[Callable[[float, SearchProgress
 
         def advance(seconds: float, found: SearchProgress) -> None:
             most = found.arena_bytes - found.proved_bytes
-            text = f"{bytes_text(found.arena_bytes)}, at most {most:,} bytes too large"
+            text = f"{bytes_text(found.arena_bytes)}, at most {most:,} bytes above the optimum"
             progress.update(task, completed=seconds, description=text)
 
         yield advance

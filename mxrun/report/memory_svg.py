@@ -1,4 +1,4 @@
-"""An arena as a drawing: steps across, offsets up, one rectangle a block, coloured by its class."""
+"""SVG drawing of an arena: steps across, offsets up, one rectangle per block, coloured by class."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _HEIGHT = 560.0
 _WIDTH = 960.0
 _HEAD = 60.0
 _LEGEND_ROW = 22.0
-# A step is drawn at most and at least this wide.
+# Maximum and minimum width of a step, in pixels.
 _WIDEST, _NARROWEST = 28.0, 1.0
-# From here on the steps' names stand below them.
+# Minimum width of a step that has its name below.
 _NAMED = 11.0
 _MAX_STEP_TICKS = 12
 _MAX_BYTE_TICKS = 8
-# However few its bytes, a block is seen; of thinner ones edges would leave nothing.
+# Minimum height, so that every block is visible, and minimum height of blocks with edges.
 _MIN_HEIGHT = 0.1
 _EDGED = 2.0
 _STYLE = """
@@ -37,9 +37,9 @@ _STYLE = """
 
 
 def memory_svg(report: Report) -> str:
-    """The phase that sets the arena's size; the same report gives the same bytes.
+    """Return the drawing of the phase that sets the arena's size; equal reports give equal bytes.
 
-    Each rectangle's title tells its tensor, bytes, lifetime and reason.
+    The title of each rectangle has its tensor, bytes, lifetime and reason.
     """
     course = report["timeline"][report["peak"]["phase"]]
     steps = [in_words(name) for name in course["operators"]]
@@ -59,13 +59,13 @@ def memory_svg(report: Report) -> str:
 
 
 def step_width(steps: int) -> float:
-    """How wide one of so many steps is drawn, in pixels."""
+    """Return the width of a step in pixels, for a drawing of `steps` steps."""
     return min(_WIDEST, max(_NARROWEST, _WIDTH / steps))
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """From steps and bytes to pixels; `top` is where the arena ends."""
+    """Mapping from steps and bytes to pixels; `top` is the upper edge of the arena."""
 
     steps: int
     nbytes: int
@@ -73,20 +73,20 @@ class _Scale:
 
     @property
     def step(self) -> float:
-        """The width of a step."""
+        """Width of a step."""
         return step_width(self.steps)
 
     @property
     def width(self) -> float:
-        """The width of all steps."""
+        """Width of all steps."""
         return self.steps * self.step
 
     def across(self, step: int) -> float:
-        """Where a step begins, from the left."""
+        """Horizontal position of the start of a step, from the left."""
         return LEFT + step * self.step
 
     def up(self, offset: int) -> float:
-        """Where an offset lies, from the top."""
+        """Vertical position of an offset, from the top."""
         return self.top + _HEIGHT * (1 - offset / self.nbytes)
 
 
@@ -98,9 +98,9 @@ def _title(report: Report) -> str:
 def _figures(report: Report) -> str:
     named = (
         ("lower bound", "lower_bound_bytes"),
-        ("whole blocks handed on", "free_list_bytes"),
+        ("free list", "free_list_bytes"),
         ("without reuse", "in_place_only_bytes"),
-        ("every tensor its own", "naive_bytes"),
+        ("no memory shared", "naive_bytes"),
     )
     return ", ".join(f"{label} {bytes_text(report[key])}" for label, key in named)
 
@@ -110,7 +110,7 @@ def _colours(report: Report) -> dict[str, str]:
 
 
 def _legend(report: Report) -> tuple[list[str], float]:
-    """Swatches of the classes that have bytes, in rows; and where the arena may end."""
+    """Return the swatches of all classes with bytes, in rows, and the upper edge of the arena."""
     parts: list[str] = []
     x, y = LEFT, _HEAD
     for name, colour in _colours(report).items():
@@ -124,7 +124,7 @@ def _legend(report: Report) -> tuple[list[str], float]:
         parts.append(element("rect", x=x, y=y, width=20.0, height=13.0, rx=3.0, fill=colour))
         parts.append(text(label, x + 28, y + 11))
         x += room
-    # Above the arena stands the name of the peak.
+    # The label of the peak is above the arena.
     return parts, y + 2.5 * _LEGEND_ROW
 
 
@@ -147,18 +147,18 @@ def _axes(scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
 
 
 def _leaning(name: str, x: float, y: float) -> str:
-    """A name that ends at x, y and comes from below."""
+    """Return a rotated name that ends at (x, y), from below."""
     turned = {"transform": f"rotate(-60 {x:.1f} {y:.1f})", "text_anchor": "end"}
     return element("text", clean(name), x=x, y=y, class_="faint", **turned)
 
 
 def _names_height(steps: Sequence[str]) -> float:
-    """Room for names that lean by 60 degrees."""
+    """Return the height of names rotated by 60 degrees."""
     return 24 + 0.9 * max((text_width(name, 10) for name in steps), default=0.0)
 
 
 def drawn_blocks(report: Report) -> list[dict[str, Any]]:
-    """What is drawn, in this order: pinned blocks, then those of the phase that sets the size."""
+    """Return the drawn blocks: pinned blocks first, then those of the phase that sets the size."""
     phase = report["peak"]["phase"]
     last = max(0, len(report["timeline"][phase]["operators"]) - 1)
     pinned = [
@@ -186,7 +186,7 @@ def _blocks(report: Report, scale: _Scale, steps: Sequence[str]) -> Iterator[str
 
 
 def _told(block: Report, steps: Sequence[str]) -> str:
-    """Lines on one block."""
+    """Return the description of a block in lines."""
     lines = [
         in_words(block["tensor"]),
         f"{block['class'].replace('_', ' ')}: {block['bytes']:,} bytes at {block['offset']:,}",
@@ -195,15 +195,15 @@ def _told(block: Report, steps: Sequence[str]) -> str:
         first, last = block["first"], block["last"]
         lines.append(f"steps {first} to {last}: {steps[first]} to {steps[last]}")
     else:
-        lines.append("always there")
+        lines.append("live at every step")
     lines.append(block["reason"])
     if block["shared"]:
-        lines.append(f"the same bytes: {', '.join(map(in_words, block['shared']))}")
+        lines.append(f"shares its bytes with: {', '.join(map(in_words, block['shared']))}")
     return "\n".join(lines)
 
 
 def _peak(report: Report, scale: _Scale) -> Iterator[str]:
-    """A frame around the step at which most is alive, its name, and the bound where it is lower."""
+    """Yield a frame around the step of the peak, its label, and the lower bound if smaller."""
     peak = report["peak"]
     x, bound = scale.across(peak["step"]), scale.up(report["lower_bound_bytes"])
     label = f"peak: {in_words(peak['operator'])}, step {peak['step']}, {bytes_text(peak['bytes'])}"

@@ -1,10 +1,10 @@
-"""A network for people in a terminal: one row a node, the wiring as lanes before it.
+"""Drawing of a network in a terminal: one row per node, edges as lanes to the left.
 
-A lane is the output of one node on its way to the last node that reads it:
+A lane is the output of one node, from its row to the last node that reads it:
 
     ○      data
     ●      conv1     reads the row above
-    ├─●    branch    reads conv1, which goes on to add
+    ├─●    branch    reads conv1, whose lane continues to add
     ●─╯    add       reads both lanes; the second ends
 """
 
@@ -23,14 +23,14 @@ Report = Mapping[str, Any]
 _MARKS = {"operator": "●", "unapplied": "◌", "input": "○"}
 _MEANINGS = {
     "operator": "operator",
-    "unapplied": "operator that nothing is wired to",
+    "unapplied": "operator without connected inputs",
     "input": "input",
     "variable": "variables beside the operator that reads them",
 }
 
 
 def network_parts(report: Report) -> list[Table | Text]:
-    """The network as a table whose first column draws the wiring, and what its marks mean."""
+    """Return the network as a table, with the edges in its first column, and a legend."""
     table = Table(
         title=Text(network_title(report), "bold"), title_justify="left", box=box.SIMPLE_HEAD
     )
@@ -52,18 +52,18 @@ def network_parts(report: Report) -> list[Table | Text]:
 
 
 def network_title(report: Report) -> str:
-    """What is drawn: a network with its batch, or an operator."""
+    """Return the name of the network with its batch size, or of the operator."""
     batch = report["batch_size"]
     return str(report["name"]) if batch is None else f"{report['name']}, batch {batch}"
 
 
 def drawn_nodes(nodes: Sequence[Report]) -> list[Report]:
-    """The nodes that stand for themselves; other variables are named beside their readers."""
+    """Return the nodes that have a row; other variables are named beside their readers."""
     return [node for node in nodes if node["kind"] != "variable"]
 
 
 def variables_of(node: Report, nodes: Sequence[Report]) -> list[str]:
-    """The variables a node reads and the arguments that nothing is wired to, by shape."""
+    """Return the variables that a node reads and its unconnected arguments, grouped by shape."""
     kinds = {other["name"]: other["kind"] for other in nodes}
     by_shape: dict[str, list[str]] = {}
     for part in node["inputs"]:
@@ -75,16 +75,16 @@ def variables_of(node: Report, nodes: Sequence[Report]) -> list[str]:
 
 
 def shape_text(shape: Sequence[int | None] | None) -> str:
-    """A shape: `64x1x28x28`, `scalar` without axes, `?` for what is not known."""
+    """Return a shape as text: `64x1x28x28`, `scalar` without axes, `?` for unknown sizes."""
     if shape is None:
         return "?"
     return "x".join("?" if size is None else str(size) for size in shape) or "scalar"
 
 
 def wiring(drawn: Sequence[Report]) -> Iterator[str]:
-    """The lanes of each row: where the node stands, what it reads and what passes by."""
+    """Yield the lanes of each row: the node, its inputs and the lanes that pass."""
     readers = _last_readers(drawn)
-    # The node whose output each lane carries; None: a free lane.
+    # Name of the node whose output each lane carries; None for a free lane.
     lanes: list[str | None] = []
     for node in drawn:
         name = node["name"]
@@ -103,17 +103,17 @@ def wiring(drawn: Sequence[Report]) -> Iterator[str]:
 
 
 def _last_readers(drawn: Sequence[Report]) -> dict[str, str]:
-    """For each node that another one reads, the last of its readers."""
+    """Return the last reader of each node that has one."""
     return {source: node["name"] for node in drawn for source in _sources(node)}
 
 
 def _sources(node: Report) -> list[str]:
-    """The nodes that a node reads, each once."""
+    """Return the nodes that a node reads, without duplicates."""
     return list(dict.fromkeys(part["node"] for part in node["inputs"] if part["node"]))
 
 
 def _free_lane(lanes: list[str | None], right_of: int) -> int:
-    """The first lane that is free, beyond `right_of` where there is one; else a new one."""
+    """Return the first free lane to the right of `right_of`, else any free lane, else a new one."""
     for lane in chain(range(right_of + 1, len(lanes)), range(right_of + 1)):
         if lanes[lane] is None:
             return lane
@@ -124,7 +124,7 @@ def _free_lane(lanes: list[str | None], right_of: int) -> int:
 def _row(
     lanes: Sequence[str | None], joined: set[int], ending: set[int], own: int, mark: str
 ) -> str:
-    """One row: lanes that pass (│), those the node reads (├ ┤ ╯ ...) and the node itself."""
+    """Return one row: lanes that pass (│), lanes that the node reads (├ ┤ ╯ ...) and the node."""
     first, last = min((*joined, own)), max((*joined, own))
     text = ""
     for lane in range(max(len(lanes), own + 1)):
@@ -142,7 +142,10 @@ def _row(
 
 
 def _joint(lane: int, first: int, last: int, ends: bool) -> str:
-    """How a lane meets the line to the node, which lies left of it, right of it, or both."""
+    """Return the character that joins a lane to the line to the node.
+
+    The line runs to the left of the lane, to its right, or to both sides.
+    """
     if lane == first:
         return "╰" if ends else "├"
     if lane == last:
@@ -151,13 +154,13 @@ def _joint(lane: int, first: int, last: int, ends: bool) -> str:
 
 
 def _without_shared(name: str, previous: str) -> str:
-    """A name with spaces for the groups that it shares with the row above."""
+    """Return a name with spaces in place of the groups that it shares with the row above."""
     shared = 0
     for own, other in zip(name.split("/")[:-1], previous.split("/")[:-1], strict=False):
         if own != other:
             break
         shared += len(own) + 1
-    # The slash stays, so that what follows is seen to go on.
+    # The slash stays, to mark the name as a continuation.
     return name if shared == 0 else " " * (shared - 1) + name[shared - 1 :]
 
 

@@ -1,4 +1,4 @@
-"""A network as a drawing: boxes in ranks, edges with the shapes that flow along them."""
+"""SVG drawing of a network: boxes in ranks, edges with the shapes of their tensors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _ARROW = (
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A node with the lines of its box: the name, the operator, then what is small."""
+    """A node with the lines of its box: name, operator, then variables in small type."""
 
     node: Report
     lines: tuple[str, ...]
 
     @property
     def box(self) -> Box:
-        """Wide enough for the lines; inputs stand beside the network, not in line with it."""
+        """Box that fits the lines. The low weight of inputs moves them beside the network."""
         sizes = (12.0, 12.0, *(_SMALL for _ in self.lines[2:]))
         weight = 0.05 if self.node["kind"] == "input" else 1.0
         widths = [text_width(*pair) for pair in zip(self.lines, sizes, strict=False)]
@@ -52,13 +52,13 @@ class _Drawn:
 
     @property
     def meaning(self) -> str:
-        """What the legend calls nodes that are drawn alike."""
+        """Label of this kind of node in the legend."""
         family = str(self.node["family"])
-        meanings = {"input": "input", "unapplied": f"{family}, nothing wired to it"}
+        meanings = {"input": "input", "unapplied": f"{family}, not connected"}
         return meanings.get(str(self.node["kind"]), family)
 
     def colour(self, colours: Mapping[str, str]) -> dict[str, str]:
-        """Attributes of the box's and the legend's rectangles."""
+        """Return the attributes of the rectangles in drawing and legend."""
         if self.node["kind"] == "input":
             return {"class_": "box input", "rx": "14"}
         colour = colours[self.node["family"]]
@@ -67,7 +67,7 @@ class _Drawn:
 
 
 def network_svg(report: Report) -> str:
-    """The drawing; the same report gives the same bytes."""
+    """Return the SVG document. Deterministic: equal reports give equal bytes."""
     nodes = drawn_nodes(report["nodes"])
     drawn = [_Drawn(node, tuple(_lines(node, report["nodes"]))) for node in nodes]
     boxes = {one.node["name"]: one.box for one in drawn}
@@ -109,7 +109,7 @@ def _lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
 
 
 def _words(parameters: Mapping[str, str]) -> Iterator[str]:
-    """The parameters that say what an operator is: words such as `relu`, and windows as `3x3`."""
+    """Yield the parameters that describe an operator: types such as `relu`, kernels as `3x3`."""
     for name, value in parameters.items():
         if name == "kernel":
             yield value.strip("(),").replace(", ", "x")
@@ -118,13 +118,13 @@ def _words(parameters: Mapping[str, str]) -> Iterator[str]:
 
 
 def _colours(nodes: Sequence[Report]) -> dict[str, str]:
-    """A colour for each family, in the order in which they come."""
+    """Return a colour per family, in order of appearance."""
     families = dict.fromkeys(node["family"] for node in nodes if node["kind"] != "input")
     return {family: COLOURS[index % len(COLOURS)] for index, family in enumerate(families)}
 
 
 def _edges(nodes: Sequence[Report]) -> Iterator[Edge]:
-    """One edge for each tensor that a drawn node reads from another."""
+    """Yield one edge per tensor that a drawn node reads from another."""
     outputs = {node["name"]: len(node["outputs"]) for node in nodes}
     for node in nodes:
         for part in node["inputs"]:
@@ -134,7 +134,7 @@ def _edges(nodes: Sequence[Report]) -> Iterator[Edge]:
 
 
 def _curve(route: Sequence[Point]) -> str:
-    """Upright at both ends of every bend; straight where an edge passes a rank."""
+    """Return an edge: vertical at both ends of every bend, straight where it passes a rank."""
     path = f"M {points(*route[0])}"
     for index, ((x, y), (next_x, next_y)) in enumerate(pairwise(route)):
         if index % 2 or x == next_x:
@@ -164,7 +164,7 @@ def _node(one: _Drawn, corners: Mapping[str, Point], colours: Mapping[str, str])
 
 
 def _shapes(drawn: Sequence[_Drawn], corners: Mapping[str, Point]) -> Iterator[str]:
-    """The shape of every output, beside the beginning of its edges."""
+    """Yield the shape of every output, at the start of its edges."""
     for one in drawn:
         box, (x, y) = one.box, corners[one.node["name"]]
         outputs = one.node["outputs"]
@@ -175,7 +175,7 @@ def _shapes(drawn: Sequence[_Drawn], corners: Mapping[str, Point]) -> Iterator[s
 
 @dataclass(frozen=True)
 class _Area:
-    """A rectangle from its upper left to its lower right corner."""
+    """Rectangle from its upper left to its lower right corner."""
 
     left: float
     top: float
@@ -183,7 +183,7 @@ class _Area:
     bottom: float
 
     def meets(self, other: _Area) -> bool:
-        """Whether the two have a point in common."""
+        """Return whether the two rectangles overlap."""
         return (
             self.left < other.right
             and other.left < self.right
@@ -193,7 +193,7 @@ class _Area:
 
 
 def _groups(boxes: Mapping[str, Box], corners: Mapping[str, Point]) -> Iterator[str]:
-    """A ground behind the boxes of one block, where no other box would stand on it."""
+    """Yield a background behind the boxes of each block, unless it would overlap another box."""
     areas = {}
     for name, box in boxes.items():
         x, y = corners[name]
@@ -215,7 +215,7 @@ def _groups(boxes: Mapping[str, Box], corners: Mapping[str, Point]) -> Iterator[
 
 
 def _ground(areas: Sequence[_Area], pads: int) -> _Area:
-    """Around the areas, with room for as many names of groups as lie in one another."""
+    """Return the bounding rectangle of the areas, padded for `pads` levels of group names."""
     pad = pads * _GROUP_PAD
     return _Area(
         min(area.left for area in areas) - pad,
@@ -241,7 +241,7 @@ def _group(name: str, area: _Area) -> Iterator[str]:
 def _legend(
     drawn: Sequence[_Drawn], colours: Mapping[str, str], width: float
 ) -> tuple[list[str], float]:
-    """Swatches with what they stand for, in rows; and where the drawing below may begin."""
+    """Return the swatches with their labels, in rows, and the upper edge of the drawing below."""
     swatches: dict[str, dict[str, str]] = {}
     for one in drawn:
         swatches.setdefault(one.meaning, one.colour(colours))

@@ -1,4 +1,4 @@
-"""What people should know beside a result, on standard error."""
+"""Notes to the user on standard error."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mxrun.report.streams import dispensable
 
 
 def write_note(text: str) -> None:
-    """Write one note, as `write_notes` does."""
+    """Write one note; see `write_notes`."""
     write_notes((text,))
 
 
 def write_notes(notes: Sequence[str]) -> None:
-    """Write one line per note, unless standard error cannot be written."""
+    """Write one line per note; ignored if standard error cannot be written."""
     with dispensable():
         for note in notes:
             sys.stderr.write(f"mxrun: {printable(note)}\n")

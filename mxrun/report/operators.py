@@ -1,4 +1,4 @@
-"""The operators for people, made from what `ops --json` gives to machines."""
+"""Tables of `ops`, made from its JSON report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Part = Table | Text
 
 
 def operators_table(operators: Sequence[Description]) -> Table:
-    """`ops`: one row per operator; a formula that does not fit is cut."""
+    """Return one row per operator; a formula that does not fit is cut."""
     table = Table(
         title=Text(f"{len(operators)} operators", "bold"),
         title_justify="left",
@@ -43,14 +43,14 @@ def operators_table(operators: Sequence[Description]) -> Table:
 
 
 def operator_parts(operator: Description) -> list[Part]:
-    """`ops NAME`: everything about one operator, under the parameters it is described by."""
+    """Return the full description of one operator, for the parameters of the report."""
     name = Text(operator["name"], "bold")
     if operator["aliases"]:
         name.append(f"  also called {', '.join(operator['aliases'])}", "dim")
     parts: list[Part] = [name, _indented(operator["doc"])]
     if operator["example"]:
         given = ", ".join(f"{key}={_value(value)}" for key, value in operator["example"].items())
-        parts.append(Text(f"described under {given}", "italic"))
+        parts.append(Text(f"described with {given}", "italic"))
     parts += [_tensors(operator), *_parameters(operator["parameters"]), _facts(operator)]
     if operator["yaml"]:
         parts += [Text("in a config", "bold"), _indented(operator["yaml"])]
@@ -58,7 +58,7 @@ def operator_parts(operator: Description) -> list[Part]:
 
 
 def _tensors(operator: Description) -> Table:
-    """Arguments, auxiliary states and outputs with what there is to know of each."""
+    """Return a table of arguments, auxiliary states and outputs with notes on each."""
     table = _table("tensors", "name", "kind", "notes")
     overwritten, reads = operator["overwrites"], set(operator["backward_reads"])
     for argument in operator["arguments"]:
@@ -101,7 +101,7 @@ def _parameters(parameters: Sequence[Description]) -> list[Part]:
 
 
 def _facts(operator: Description) -> Table:
-    """What the planner knows: dependencies, hints, resources, implementations."""
+    """Return the facts used by the planner: dependencies, hints, resources, implementations."""
     table = _table("plan", "what", "value")
     inplace = operator["inplace"]
     _row(table, "implementations, best first", ", ".join(operator["backends"]))
@@ -110,7 +110,7 @@ def _facts(operator: Description) -> Table:
     else:
         _row(table, "backward", "none: no gradient")
     if operator["nonstandard_gradient"]:
-        _row(table, "deliberate gradient", operator["nonstandard_gradient"])
+        _row(table, "nonstandard gradient", operator["nonstandard_gradient"])
     _row(table, "forward may write", _pairs(inplace["forward"]))
     if operator["differentiable"]:
         _row(table, "backward may write", _pairs(inplace["backward"]))
@@ -119,7 +119,7 @@ def _facts(operator: Description) -> Table:
         requests = resources.get(phase, ())
         if requests:
             shapes = ", ".join(f"{name} {shape}" for name, shape in resources["shapes"].items())
-            _row(table, f"{phase} requests", f"{_requests(requests)} under {shapes}")
+            _row(table, f"{phase} requests", f"{_requests(requests)} for {shapes}")
     return table
 
 
@@ -137,7 +137,7 @@ def _requests(requests: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _value(value: object) -> str:
-    """A parameter's value as YAML and the command line read it."""
+    """Return the value of a parameter in YAML, as a config or the command line accepts it."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -153,5 +153,5 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _row(table: Table, *texts: str) -> None:
-    """Texts as they are: brackets are no markup."""
+    """Add a row of plain texts, in which brackets are not markup."""
     table.add_row(*map(Text, texts))

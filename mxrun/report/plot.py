@@ -1,4 +1,4 @@
-"""What `plot` shows, by what there is to draw: a network or learning curves."""
+"""Output of `plot`: a network or learning curves."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def parts(report: Mapping[str, Any]) -> Sequence[RenderableType]:
-    """What is printed in a terminal."""
+    """Return the drawing for a terminal."""
     return network_parts(report) if report["kind"] == "network" else curve_parts(report)
 
 
 def drawing(report: Mapping[str, Any]) -> str:
-    """The SVG document."""
+    """Return the drawing as SVG."""
     return network_svg(report) if report["kind"] == "network" else curves_svg(report)

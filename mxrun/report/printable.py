@@ -1,7 +1,7 @@
-"""Text for people: what would steer a terminal, or turn its text around, is spelled out.
+"""Escaping of control characters and of marks that change the direction of text.
 
-File names, class names and keys may hold anything; a terminal obeys escape sequences whoever wrote
-them.
+Names of files, classes and keys may contain any character, and a terminal obeys every escape
+sequence that it receives.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-# C0 but for tab and line feed, DEL and C1, the marks that change the direction of text, and what
-# stands for bytes that are no text.
+# C0 except tab and line feed, DEL and C1, marks that change the direction of text, and surrogates,
+# which stand for bytes that are not UTF-8.
 _UNSAFE = (
     *(number for number in range(0x20) if chr(number) not in "\t\n"),
     *range(0x7F, 0xA0),
@@ -18,21 +18,22 @@ _UNSAFE = (
     *range(0xD800, 0xE000),
 )
 _SPELLED = {number: ascii(chr(number))[1:-1] for number in _UNSAFE}
-# Python has a byte of a name that is not UTF-8 as U+DC00 and the byte.
+# Python decodes a byte of a file name that is not UTF-8 as U+DC00 + byte (surrogateescape).
 _SPELLED |= {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
-# What spreadsheets take for a formula, at the start of a cell.
+# A cell that starts with one of these is a formula for spreadsheets.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def printable(text: str) -> str:
-    """The text with control characters spelled as in Python, `\\x1b` for escape."""
+    r"""Return the text with control characters escaped as in Python, `\x1b` for escape."""
     return text.translate(_SPELLED)
 
 
 def csv_cells(values: Iterable[Any]) -> list[Any]:
-    """The cells of a CSV row, none of them a formula: such a text has an apostrophe before it.
+    """Return the cells of a CSV row with an apostrophe before texts that spreadsheets run as
+    formulas.
 
-    Numbers, and texts that are numbers, stay as they are.
+    Numbers, and texts that are numbers, are unchanged.
     """
     return [f"'{value}" if _is_formula(value) else value for value in values]
 

@@ -1,4 +1,4 @@
-"""Profiles for people: the operators by time, and what whole steps take."""
+"""Tables of profiles: time per operator, and time per step."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mxrun.report.figures import bytes_text, count_text, milliseconds_text, phas
 from mxrun.report.roofline import roofline_table, roofline_text
 from mxrun.report.tables import Report, titled_table
 
-# Longer tables are for machines; the rest of the operators stand in one row.
+# Limit of the table; the rest is summed up in one row. The JSON report is complete.
 _MAX_ROWS = 40
 
 
 def bench_tables(report: Report) -> list[Table | Text]:
-    """`bench`: whole steps, operators and floors, where the rest of a step goes, and peers."""
+    """Return the tables of `bench`: steps, operators with floors, overheads, and peers."""
     return [
         _steps_table(report),
         roofline_table(report),
@@ -31,23 +31,23 @@ def bench_tables(report: Report) -> list[Table | Text]:
 
 
 def run_tables(profiles: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Table]:
-    """`train --profile`: the operators of each phase, as `RunProfile.to_json` has them."""
+    """Return the tables of `train --profile`: operators by phase, from `RunProfile.to_json`."""
     return [
         profile_table(operators, f"operators of {phase}") for phase, operators in profiles.items()
     ]
 
 
 def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """One row per operator, the slowest first; `operators` are `OperatorTime.to_json`'s.
+    """Return one row per operator, slowest first; `operators` are values of `OperatorTime.to_json`.
 
-    `ms` is one call's, `share` of the time of all of them. Names say what is no forward step:
-    `conv1:backward`, `conv1_weight:update`.
+    `ms` is the time of one call, `share` its part of the time of all calls. Suffixes mark steps
+    other than forward: `conv1:backward`, `conv1_weight:update`.
     """
     table = titled_table(title)
     table.show_footer = True
     total_ms = sum(row["ms"] for row in operators)
     shares = [(row["phase"], row["share"]) for row in operators]
-    # Words fold on a narrow console, numbers do not.
+    # Words wrap on a narrow console, numbers do not.
     for name, footer in {"operator": phases_text(shares), "op": "", "implementation": ""}.items():
         table.add_column(name, footer, overflow="fold")
     for name in ("calls", "ms", "share", "GFLOP/s", "GB/s"):
@@ -83,22 +83,26 @@ def _steps_table(report: Report) -> Table:
     table.add_row("threads", str(report["threads"]))
     for label, key in (
         ("step, median", "median"),
-        ("step, 90 % below", "p90"),
-        ("step, 99 % below", "p99"),
+        ("step, 90th percentile", "p90"),
+        ("step, 99th percentile", "p99"),
         ("step, fastest", "min"),
     ):
         table.add_row(label, f"{milliseconds_text(times[key])} ms")
     table.add_row("samples/s", count_text(figures["samples_per_s"]))
-    table.add_row("first step after", f"{figures['first_step_s']:.2f} s")
-    table.add_row("largest resident size", bytes_text(figures["rss_peak_bytes"]))
+    table.add_row("time to first step", f"{figures['first_step_s']:.2f} s")
+    table.add_row("peak resident memory", bytes_text(figures["rss_peak_bytes"]))
     return table
 
 
 def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
-    """One row per peer: its fastest way, both sides' median step, the ratio with quartiles, and
-    that of both sides' fastest steps.
+    """Return one row per peer.
+
+    Columns: its fastest mode, the median step of both sides, the median ratio with quartiles, and
+    the ratio of the fastest steps.
     """
-    table = titled_table("peers, in turns with mxrun: a ratio above 1 means that mxrun is faster")
+    table = titled_table(
+        "peers, alternating with mxrun: a ratio above 1 means that mxrun is faster"
+    )
     for name in ("peer", "version", "fastest way"):
         table.add_column(name, overflow="fold")
     for name in ("step, ms", "mxrun, ms", "ratio", "half within", "of fastest"):
@@ -124,7 +128,7 @@ def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _rest(profile: Mapping[str, Any]) -> str:
-    """What of a profiled step is no operator's, and what the clocks cost."""
+    """Return the time of a profiled step outside operators, and the cost of the clocks."""
     between_ms = max(0.0, profile["tape_ms"] - profile["operators_ms"])
     fastest = milliseconds_text(profile["step_ms"]["min"])
     parts = [
@@ -137,15 +141,16 @@ def _rest(profile: Mapping[str, Any]) -> str:
     return (
         f"A profiled step: {', '.join(parts)}.\nThe fastest takes "
         f"{fastest} ms, {profile['overhead']:+.1%} against the fastest of "
-        "the steps without clocks between them."
+        "the unprofiled steps between them."
     )
 
 
 def _tape(tape: Mapping[str, Any]) -> str:
-    """What the calls of a step cost that do nothing."""
+    """Return the overhead of a step's calls: their time if they do nothing."""
     return (
-        f"Empty, a step's {tape['calls']:,} calls, of which {tape['team_switches']:,} set the "
-        f"team, take {tape['us_per_call']:.3f} us each: {tape['share']:.2%} of the step."
+        f"Overhead: without their kernels, a step's {tape['calls']:,} calls, of which "
+        f"{tape['team_switches']:,} set the number of threads, take {tape['us_per_call']:.3f} us "
+        f"each: {tape['share']:.2%} of the step."
     )
 
 

@@ -1,6 +1,6 @@
-"""Watches a training run: a live line on a terminal, one plain line per epoch elsewhere.
+"""Progress of a training run: a live line on a terminal, else one plain line per epoch.
 
-rich is imported when the first live line is drawn, so that runs without a terminal never pay.
+rich is imported with the first live line, so that runs without a terminal do not import it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watching() -> Iterator[Observer]:
-    """An observer for as long as the run lasts; it writes to standard error."""
+    """Context manager that gives an observer which writes to standard error."""
     if not sys.stderr.isatty():
         yield EpochLines(_write_plain)
         return
@@ -42,7 +42,7 @@ def _write_plain(line: str) -> None:
 
 
 class EpochLines:
-    """A line when the run starts and one after each epoch."""
+    """Observer that writes a line at the start of the run and one after each epoch."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -51,7 +51,7 @@ class EpochLines:
         self._epochs = 0
 
     def run_started(self, event: RunStarted) -> None:
-        """Say what runs."""
+        """Write the name, size and settings of the run."""
         self._run, self._started = event, time.monotonic()
         frozen = event.trainable is not None
         trainable = f" ({count_text(event.trainable or 0)} trainable)" if frozen else ""
@@ -63,20 +63,20 @@ class EpochLines:
             f"{', synthetic data' if event.synthetic_data else ''}"
         )
         if event.resumed_from is not None:
-            self._write(f"going on after step {event.resumed_from}")
+            self._write(f"resuming after step {event.resumed_from}")
         elif event.warm_start is not None:
             for line in warm_start_lines(event.warm_start):
                 self._write(line)
 
     def note(self, text: str) -> None:
-        """Say it."""
+        """Write a note."""
         self._write(f"mxrun: {text}")
 
     def step_done(self, event: StepDone) -> None:
-        """Nothing: lines cannot be taken back."""
+        """Do nothing: printed lines cannot be replaced."""
 
     def epoch_done(self, event: EpochDone) -> None:
-        """Say what the epoch came to."""
+        """Write the metrics and the speed of the epoch."""
         assert self._run is not None
         run = self._run
         parts = [
@@ -98,7 +98,9 @@ class EpochLines:
 
 
 class LiveLine:
-    """A bar with epoch, step, samples per second, metrics and the time left; epochs above it."""
+    """Observer that shows a bar with epoch, step, speed, metrics and the time left, below the
+    epochs.
+    """
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
@@ -124,14 +126,14 @@ class LiveLine:
             )
 
     def note(self, text: str) -> None:
-        """Put it above the bar, or where the bar will be."""
+        """Write a note above the bar, if it is shown yet."""
         if self._progress is None:
             _write_plain(f"mxrun: {text}")
         else:
             self._lines.note(text)
 
     def step_done(self, event: StepDone) -> None:
-        """Move the bar."""
+        """Update the bar."""
         assert self._progress is not None
         assert self._task is not None
         assert self._run is not None
@@ -145,11 +147,11 @@ class LiveLine:
             )
 
     def epoch_done(self, event: EpochDone) -> None:
-        """Put the epoch's line above the bar."""
+        """Write the epoch's line above the bar."""
         self._lines.epoch_done(event)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._progress is not None:
             with dispensable():
                 self._progress.stop()
@@ -161,12 +163,12 @@ class LiveLine:
 
 
 def _rate(event: StepDone | EpochDone) -> str:
-    """Records trained on per second of training."""
+    """Return the records trained on per second of training."""
     return count_text(event.records / max(event.train_seconds, 1e-9))
 
 
 def metrics_text(metrics: Mapping[str, Figure]) -> str:
-    """Metrics on one line: `loss 0.1234  accuracy 0.9800`; a table has no place there."""
+    """Return the scalar metrics on one line: `loss 0.1234  accuracy 0.9800`."""
     return "  ".join(
         f"{name} {metric_text(value)}"
         for name, value in metrics.items()

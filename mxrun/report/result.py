@@ -1,4 +1,4 @@
-"""Results on standard output: JSON for machines, tables for people."""
+"""Results on standard output: JSON or tables."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mxrun.train.files import canonical_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# What a shell reports of a program whose reader went away: 128 + SIGPIPE.
+# Exit code that a shell reports for a program killed by SIGPIPE: 128 + 13.
 _READER_IS_GONE = 141
 
 
 def write_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Write one line of JSON; raises UserError when it cannot be written."""
+    """Write one line of JSON. Raises UserError if it cannot be written."""
     with standard_output():
         sys.stdout.write(canonical_json(value))
 
 
 def write_tables(parts: Sequence[RenderableType]) -> None:
-    """Write tables and lines; raises UserError when they cannot be written."""
+    """Write tables and lines. Raises UserError if they cannot be written."""
     from mxrun.report.console import stdout
 
     with standard_output():
@@ -36,10 +36,10 @@ def write_tables(parts: Sequence[RenderableType]) -> None:
 
 
 def output_failed(error: OSError) -> NoReturn:
-    """End what wrote to a standard stream in vain; a reader who went away (`| head`) needs no word.
+    """End a command after a failed write to a standard stream.
 
-    Raises SystemExit where a reader went away, UserError where something else is wrong with the
-    stream, and the error itself where it is about no stream.
+    Raises SystemExit without a message if the reader closed the pipe (`| head`), UserError for
+    other errors of a stream, and `error` itself if it is not about a stream.
     """
     if not is_stream_error(error):
         raise error
@@ -52,7 +52,7 @@ def output_failed(error: OSError) -> NoReturn:
 
 @contextmanager
 def standard_output() -> Iterator[None]:
-    """Everything is out when this ends."""
+    """Context manager that flushes standard output at its end and handles failed writes."""
     try:
         yield
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The roofline for people: operators against their floors, what there is to win, the machine."""
+"""Roofline of a step: operators against their floors, possible savings, speeds of the machine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rich.text import Text
 from mxrun.report.figures import bytes_text, milliseconds_text, phases_text
 from mxrun.report.tables import Report, titled_table
 
-# Longer tables are for machines; the rest of the operators stand in one row.
+# Limit of the table; the rest is summed up in one row. The JSON report is complete.
 _MAX_ROWS = 40
-# A floor that is beaten by more was measured while the machine had other work.
+# A floor that an operator beats by more than this factor was measured under other load.
 _BEATEN = 1.1
-# Operators that take longer in profiled steps than whole steps without clocks by more than this
-# factor were slowed by something else than the clocks.
+# If the operators of profiled steps take longer than steps without clocks by more than this factor,
+# something other than the clocks slowed them down.
 _APART = 1.1
 
 
 def roofline_table(report: Report) -> Table:
-    """`bench`: one row per operator, the slowest first, with the floor of its time.
+    """Return one row per operator of `bench`, slowest first, with the floor of its time.
 
-    `of bound` is the part of the time that the bound explains, `bound` what that is: operations,
-    bytes, or the calls themselves.
+    The column `of bound` is the share of the time that the bound explains, `bound` is compute
+    (operations), memory (bytes) or overhead (the calls themselves).
     """
     operators = report["roofline"]["operators"]
     implementations = {row["name"]: row["implementation"] for row in report["operators"]}
@@ -32,7 +32,7 @@ def roofline_table(report: Report) -> Table:
     table = titled_table(f"operators, the median of {report['profile']['steps']} steps")
     table.show_footer = True
     shares = [(row["phase"], row["ms"] / total_ms) for row in operators]
-    # Words fold on a narrow console, numbers do not.
+    # Words wrap on a narrow console, numbers do not.
     for name, footer in {"operator": phases_text(shares), "op": "", "implementation": ""}.items():
         table.add_column(name, footer, overflow="fold")
     for name in ("ms", "share", "floor, ms", "of bound"):
@@ -60,7 +60,7 @@ def roofline_table(report: Report) -> Table:
 
 
 def roofline_text(roofline: Report) -> Text:
-    """The step against floor and prediction, the most to win, and the machine's figures."""
+    """Return the step against floor and prediction, the largest savings, and peak speeds."""
     step, machine = roofline["step"], roofline["machine"]
     apart = step["operators_ms"] / step["ms"]
     whole = "the operators" if apart > _APART else "the step"
@@ -68,25 +68,25 @@ def roofline_text(roofline: Report) -> Text:
         f"The step's floor is {milliseconds_text(step['floor_ms'])} ms, {step['of_floor']:.0%} of "
         f"what it takes; predicted {milliseconds_text(step['predicted_ms'])} ms, "
         f"{step['error']:+.0%}.",
-        f"Most to win above the floors: {_most_to_win(roofline['most_to_win'], whole)}.",
-        f"The machine at its best, {_threads(machine['threads'])}: {_products(machine)}; "
+        f"Most time above the floors: {_most_to_win(roofline['most_to_win'], whole)}.",
+        f"The machine's peak speeds, {_threads(machine['threads'])}: {_products(machine)}; "
         f"{_bandwidths(machine)}.",
     ]
     if apart > _APART:
         lines.append(
             f"The operators took {milliseconds_text(step['operators_ms'])} ms in the profiled "
-            f"steps, {apart:.1f} times the median step without clocks: the machine probably had "
-            "other work then. What there is to win is a part of the operators' time."
+            f"steps, {apart:.1f} times the median unprofiled step: the machine was probably "
+            "busy with other work. Times above the floors are shares of the operators' time."
         )
     if roofline["disturbed"]:
         lines.append(
             "Other work kept the machine busy while it was measured: floors may be too high, and "
-            "its figures are not kept."
+            "its speeds are not cached."
         )
     elif any(row["of_bound"] > _BEATEN for row in roofline["operators"]):
         lines.append(
-            "Some operators are faster than their floors: the machine had other work when it was "
-            "measured. Measure it again with --remeasure."
+            "Some operators are faster than their floors: the machine was busy with other work "
+            "when it was measured. Measure it again with --remeasure."
         )
     return Text("\n".join(lines))
 
@@ -113,7 +113,9 @@ def _products(machine: Mapping[str, Any]) -> str:
 
 
 def _bandwidths(machine: Mapping[str, Any]) -> str:
-    """Copying in half of each cache, where next to nothing else has room, and beyond them all."""
+    """Return the copy bandwidth for half of each cache, which leaves room for other data, and for
+    DRAM.
+    """
     rows = machine["bandwidths"]
     chosen = []
     for nbytes in machine["cache_bytes"]:

@@ -1,4 +1,4 @@
-"""Standard streams that cannot be written."""
+"""Standard streams that cannot be written, or lack characters."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-# What write(2) says of a stream: no space, beyond a quota or size, a failing device, closed.
+# Errors of write(2) on a stream: no space, over a quota or size limit, device failure, closed.
 _WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
 
 def escape_unencodable(stream: TextIO) -> None:
-    """Have a stream show what its encoding lacks as escapes, as standard error does: `\\xe4`."""
+    r"""Make a stream escape characters that its encoding lacks, as standard error does: `\xe4`."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
 
 
 def is_stream_error(error: OSError) -> bool:
-    """Whether an error is about a stream that is open, and not about a file's name."""
+    """Return whether an error is about an open stream, not about a named file."""
     return error.filename is None and error.errno in _WRITE_ERRORS
 
 
 @contextmanager
 def dispensable() -> Iterator[None]:
-    """Standard error is given up where it cannot be written: what goes there is worth no failure.
+    """Context manager that drops standard error if it cannot be written.
 
-    The terminal may be closed, or the reader of a pipe gone, long before a run is over.
+    The terminal or the reader of a pipe may be closed long before a run ends; that must not end the
+    run.
     """
     try:
         yield
@@ -38,9 +39,10 @@ def dispensable() -> Iterator[None]:
 
 
 def silence(stream: TextIO) -> None:
-    """Give a stream to the null device.
+    """Redirect a stream to the null device.
 
-    What a failed write leaves in a buffer would fail again when the interpreter exits.
+    Otherwise, data left in its buffer by a failed write would fail again when the interpreter
+    exits.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())

@@ -1,4 +1,4 @@
-"""SVG as text: elements with escaped values, and the colours that all drawings share."""
+"""SVG elements as text, and the style shared by all drawings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
 FONT_SIZE = 12.0
-# Monospaced letters are 0.6 of their size wide in nearly every font.
+# Width of a monospaced letter, as a fraction of the font size; 0.6 in nearly every font.
 _LETTER = 0.6
-# Hues that show on white and on black, the first ones apart for colour-blind eyes too (after Okabe
-# and Ito); what has more classes uses them again.
+# Hues visible on white and on black; the first ones are distinct for colour-blind readers (after
+# Okabe and Ito). Drawings with more classes repeat them.
 COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9"),
     *("#8a6fd1", "#7f7f7f", "#c0504d", "#6b8e23", "#1ca3a3", "#a0522d"),
@@ -34,12 +34,12 @@ text { fill: var(--ink); }
 
 
 def text_width(text: str, size: float = FONT_SIZE) -> float:
-    """How wide a text is drawn, in pixels."""
+    """Return the width of a text in pixels."""
     return len(text) * size * _LETTER
 
 
 def element(name: str, content: str = "", **attributes: str | float) -> str:
-    """One element around content that is SVG already; `_` in a name stands for `-`."""
+    """Return an element; `content` is SVG already, `_` in an attribute name stands for `-`."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}={quoteattr(_value(value))}"
         for key, value in attributes.items()
@@ -48,17 +48,17 @@ def element(name: str, content: str = "", **attributes: str | float) -> str:
 
 
 def text(content: str, x: float, y: float, class_: str = "", anchor: str = "start") -> str:
-    """A line of text whose base line begins (ends, is centred) at x, y."""
+    """Return a line of text. `anchor`: its base line starts, is centred or ends at (x, y)."""
     return element("text", clean(content), x=x, y=y, class_=class_ or "label", text_anchor=anchor)
 
 
 def clean(content: str) -> str:
-    """A text as the content of an element; what XML cannot hold becomes `?`."""
+    """Return a text escaped as the content of an element; characters illegal in XML become `?`."""
     return escape(_FORBIDDEN.sub("?", content))
 
 
 def document(width: float, height: float, title: str, parts: Iterable[str], style: str = "") -> str:
-    """A whole drawing on a ground of its own, which follows the reader's light or dark setting."""
+    """Return a complete SVG document with a background, which follows the light or dark setting."""
     body = [
         element("title", clean(title)),
         element("style", clean(_STYLE + style)),
@@ -80,12 +80,12 @@ def document(width: float, height: float, title: str, parts: Iterable[str], styl
 
 
 def points(*coordinates: float) -> str:
-    """Coordinates for a path or a list of points."""
+    """Return coordinates for a path or a list of points."""
     return " ".join(_value(coordinate) for coordinate in coordinates)
 
 
 def _value(value: str | float) -> str:
-    """Numbers to a tenth of a pixel, so that drawings stay small and the same."""
+    """Return a number rounded to a tenth of a pixel: drawings are small and deterministic."""
     if isinstance(value, str):
         return _FORBIDDEN.sub("?", value)
     return f"{value:.1f}".removesuffix(".0")

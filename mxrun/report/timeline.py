@@ -1,4 +1,4 @@
-"""Bytes over steps, drawn with block characters as wide as the console."""
+"""Graph of bytes over steps, drawn with block characters, as wide as the console."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from rich.text import Text
 from mxrun.report.figures import bytes_text
 
 _ROWS = 8
-# A step is drawn at most this wide.
+# Maximum columns of a step.
 _WIDEST_STEP = 4
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _PLAIN_BLOCKS = "    #####"
 
 
 class Timeline:
-    """A filled curve of `nbytes`, one per step, its highest point marked and named.
+    """Filled curve of `nbytes`, one value per step, with a label at its maximum.
 
-    Where steps are more than columns, a column shows the largest of its steps. `always`: how many
-    of the bytes are alive at every step; the rows that show nothing else have a
-    colour of their own.
+    If there are more steps than columns, a column shows the maximum of its steps. always: the bytes
+    live at every step; rows that show nothing else have a colour of their own.
     """
 
     def __init__(self, operators: Sequence[str], nbytes: Sequence[int], always: int = 0) -> None:
@@ -37,7 +36,7 @@ class Timeline:
         labels = {_ROWS - 1: bytes_text(highest), _ROWS // 2 - 1: bytes_text(highest // 2)}
         margin = max(map(len, labels.values())) + 1
         columns = self._columns(max(1, options.max_width - margin))
-        # In eighths of a row, rounded up so that nothing alive is drawn as nothing.
+        # In eighths of a row, rounded up so that any live byte is visible.
         heights = [-(-8 * _ROWS * value // highest) for value in columns]
         for row in reversed(range(_ROWS)):
             cells = "".join(blocks[min(8, max(0, height - 8 * row))] for height in heights)
@@ -56,7 +55,9 @@ class Timeline:
         ]
 
     def _marked(self, column: int, mark: str, margin: int, width: int) -> Text:
-        """The line below: a mark under the peak, its step's name on the side that has room."""
+        """Return the line below: a mark under the peak, with its step's name on the side that has
+        room.
+        """
         position = self._bytes.index(max(self._bytes))
         name = f"{self._operators[position]}, step {position}"
         before = " " * (margin + column)

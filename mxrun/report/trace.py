@@ -1,6 +1,6 @@
-"""Traces as JSON files that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Traces as JSON files for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
-The Trace Event Format's JSON object: complete events (`ph: X`) with times in microseconds from the
+JSON object of the Trace Event Format: complete events (`ph: X`) with times in microseconds from the
 first event, and metadata (`ph: M`) that names process and tracks.
 """
 
@@ -18,9 +18,9 @@ _PROCESS = 1
 
 
 def write_trace(path: Path, events: Iterable[Event]) -> None:
-    """Write a trace: the whole file or, with a UserError, none.
+    """Write a trace, replacing the file atomically; links are followed.
 
-    A link is followed; what the file held before is replaced.
+    Raises UserError if it cannot be written; the old file is then unchanged.
     """
     content = json.dumps(trace(events), separators=(",", ":"), allow_nan=False)
     with whole_file(path) as file:
@@ -28,7 +28,7 @@ def write_trace(path: Path, events: Iterable[Event]) -> None:
 
 
 def trace(events: Iterable[Event]) -> dict[str, Any]:
-    """The file's content; tracks stand in the order in which they first appear."""
+    """Return the content of the file. Tracks are in order of first appearance."""
     events = list(events)
     origin = min((event.start_ns for event in events), default=0)
     tracks: dict[str, int] = {}

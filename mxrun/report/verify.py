@@ -1,4 +1,4 @@
-"""What `verify` found, for people, made from what its `--json` gives to machines."""
+"""Tables of `verify`, made from its JSON report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 
 def verify_tables(report: Mapping[str, Any]) -> list[Table | Text]:
-    """One line for each way, then the verdict."""
+    """Return one line per plan variant, then the verdict."""
     table = Table(
         title=Text(f"{report['name']}: {report['steps']} steps in each way", "bold"),
         title_justify="left",

@@ -1,4 +1,4 @@
-"""What a run that starts from another's parameters does with each variable, in a few lines."""
+"""Summary of a warm start: the source and the treatment of each variable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_PATTERNS = 6
 
 
 def warm_start_lines(start: WarmStart) -> Iterator[str]:
-    """The source, a line for each group of variables, and one for each of another shape."""
+    """Yield the source, a line per group of variables, and one per variable of other shape."""
     yield f"starts from {start.source}"
     titles = [_TITLES[group.kind] for group in start.groups]
     width = max(map(len, titles), default=0)
@@ -36,7 +36,7 @@ def warm_start_lines(start: WarmStart) -> Iterator[str]:
 
 
 def names_text(names: Sequence[str]) -> str:
-    """The names as patterns, of which only the first are shown: `conv*_weight, fc1_bias`."""
+    """Return the names merged into patterns, only the first ones: `conv*_weight, fc1_bias`."""
     return listed(merged_names(names), _MAX_PATTERNS)
 
 

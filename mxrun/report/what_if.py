@@ -1,4 +1,4 @@
-"""What other settings of a run come to, for people."""
+"""Tables of `inspect-memory --what-if`: memory and time of other settings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.text import Text
 from mxrun.report.figures import bytes_text, milliseconds_text
 from mxrun.report.tables import Report, titled_table
 
-_UNMEASURED = " (`mxrun bench` measures this machine; until then these are a common server's)"
+_UNMEASURED = " (for a common server, until `mxrun bench` has measured this machine)"
 
 
 def what_if_tables(report: Report) -> Iterator[RenderableType]:
-    """The changes, those that save most for their time first; nothing where nobody asked."""
+    """Yield the changes, largest saving per time first; nothing without `--what-if`."""
     found = report["what_if"]
     if found is None:
         return
@@ -31,13 +31,15 @@ def what_if_tables(report: Report) -> Iterator[RenderableType]:
         table.add_row(*map(Text, change_cells(change)))
     yield table
     note = "" if found["measured"] else _UNMEASURED
-    yield Text(f"Each line alone, by planning; times are predicted{note}.")
+    yield Text(f"Each line is planned alone; times are predicted{note}.")
     if any(change["config"].startswith("memory.budget=") for change in found["changes"]):
-        yield Text("A budget may be met in another way than by the step named, in less time.")
+        yield Text(
+            "A budget may be met by recomputing other steps than the one named, in less time."
+        )
 
 
 def change_cells(change: Report) -> tuple[str, ...]:
-    """A change in words: what it is, its bytes, its time by step and by sample, how to have it."""
+    """Return a change in words: its name, its bytes, its time by step and by sample, its option."""
     return (
         change["change"],
         _signed(bytes_text(abs(change["saved_bytes"])), -change["saved_bytes"]),

@@ -1,1 +1,1 @@
-"""Storage, resources, random numbers and the engine: what runs beneath the executor."""
+"""Runtime beneath the executor: storage, random numbers, machine measurements, profile records."""

@@ -1,7 +1,8 @@
-"""The machine's best figures for a team of threads, measured once and kept.
+"""Peak figures of the machine for a thread team, measured once and cached on disk.
 
-They lie as plain JSON in the user's cache folder, in a file named by all that they depend on: the
-processor and its features, the cores this process may use, oneDNN, and the size of the team.
+The cache holds plain JSON in the user's cache folder. The key contains everything the figures
+depend on: the processor and its features, the cores this process may use, oneDNN, and the team
+size.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from mxrun.base import disk_cache
 from mxrun.base.machine import Machine
 from mxrun.runtime.measurement import cache_sizes, measure
 
-# The folder of these figures among what is kept.
+# Kind of these entries in the disk cache.
 _KIND = "machine"
 
 
 def machine_of(threads: int, remeasure: bool = False) -> Machine:
-    """The figures for a team of `threads`: those kept, or measured now.
+    """Return the figures for a team of `threads`: the cached ones, or new measurements.
 
-    What was measured undisturbed is kept; `remeasure` does not look for what was.
+    Only undisturbed measurements are cached. remeasure: ignore the cached figures.
     """
     key = description(threads)
     found = None if remeasure else Machine.from_json(disk_cache.get(_KIND, key))
@@ -35,12 +36,12 @@ def machine_of(threads: int, remeasure: bool = False) -> Machine:
 
 
 def known_machine(threads: int) -> Machine | None:
-    """The figures kept for a team of `threads`; None where nothing was measured yet."""
+    """Return the cached figures for a team of `threads`; None if there are none yet."""
     return Machine.from_json(disk_cache.get(_KIND, description(threads)))
 
 
 def description(threads: int) -> str:
-    """All that times on this machine depend on, in words, for a team of `threads`."""
+    """Return a text of everything that times on this machine depend on, for a team of `threads`."""
     import llvmlite.binding as llvm
 
     features = " ".join(name for name, on in sorted(llvm.get_host_cpu_features().items()) if on)
@@ -57,7 +58,7 @@ def description(threads: int) -> str:
 
 
 def _processor() -> str:
-    """The processor's name as the system has it."""
+    """Return the processor's name as the system reports it."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             name, _, value = line.partition(":")

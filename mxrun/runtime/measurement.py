@@ -1,7 +1,8 @@
-"""The machine measured: matrix products, bandwidths and what a call costs, for one team size.
+"""Measurement of the machine for one team size: matrix products, bandwidths, cost of a call.
 
-Every figure is the best of short repeats, because other work can only make a repeat slower; rounds
-in which each figure has its turn outlast what other work there is. All of it takes two seconds.
+Every figure is the best of short repeats, because other work can only make a repeat slower. The
+rounds, in which every figure is measured once, are spread over time to outlast other work. The
+complete measurement takes two seconds.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ from mxrun.base.machine import Bandwidth, Machine
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec, align
 from mxrun.runtime.storage import Arena, memory_limit, peak_resident_bytes
 
-# A figure's turn, and how many it has. A repeat takes far less than a slice of time of the system's
-# scheduler, so that some go undisturbed on a machine with other work.
+# Minimum duration of a figure in one round, and number of rounds. A repeat takes far less than a
+# time slice of the system's scheduler, so that some repeats are undisturbed on a busy machine.
 _SECONDS = 0.005
 _ROUNDS = 3
 _CALLS = 20
-# Rows and columns of the matrices that are multiplied.
+# Rows and columns of the multiplied matrices.
 _SIDES = (512, 1024)
-# Smaller ones for a loop of ours, where there is no oneDNN.
+# Smaller matrices for the compiled loop that replaces oneDNN where it is missing.
 _LOOP_SIDE = 256
-# Working sets, each twice the one before; the smallest is that of one thread.
+# Sizes of working sets: each twice the one before; the smallest is per thread.
 _SMALLEST_SET = 16 << 10
 _MAX_SET_BYTES = 1 << 30
-# Bytes gone over in one repeat: a part of a larger working set, a smaller one several times.
+# Bytes processed in one repeat: part of a larger working set, or several passes of a smaller one.
 _REPEAT_BYTES = 16 << 20
-# In oneDNN's names of the instruction sets that have bfloat16 (dnnl_types.h, dnnl_cpu_isa_t).
+# Parts of oneDNN's names of instruction sets that have bfloat16 (dnnl_types.h, dnnl_cpu_isa_t).
 _BFLOAT16 = ("bf16", "fp16", "amx", "avx10")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -84,9 +85,10 @@ def measure(threads: int) -> Machine:
 
 
 class _Trial:
-    """One figure: repeats of some work, numbered on and on, of which the fastest counts.
+    """Measurement of one figure: repeats of a piece of work, of which the fastest counts.
 
-    `repeats` of them make a round of all that the work goes over.
+    `repeat` receives the running number of the repeat. repeats: number of repeats that cover the
+    working set once.
     """
 
     def __init__(self, work: float, repeat: Callable[[int], None], repeats: int = 1) -> None:
@@ -95,7 +97,7 @@ class _Trial:
         self._best = math.inf
 
     def take_turn(self) -> None:
-        """Repeat the work for a while, at least for a round."""
+        """Repeat the work for at least `_SECONDS` and at least one pass of the working set."""
         clock = time.perf_counter
         begun, least = clock(), self._taken + self._repeats
         while self._taken < least or clock() - begun < _SECONDS:
@@ -106,15 +108,15 @@ class _Trial:
 
     @property
     def rate(self) -> float:
-        """Work per second."""
+        """Best rate: work per second."""
         return self._work / self._best
 
 
 def cache_sizes(threads: int) -> tuple[int, ...]:
-    """Bytes of data cache that a team on neighbouring cores has, level by level from the nearest.
+    """Return the bytes of data cache of a team on neighbouring cores, level by level from L1 on.
 
-    Empty where the system does not say. Sizes stand in sysfs as `2048K`, beside a mask of the
-    processors that share one (Documentation/ABI/testing/sysfs-devices-system-cpu).
+    Empty if the system does not report them. sysfs gives sizes as `2048K`, beside a mask of the
+    processors that share a cache (Documentation/ABI/testing/sysfs-devices-system-cpu).
     """
     sizes = []
     with suppress(OSError, ValueError, KeyError):
@@ -129,14 +131,14 @@ def cache_sizes(threads: int) -> tuple[int, ...]:
 
 
 def has_bfloat16() -> bool:
-    """Whether the processor, as oneDNN uses it, multiplies bfloat16 itself."""
+    """Return whether oneDNN uses native bfloat16 instructions of the processor."""
     onednn = library.load()
     return onednn is not None and any(name in onednn.instruction_set for name in _BFLOAT16)
 
 
 @native
 def repeat_loop(block: Block) -> None:
-    """Make one native call again and again."""
+    """Make one native call repeatedly."""
     for _ in range(integer(block, 0)):
         call_address(
             integer(block, 1),
@@ -151,12 +153,12 @@ def repeat_loop(block: Block) -> None:
 
 @native
 def nothing_loop(block: Block) -> None:
-    """What costs a call and nothing else."""
+    """Do nothing: the cost of a call alone."""
 
 
 @native
 def update_loop(block: Block) -> None:
-    """source[i] += 1, `passes` times."""
+    """Compute source[i] += 1, `passes` times."""
     source = int64s(block, 2)
     begin, end = share(block, integer(block, 0))
     for _ in range(integer(block, 1)):
@@ -166,7 +168,7 @@ def update_loop(block: Block) -> None:
 
 @native
 def copy_loop(block: Block) -> None:
-    """target[i] = source[i] + 1, `passes` times."""
+    """Compute target[i] = source[i] + 1, `passes` times."""
     source, target = int64s(block, 2), int64s(block, 3)
     begin, end = share(block, integer(block, 0))
     for _ in range(integer(block, 1)):
@@ -176,7 +178,7 @@ def copy_loop(block: Block) -> None:
 
 @native
 def read_loop(block: Block) -> None:
-    """Each thread's first element becomes the sum of its share, `passes` times."""
+    """Sum each thread's share of `source` into the first element of the share, `passes` times."""
     source = int64s(block, 2)
     begin, end = share(block, integer(block, 0))
     for _ in range(integer(block, 1)):
@@ -189,7 +191,7 @@ def read_loop(block: Block) -> None:
 
 @native
 def product_loop(block: Block) -> None:
-    """target += left x right, all of `side` rows and columns."""
+    """Compute target += left x right for square matrices with `side` rows."""
     side = integer(block, 0)
     left, right, target = float32s(block, 1), float32s(block, 2), float32s(block, 3)
     begin, end = share(block, side)
@@ -201,7 +203,7 @@ def product_loop(block: Block) -> None:
 
 
 def _primitive() -> _Trial:
-    """Calls of a oneDNN reorder of eight numbers where there is oneDNN."""
+    """Measure calls of a oneDNN reorder of eight numbers; of an empty loop without oneDNN."""
     if library.load() is None:
         return _nothing(1)
     plain = TensorSpec((1, 2, 2, 2))
@@ -217,28 +219,28 @@ def _primitive() -> _Trial:
 
 
 def _nothing(threads: int) -> _Trial:
-    """Calls of a loop that does nothing."""
+    """Measure calls of an empty loop."""
     return _repeated(jit.bind(nothing_loop, (), threads), _CALLS, _CALLS)
 
 
 def _repeated(call: NativeCall, work: float, count: int = 1) -> _Trial:
-    """`count` calls in a row."""
+    """Measure `count` calls in a row."""
     arguments = (*call.arguments, *[0] * (6 - len(call.arguments)))
     loop = HostLoop(repeat_loop, (count, call.function, *arguments), unlocked=True)
     owner = call.owner
 
     def repeat(number: int) -> None:
         loop()
-        # Whatever the addresses among the arguments point to.
+        # Holds a reference to the memory that the arguments point to.
         assert owner is not None
 
     return _Trial(work, repeat)
 
 
 def _products(threads: int) -> Iterator[tuple[str, _Trial]]:
-    """Matrix products by the type of their factors, several sizes of each.
+    """Yield matrix products in several sizes, each with the dtype of its factors.
 
-    oneDNN's have one factor packed as it likes best, which is how convolutions have it.
+    One factor of oneDNN's products is in oneDNN's preferred packed layout, as in convolutions.
     """
     if library.load() is None:
         memory = Arena(3 * 4 * _LOOP_SIDE**2)
@@ -258,9 +260,9 @@ def _products(threads: int) -> Iterator[tuple[str, _Trial]]:
 
 
 def _product(product: Primitive) -> NativeCall:
-    """The product of matrices full of ones, in memory of its own."""
+    """Bind a product of matrices of ones in memory of its own."""
     arguments = (Argument.SOURCE, Argument.WEIGHTS, Argument.OUTPUT)
-    # Elements of four bytes have room for those of two.
+    # Space for four bytes per element also suffices for bfloat16.
     sizes = [
         align(max(4 * spec.elements, spec.layout.nbytes or 0))
         for spec in (product.specs[argument] for argument in arguments)
@@ -273,16 +275,17 @@ def _product(product: Primitive) -> NativeCall:
 
 
 def _passes(threads: int, cache_bytes: int) -> dict[int, tuple[_Trial, ...]]:
-    """By working set, loops that update, copy and read its bytes.
+    """Return loops that update, copy and read a working set, by its size in bytes.
 
-    From what fits the nearest caches to more than the last one holds, if memory has room.
+    Sizes range from one that fits the nearest caches to one that exceeds the last cache, if memory
+    permits.
     """
     largest = min(_MAX_SET_BYTES, _available_bytes() // 4)
     sizes = [_SMALLEST_SET * threads]
     while sizes[-1] < cache_bytes and 2 * sizes[-1] <= largest:
         sizes.append(2 * sizes[-1])
     memory = Arena(sizes[-1])
-    # Pages are there once they have been written.
+    # The system allocates a page on its first write.
     memory.bytes_view()[:] = 0
     return {
         nbytes: (
@@ -302,9 +305,9 @@ def _passing(
     threads: int,
     moves: int = 1,
 ) -> _Trial:
-    """A loop over `nbytes`, a part from each of `begins` on; large parts are cut into repeats.
+    """Measure a loop over `nbytes`, divided equally among regions that start at `begins`.
 
-    moves: how often each byte counts.
+    Large regions are processed in pieces, one per repeat. moves: number of times each byte counts.
     """
     part = nbytes // len(begins)
     piece = min(part, _REPEAT_BYTES // len(begins))
@@ -322,7 +325,11 @@ def _passing(
 
 
 def _bandwidths(passes: Mapping[int, Sequence[_Trial]]) -> tuple[Bandwidth, ...]:
-    """A larger working set is never faster: where it seems to be, other work had the smaller."""
+    """Return bandwidths that never increase with the size of the working set.
+
+    If a larger working set was measured as faster, other work disturbed the smaller one, which then
+    gets the larger one's rate.
+    """
     rows: list[Bandwidth] = []
     rates = [0.0] * 3
     for nbytes, loops in sorted(passes.items(), reverse=True):
@@ -332,7 +339,7 @@ def _bandwidths(passes: Mapping[int, Sequence[_Trial]]) -> tuple[Bandwidth, ...]
 
 
 def _available_bytes() -> int:
-    """Memory that this process can have yet, and the machine without swapping."""
+    """Return the bytes that this process may still allocate without the machine swapping."""
     available = memory_limit() - peak_resident_bytes()
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()

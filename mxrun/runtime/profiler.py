@@ -1,7 +1,7 @@
-"""What profiling finds, as plain records; who measures and who shows them is elsewhere.
+"""Plain records of profiling results.
 
-Times are nanoseconds of the system's monotonic clock, the one that `time.monotonic_ns` reads, so
-that records from native loops and from Python stand on one axis.
+Times are nanoseconds of the system's monotonic clock, which `time.monotonic_ns` reads, so that
+records from native loops and from Python share one time axis.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """One stretch of time on one track of a trace.
+    """Time span on one track of a trace.
 
-    category: what kind of thing it is (`forward`, `step`, ...); arguments: what else to show of it.
+    category: kind of the event (`forward`, `step`, ...); arguments: further values to show.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Event:
 
 @dataclass(frozen=True)
 class CandidateTime:
-    """What one candidate took, in milliseconds, when a step's implementation was chosen."""
+    """Time of one candidate implementation, in milliseconds, when a step was autotuned."""
 
     implementation: str
     ms: float
@@ -36,12 +36,12 @@ class CandidateTime:
 
 @dataclass(frozen=True)
 class OperatorTime:
-    """What one step of a plan's phase took on the average over `calls` runs.
+    """Mean time of one step of a plan's phase over `calls` runs.
 
     name: the step's; op: its operator; phase: forward, backward, update or reorder.
-    ms: milliseconds of one run; share: its part of all operators' time, 0 to 1.
+    ms: milliseconds of one run; share: its fraction of all operators' time, 0 to 1.
     gflops, gbytes_per_s: 10^9 floating-point operations and least bytes moved, per second.
-    candidates: those that were timed beforehand, the preferred one first.
+    candidates: the autotuned ones with their times, the preferred one first.
     """
 
     name: str
@@ -56,5 +56,5 @@ class OperatorTime:
     candidates: tuple[CandidateTime, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The record for machines."""
+        """Return the record as plain JSON."""
         return asdict(self)

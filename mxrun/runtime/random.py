@@ -1,9 +1,9 @@
-"""Random numbers: every stream is a function of a seed and a name, nothing else.
+"""Random numbers: every stream is a function of a seed and a name alone.
 
 On the host a stream is NumPy's Philox4x64-10 (Salmon et al., "Parallel Random Numbers: As Easy as
 1, 2, 3", 2011) with its counter at zero and the key taken from SHA-256. Only the raw 64-bit words
-are read: NumPy promises to keep those, while the streams of its `Generator` methods may change
-between versions. Operators draw from `Stream`, which every device can compute.
+are read: NumPy guarantees that these never change, while the streams of its `Generator` methods may
+change between versions. Operators draw from `Stream`, which every device can compute.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from mxrun.backend import philox
 
 @dataclass(frozen=True)
 class Stream:
-    """The random numbers of one operator at one step: Philox4x32-10 under `key`.
+    """Random numbers of one operator at one step: Philox4x32-10 under `key`.
 
     Element i of step s is word i mod 4 of the block at counter (i // 4, s), so the numbers depend
-    on nothing but key, step and position, whatever device or team draws them. Where a batch is
-    computed in parts, `part` is which one, from 0: it draws what its rows of the batch would.
+    only on key, step and position, not on the device or the team size. part: index, from 0, of the
+    part of a batch that is computed in parts; the part draws the numbers that its rows would get in
+    the complete batch.
     """
 
     key: int
@@ -33,36 +34,36 @@ class Stream:
     part: int = 0
 
     def bits(self, count: int) -> NDArray[np.uint32]:
-        """The `count` uniform 32-bit words of a tensor of so many elements in this part."""
+        """Return the uniform 32-bit words for a tensor with `count` elements in this part."""
         return philox.words(self.key, self.step, count, self.part * count)
 
 
 def key_of(text: str) -> int:
-    """A 63-bit key from a text: the beginning of its SHA-256."""
+    """Return a 63-bit key: the beginning of the text's SHA-256."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
 def raw(seed: int, name: str, count: int, first: int = 0) -> NDArray[np.uint64]:
-    """`count` 64-bit words of the stream `name` under `seed`, from word `first` on."""
+    """Return `count` 64-bit words of the stream `name` under `seed`, starting at word `first`."""
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     key = int.from_bytes(digest[:16], "little")
     generator = np.random.Philox(key=key)
     if first:
-        # A block of the counter has four words.
+        # One counter value yields four words.
         generator.advance(first // 4)
         return generator.random_raw(first % 4 + count)[first % 4 :]
     return generator.random_raw(count)
 
 
 def permutation(seed: int, name: str, count: int) -> NDArray[np.int64]:
-    """A uniform order of 0 .. count-1: the ranks of `count` draws, ties by position."""
+    """Return a uniform permutation of 0 .. count-1: ranks of `count` draws, ties by position."""
     return np.argsort(raw(seed, name, count), kind="stable").astype(np.int64, copy=False)
 
 
 def uniform(seed: int, name: str, shape: tuple[int, ...], first: int = 0) -> NDArray[np.float64]:
-    """Float64 in [0, 1): the upper 53 bits of each word times 2^-53, so all values are exact.
+    """Return float64 in [0, 1): the upper 53 bits of each word times 2^-53, exactly.
 
-    From word `first` of the stream on.
+    first: first word of the stream to use.
     """
     words = raw(seed, name, math.prod(shape), first)
     words >>= np.uint64(11)
@@ -72,10 +73,10 @@ def uniform(seed: int, name: str, shape: tuple[int, ...], first: int = 0) -> NDA
 
 
 def few_uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Float64 in [0, 1), for a few numbers at a time: a record's transforms.
+    """Return float64 in [0, 1), optimised for small arrays such as a record's transforms.
 
-    The words are those of SHA-256 over `seed/name/block`, four a block: a new Philox generator
-    takes NumPy ten times as long.
+    The words are those of SHA-256 over `seed/name/block`, four per block. Creating a new Philox
+    generator takes NumPy ten times as long.
     """
     count = math.prod(shape)
     digests = (
@@ -88,10 +89,10 @@ def few_uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.floa
 
 
 def normal(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Standard normal float64 by Box and Muller (1958).
+    """Return standard normal float64 by the method of Box and Muller (1958).
 
     With u, v uniform: sqrt(-2 ln(1 - u)) cos(2 pi v) fills the first half of the result in
-    row-major order and sqrt(-2 ln(1 - u)) sin(2 pi v) the second. 1 - u lies in (0, 1], so the
+    row-major order and sqrt(-2 ln(1 - u)) sin(2 pi v) the second. 1 - u is in (0, 1], so the
     logarithm is finite.
     """
     count = math.prod(shape)
@@ -102,7 +103,7 @@ def normal(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
 def normal_pieces(
     seed: int, name: str, count: int, most: int
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """The `count` numbers of `normal` in arrays of at most `most`, each with its first index."""
+    """Yield the numbers of `normal` in arrays of at most `most`, each with its first index."""
     pairs = (count + 1) // 2
     for first in range(0, pairs, most):
         size = min(most, pairs - first)

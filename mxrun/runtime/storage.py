@@ -1,4 +1,4 @@
-"""The arena: one mapping that ends at a page no one may touch."""
+"""Memory limits of the process, and the arena: one mapping that ends at an inaccessible page."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _PROT_NONE = 0
 
 
 def memory_limit() -> int:
-    """Bytes that this process may come to: the least of what machine, control groups and it allow.
+    """Return the most bytes this process may use: the least of all limits.
 
-    Physical memory, `memory.max` or `memory.limit_in_bytes` of each control group around the
-    process (cgroups(7)), and its RLIMIT_AS (getrlimit(2)).
+    The limits are physical memory, `memory.max` or `memory.limit_in_bytes` of each control group
+    around the process (cgroups(7)), and its RLIMIT_AS (getrlimit(2)).
     """
     return min([_resident_limit(), *_address_limit()])
 
 
 def remaining_bytes() -> int:
-    """Bytes that this process may take yet: of each such limit what it does not have by now.
+    """Return the bytes this process may still allocate: the least of all limits minus current use.
 
-    Resident pages count against what machine and control groups have, mapped ones against
-    RLIMIT_AS.
+    Resident pages count against physical memory and control groups, mapped pages against RLIMIT_AS.
     """
     try:
         mapped, resident, *_ = map(int, Path("/proc/self/statm").read_text().split())
@@ -46,7 +45,7 @@ def remaining_bytes() -> int:
 
 
 def _resident_limit() -> int:
-    """What machine and control groups allow."""
+    """Return the limit on resident bytes: physical memory and control groups."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         membership = Path("/proc/self/cgroup").read_text()
@@ -56,15 +55,15 @@ def _resident_limit() -> int:
 
 
 def _address_limit() -> list[int]:
-    """RLIMIT_AS where there is one."""
+    """Return RLIMIT_AS, or an empty list if it is unlimited."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return [] if limit == resource.RLIM_INFINITY else [limit]
 
 
 def available_bytes() -> int:
-    """Bytes that this process could take now without others having to give theirs.
+    """Return the bytes this process could allocate now without other processes being swapped out.
 
-    Linux's MemAvailable, and no more than `memory_limit`.
+    This is Linux's MemAvailable, at most `memory_limit`.
     """
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -75,10 +74,11 @@ def available_bytes() -> int:
 
 
 def control_group_limits(membership: str, root: Path) -> Iterator[int]:
-    """The memory limits, in bytes, of the groups that /proc/self/cgroup names and of those above.
+    """Yield the memory limits, in bytes, of control groups and their parents.
 
-    A line of `membership` is `number:controllers:/path`; version 2 has number 0 and no controllers.
-    In a container the path may be the host's, of which only the root is to be seen.
+    A line of `membership`, the text of /proc/self/cgroup, is `number:controllers:/path`; version 2
+    has number 0 and no controllers. In a container the path may be the host's, of which only the
+    root is visible.
     """
     for line in membership.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -99,9 +99,9 @@ def control_group_limits(membership: str, root: Path) -> Iterator[int]:
 
 
 def peak_resident_bytes() -> int:
-    """The largest resident size this process has had.
+    """Return the peak resident size of this process in bytes.
 
-    Linux's VmHWM: what getrusage reports instead starts at the size of the parent process.
+    It is Linux's VmHWM; getrusage, the fallback, starts at the size of the parent process.
     """
     try:
         status = Path("/proc/self/status").read_text()
@@ -112,9 +112,10 @@ def peak_resident_bytes() -> int:
 
 
 class Arena:
-    """`nbytes` (a multiple of 64) of zeroed memory; the byte after the last one faults.
+    """Zeroed memory of `nbytes`, a multiple of 64; an access to the next byte faults.
 
-    Arrays taken from it keep the mapping alive. Raises UserError where there is not so much memory.
+    Arrays taken from it hold a reference to the mapping. Raises UserError if there is too little
+    memory.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -131,13 +132,13 @@ class Arena:
             raise InternalError(f"mprotect failed: error {ctypes.get_errno()}")
 
     def array(self, offset: int, shape: Shape, dtype: str) -> npt.NDArray[Any]:
-        """A writable view of `shape` elements of `dtype` at `offset`; copies nothing."""
+        """Return a writable view of `shape` elements of `dtype` at `offset`, without a copy."""
         count = math.prod(shape)
         flat = np.frombuffer(self._memory, numpy_dtype(dtype), count, self._start + offset)
         return flat.reshape(shape)
 
     def bytes_view(self) -> npt.NDArray[np.uint8]:
-        """The whole arena as bytes."""
+        """Return the entire arena as bytes."""
         return np.frombuffer(self._memory, np.uint8, self.nbytes, self._start)
 
 
@@ -147,7 +148,7 @@ def _mapped(nbytes: int) -> mmap.mmap:
     except (OSError, OverflowError) as error:
         raise UserError(
             Diagnostic(
-                f"the system gives no more memory: the arena needs {nbytes:,} bytes",
+                f"out of memory: the arena needs {nbytes:,} bytes",
                 hint="lower data.batch_size, or allow the process more memory",
             )
         ) from error

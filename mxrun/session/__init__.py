@@ -1,1 +1,1 @@
-"""What the commands share: a config's plan, a run and its data, a trained network."""
+"""Shared parts of the commands: planning, runs and their data, trained models."""

@@ -1,7 +1,7 @@
-"""`implementation: auto`: candidates are timed once on this machine, and their times kept.
+"""Autotuning for `implementation: auto`: candidates are timed once per machine, with a disk cache.
 
-They lie as plain JSON in the user's cache folder, in files named by all that they depend on: the
-work, the candidates, the machine, oneDNN, and the size of the team.
+The times are stored as plain JSON in the user's cache folder. The key covers everything that they
+depend on: the work, the candidates, the machine, oneDNN, and the team size.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from mxrun.executor.timing import time_candidates
 from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.runtime.machine import description
 
-# The folder of these times among what is kept.
+# Name of this disk cache.
 KIND = "candidates"
 
 
 class Autotuner:
-    """Times candidates on a team of `threads`, those of one question once.
+    """Callable that times candidates on a team of `threads`, each question once.
 
-    Times that other work disturbed are not kept, and choose nothing.
-    `say` hears from time to time how far it is, where that takes long.
+    Times disturbed by other processes are discarded and select nothing. say: receives progress
+    notes if the timing takes long.
     """
 
     def __init__(self, threads: int, say: Callable[[str], None]) -> None:
@@ -34,11 +34,11 @@ class Autotuner:
         self._known: dict[str, Mapping[str, Candidate]] = {}
         self._timed = self._disturbed = 0
         self._seconds = 0.0
-        # The next notice comes after twice the time.
+        # Seconds until the next notice, doubled after each.
         self._notice_s = WAIT_NOTICE_S
 
     def __call__(self, question: str, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
-        """What the candidates take: as it is known, or measured now."""
+        """Return the times of the candidates, from the cache or measured now."""
         key = key_of(question, tuple(candidates), self._machine)
         if key not in self._known:
             found = _read(disk_cache.get(KIND, key), candidates)
@@ -51,7 +51,7 @@ class Autotuner:
 
     @cached_property
     def _machine(self) -> str:
-        """Once there is a question: whoever has none need not wait for it."""
+        """Description of the machine, computed on first use because it takes time."""
         return description(self._threads)
 
     def _measured(self, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
@@ -63,18 +63,18 @@ class Autotuner:
         if self._seconds > self._notice_s:
             lost = f", {self._disturbed} disturbed by other work" if self._disturbed else ""
             count = f"{self._timed} in {self._seconds:.0f} s{lost}"
-            self._say(f"choosing the fastest kernels: {count}")
+            self._say(f"autotuning kernels: {count}")
             self._notice_s *= 2
         return found
 
 
 def key_of(question: str, candidates: Sequence[str], machine: str) -> str:
-    """What times are kept under: all that they depend on, in words."""
+    """Return the cache key of times: text of everything that they depend on."""
     return "\n".join([question, f"candidates: {', '.join(candidates)}", machine])
 
 
 def figures_of(found: Mapping[str, Candidate]) -> Any:
-    """What is kept of times, as plain JSON."""
+    """Return times in their cached form, as plain JSON."""
     return [
         {"name": name, "implementation": candidate.implementation, "seconds": candidate.seconds}
         for name, candidate in found.items()
@@ -82,7 +82,7 @@ def figures_of(found: Mapping[str, Candidate]) -> Any:
 
 
 def _read(figures: Any, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate] | None:
-    """What `figures_of` gave, of these candidates, the preferred first; None for anything else."""
+    """Return the times in a cache entry, the preferred candidate first; None if it is invalid."""
     try:
         found = {
             str(row["name"]): Candidate(str(row["implementation"]), float(row["seconds"]))

@@ -1,4 +1,4 @@
-"""Whole steps of one phase on made-up batches, as `bench` measures and compares them."""
+"""Complete steps of one phase on synthetic batches, as `bench` measures and compares them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.train.loop import slots
 from mxrun.train.measure import Measure, Phase
 
-# Batches that differ, as far as their bytes stay below the second figure: more than caches hold.
+# Maximum number of distinct batches, and of their bytes together: more than caches hold.
 _BATCHES = 8
 _RECORD_BYTES = 256 << 20
-# Of what integers count that no reader limits.
+# Exclusive upper limit of integers that no operator limits.
 FEW = 10
-# Steps whose rates are made together, as the training loop does.
+# Steps whose rates are computed together, as in the training loop.
 _RATES = 1024
 
 
 class Steps:
-    """Endless steps of one phase over a few made-up batches.
+    """Endless steps of one phase over a few synthetic batches.
 
-    A training step has the config's rate without its schedule, and the optimizer's corrections.
+    A training step uses the config's learning rate without its schedule, and the optimizer's
+    corrections.
     """
 
     def __init__(self, built: ModelDefinition, plan: Plan, phase: str) -> None:
@@ -54,7 +55,7 @@ class Steps:
         self.restart()
 
     def restart(self) -> None:
-        """Back to the initial parameters and the first batch."""
+        """Reset to the initial parameters and the first batch."""
         zero_pinned(self.executor, self._built)
         initialise_pinned(self.executor, self._built)
         self.executor.prepare()
@@ -71,7 +72,7 @@ class Steps:
         )
 
     def first_batches(self) -> dict[str, npt.NDArray[Any]]:
-        """The batches of the first steps, all that differ, stacked along a first axis."""
+        """Return the distinct batches of the first steps, stacked along a first axis."""
         iterator, specs = self._new_iterator(), self._built.model.inputs
         count = iterator.batches(0)
         stacked = {
@@ -84,7 +85,7 @@ class Steps:
         return stacked
 
     def losses(self, count: int) -> list[float]:
-        """Take `count` training steps; the mean loss of each."""
+        """Run `count` training steps and return the mean loss of each."""
         losses = []
         assert self._measure is not None
         for _ in range(count):
@@ -94,7 +95,7 @@ class Steps:
         return losses
 
     def outputs(self, count: int) -> list[list[npt.NDArray[Any]]]:
-        """Take `count` steps; the network's outputs after each."""
+        """Run `count` steps and return the network's outputs after each."""
         results = []
         for _ in range(count):
             self.run(self.executor.run)
@@ -102,12 +103,12 @@ class Steps:
         return results
 
     def results(self) -> dict[str, npt.NDArray[Any]]:
-        """Copies of the network's outputs after the last step, by name."""
+        """Return copies of the network's outputs after the last step, by name."""
         names = self._built.model.symbol.list_outputs()
         return {name: self.executor.result(self.phase, name).copy() for name in names}
 
     def seconds(self, count: int) -> npt.NDArray[np.float64]:
-        """Take `count` steps, as the training loop does; what each took."""
+        """Run `count` steps like the training loop and return the seconds of each."""
         clock = time.perf_counter
         seconds = np.zeros(count)
         with short_switch_interval:
@@ -118,7 +119,11 @@ class Steps:
         return seconds
 
     def run(self, run: Callable[[str], None], times: npt.NDArray[np.int64] | None = None) -> None:
-        """One step; `times` [4] receives when it began, had its batch, had run, was measured."""
+        """Run one step.
+
+        times: [4], receives the times in ns at its start, after loading, after running and after
+        measuring.
+        """
         clock = time.monotonic_ns
         begun = clock()
         batch = self._iterator.next_into(self._slots)
@@ -138,7 +143,7 @@ class Steps:
             times[:] = begun, filled, finished, clock()
 
     def _set_rates(self) -> None:
-        """The rate and corrections of the step, which is then taken."""
+        """Write the rate and corrections of the next step, and count it."""
         position = self._taken % _RATES
         if position == 0:
             optimizer = self._built.training.optimizer
@@ -150,10 +155,10 @@ class Steps:
 
 
 def synthetic_records(model: Model) -> Dataset:
-    """Random records of the network's input shapes: floats of 0..1, numbers that all readers know.
+    """Generate random records of the network's input shapes: floats in [0, 1] or valid integers.
 
-    Labels are below the number of classes of every loss that reads them, ids below the rows of
-    every table that they look up.
+    Labels are below the number of classes of every loss that reads them, ids below the number of
+    rows of every table that they index.
     """
     batches = batch_count(sum(spec.nbytes for spec in model.inputs.values()))
     limits = count_limits(model)
@@ -169,12 +174,12 @@ def synthetic_records(model: Model) -> Dataset:
 
 
 def batch_count(batch_bytes: int) -> int:
-    """How many batches of so many bytes are made up; at least one."""
+    """Return the number of synthetic batches of `batch_bytes` bytes each, at least 1."""
     return max(1, min(_BATCHES, _RECORD_BYTES // batch_bytes))
 
 
 def count_limits(model: Model) -> dict[str, int]:
-    """For inputs that count something, by how many they go."""
+    """Return the exclusive upper limits of inputs that hold classes or ids, by name."""
     limits: dict[str, int] = {}
     for loss in model.losses:
         seen = loss.label_classes

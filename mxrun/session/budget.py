@@ -1,4 +1,4 @@
-"""`memory.budget`: what a plan is asked for, and what fitting into it came to."""
+"""Options of `memory.budget` for planning, and reports of the resulting recomputation."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.machine import known_machine
 
-# Enough for a mean, and little beside a run.
+# Enough for a mean, and short compared with a run.
 _MEASURED_STEPS = 5
 
 
 def budgeted(built: ModelDefinition, training: bool, threads: int) -> dict[str, Any]:
-    """What a config's budget adds to a request for a plan; nothing where it has none.
+    """Return the options of a compile request for the config's budget; empty without one.
 
-    A share is of what training needs, and says nothing of inference.
+    A share refers to the memory of training and is ignored for inference.
     """
     asked = built.config.memory.budget
     if asked is None or (asked.nbytes is None and not training):
         return {}
     place = built.config.place("memory", "budget")
     budget = Budget(asked.nbytes, asked.share, place=place)
-    # In how many parts batches are computed changes bits, and must not depend on what was measured.
+    # The number of micro-batches changes bits, so it must not depend on measurements.
     measured = training and not built.config.memory.micro_batches
     return {"budget": budget, "machine": known_machine(threads) if measured else None}
 
 
 def budget_figures(plan: Plan) -> dict[str, Any]:
-    """The budget and what backward computes again for it, for machines; by phase."""
+    """Return the budget and the recomputed steps by phase, as JSON."""
     return {
         "budget_bytes": plan.budget_bytes,
         "recompute": {
@@ -49,17 +49,17 @@ def budget_figures(plan: Plan) -> dict[str, Any]:
 
 
 def measured_recompute(executor: Executor, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """What running steps again takes: as predicted, and measured in a few training steps more.
+    """Measure the time of recomputation in a few more training steps; None without recomputation.
 
-    They change what is learned: for a run that is over, with everything saved; `say` hears of
-    them. None where nothing runs again. Fractions are of what the other steps take.
+    The steps change the parameters: call it after a run is over and saved. say: receives notes. The
+    result holds predicted and measured time as fractions of the time of all other steps.
     """
     made = executor.plan.phases[TRAIN].recomputed
     if made is None:
         return None
     say(
-        f"memory.budget: {_MEASURED_STEPS} steps more measure what running steps again takes; "
-        "nothing of them is kept"
+        f"memory.budget: {_MEASURED_STEPS} more steps measure the time of recomputation; "
+        "their results are discarded"
     )
     profile = executor.profile(TRAIN)
     for _ in range(_MEASURED_STEPS):
@@ -69,7 +69,7 @@ def measured_recompute(executor: Executor, say: Callable[[str], None]) -> dict[s
     again = sum(ms for name, ms in times.items() if name in repeated)
     measured = again / (sum(times.values()) - again)
     say(
-        f"memory.budget: running {len(made.steps)} steps again took {measured:.1%} longer, "
+        f"memory.budget: recomputing {len(made.steps)} steps took {measured:.1%} longer, "
         f"{made.extra:.1%} were predicted"
     )
     return {
@@ -80,7 +80,7 @@ def measured_recompute(executor: Executor, say: Callable[[str], None]) -> dict[s
 
 
 def budget_notes(plan: Plan) -> list[str]:
-    """What a person should know of a plan that a budget changed."""
+    """Return notes for the user about a plan that a budget changed."""
     phase = plan.phases.get(TRAIN)
     if phase is None or phase.recomputed is None:
         return []

@@ -1,4 +1,4 @@
-"""`bench --against`: mxrun and its peers take turns with the same work; ratios are what counts."""
+"""Comparison for `bench --against`: mxrun and the baselines alternate on equal work."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mxrun.session.equivalence import NotEquivalent, ReferenceOutputs
 from mxrun.train.loop import quantiles
 
 _ROUNDS = 10
-# A turn lasts as long at least: shorter ones measure how threads wake up.
+# Minimum duration of a runner's part of a round: shorter ones measure how threads wake up.
 _TURN_MS = 50.0
-# Steps before each turn that are not timed: caches and threads find each other again.
+# Untimed steps at the start of each part, for caches and threads to warm up.
 _LEAD = 2
-# Threads that spin after their work have gone to sleep by then.
+# Pause after which spinning threads of the previous runner are asleep.
 _PAUSE_S = 0.3
-# How long each way to run a network is tried in search of the fastest, and by how many steps.
+# Duration of the trial of each mode, and limits of its number of steps.
 _SEARCH_MS = 300.0
 _MIN_TRIAL_STEPS, _MAX_TRIAL_STEPS = 5, 100
 
@@ -36,38 +36,38 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Length:
-    """How many steps are timed of each contestant, and how many it takes before."""
+    """Number of timed steps per runner, and of warm-up steps before."""
 
     steps: int
     warmup: int
 
     @property
     def rounds(self) -> int:
-        """Pairs of turns."""
+        """Number of rounds, in each of which every runner is timed once."""
         return min(_ROUNDS, self.steps)
 
     def turn(self, fastest_ms: float) -> int:
-        """Steps of a turn."""
+        """Return the number of steps of a runner in one round."""
         return max(-(-self.steps // self.rounds), int(_TURN_MS / fastest_ms))
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Times in ms [rounds, steps of a turn] of a peer and of mxrun, turn by turn."""
+    """Times in ms [rounds, steps per round] of a baseline and of mxrun."""
 
     theirs: Times
     ours: Times
 
     @property
     def ratios(self) -> Times:
-        """Of each pair of turns the peer's median step over mxrun's: above 1 mxrun is faster."""
+        """Ratio of the baseline's median step to mxrun's, by round: above 1 mxrun is faster."""
         ratios: Times = np.median(self.theirs, axis=1) / np.median(self.ours, axis=1)
         return ratios
 
     def to_json(self) -> dict[str, Any]:
-        """Both sides' steps, and the ratio: median, quartiles (low, high) and every pair.
+        """Return the steps of both sides, and the ratio: median, quartiles (low, high), all rounds.
 
-        `fastest` is the ratio of both sides' fastest steps, which other work disturbs least.
+        `fastest` is the ratio of the fastest steps, which other processes disturb least.
         """
         low, median, high = np.quantile(self.ratios, (0.25, 0.5, 0.75)).tolist()
         return {
@@ -85,10 +85,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class PeerMode:
-    """One way in which a peer can run a network: its fastest trial step in ms, or why it cannot.
+    """Mode in which a baseline can run a network: its fastest trial step in ms, or the error.
 
-    difference: how far its first results were from mxrun's, relatively. differs: whether the error
-    is that this was more than rounding.
+    difference: relative difference of its first results from mxrun's. differs: whether the error is
+    a difference beyond rounding.
     """
 
     precision: str
@@ -98,7 +98,7 @@ class PeerMode:
     differs: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The precision with the time and difference, or with the error."""
+        """Return the precision with the time and difference, or with the error."""
         if self.error:
             return {"precision": self.precision, "error": self.error}
         return {"precision": self.precision, "ms": self.ms, "difference": self.difference}
@@ -106,10 +106,10 @@ class PeerMode:
 
 @dataclass(frozen=True, eq=False)
 class PeerResult:
-    """One peer: whether it could run, its ways to run the network, and how the fastest compares.
+    """Result of one baseline: its status, its modes, and the times of the fastest mode.
 
-    status: `measured`, `missing` (not installed), `failed`, or `different`, where its first losses
-    or outputs are not mxrun's; reason: why it was not measured.
+    status: `measured`, `missing` (not installed), `failed`, or `different` if its first losses or
+    outputs differ from mxrun's. reason: why it was not measured.
     """
 
     status: str
@@ -121,13 +121,13 @@ class PeerResult:
     pairs: Pairs | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The result for machines.
+        """Return the result as JSON.
 
-        `status`, `python` and, where it started, `version`; `reason` where it was not measured.
-        `ways`: by name `precision`, and `ms` and `difference`, or `error`. Where it was measured
-        also `way`, the fastest; `step_ms` and `mxrun_step_ms` (median, p90, p99, min) of both in
-        their turns; and `ratio`, peer / mxrun: of pairs of turns `median`, the quartiles `low` and
-        `high`, and all `pairs`; of both sides' `fastest` steps.
+        It has `status`, `python` and, if the process started, `version`; `reason` if it was not
+        measured; `ways`: by mode `precision`, and `ms` and `difference`, or `error`. If it was
+        measured it also has `way`, the fastest mode; `step_ms` and `mxrun_step_ms` (median, p90,
+        p99, min) of both sides; and `ratio`, baseline / mxrun: over rounds the `median`, the
+        quartiles `low` and `high`, and all `pairs`; and of the `fastest` steps.
         """
         result: dict[str, Any] = {
             name: value
@@ -146,18 +146,18 @@ def compare(
     length: Length,
     say: Say,
 ) -> dict[str, PeerResult]:
-    """Measure peers against `steps`, which are mxrun's own.
+    """Measure baselines against mxrun's `steps`.
 
-    A peer whose first losses or outputs are not mxrun's is not measured: `say` hears of it.
-    Raises UserError for training that peers cannot be asked for and where not one peer can run the
-    network.
+    A baseline whose first losses or outputs differ from mxrun's is not measured; `say` receives a
+    note. Raises UserError for training that baselines do not support, and if no baseline can run
+    the network.
     """
     work = ReferenceOutputs.of(built, steps)
     results: dict[str, PeerResult] = {}
     opponents: dict[str, BaselineProcess] = {}
     with ExitStack() as stack:
         for peer in found:
-            say(f"{peer.name}: {peer.missing or 'prepares'}")
+            say(f"{peer.name}: {peer.missing or 'preparing'}")
             result, opponent = _prepared(peer, work, length, stack)
             results[peer.name] = result
             if result.status == "different":
@@ -176,7 +176,7 @@ def compare(
 def _prepared(
     peer: InstalledBaseline, work: ReferenceOutputs, length: Length, stack: ExitStack
 ) -> tuple[PeerResult, BaselineProcess | None]:
-    """A peer's ways to run the network, tried, and its process, which `stack` ends."""
+    """Start a baseline's process, which `stack` closes, and try its modes."""
     if peer.missing:
         return PeerResult("missing", peer.python, reason=peer.missing), None
     if refusal := peer.kind.refusal(work.timed.phase, work.precision):
@@ -192,7 +192,7 @@ def _prepared(
 def _searched(
     opponent: BaselineProcess, peer: InstalledBaseline, work: ReferenceOutputs, length: Length
 ) -> PeerResult:
-    """Try every way, and leave the fastest open."""
+    """Try every mode and leave the fastest open."""
     ways: dict[str, PeerMode] = {}
     best = ""
     for name in peer.kind.ways(work.timed.phase, work.precision, work.on_images):
@@ -206,7 +206,7 @@ def _searched(
             opponent.forget(slower)
     if best:
         return PeerResult("measured", peer.python, opponent.version, ways=ways, way=best)
-    # That a way computes something else is worse than that one does not run.
+    # A mode with different results takes precedence over one that does not run.
     worst = max(ways.values(), key=lambda way: way.differs)
     status = "different" if worst.differs else "failed"
     return PeerResult(status, peer.python, opponent.version, worst.error, ways)
@@ -215,7 +215,7 @@ def _searched(
 def _tried(
     opponent: BaselineProcess, way: str, work: ReferenceOutputs, reads: str, length: Length
 ) -> PeerMode:
-    """Open a way to run the network, compare its first results, time it."""
+    """Open a mode, compare its first results with mxrun's, and time it."""
     try:
         opponent.hold(work.held(reads, work.checked_network), work.batches)
         opponent.open(work.checked, way)
@@ -226,7 +226,7 @@ def _tried(
         opponent.turn(way, 1, max(0, length.warmup - 1))
         (estimate,) = opponent.turn(way, 1, 0)
         count = min(max(int(_SEARCH_MS / estimate), _MIN_TRIAL_STEPS), _MAX_TRIAL_STEPS)
-        # Other work on the machine disturbs the fastest step least.
+        # Other processes disturb the fastest step least.
         return PeerMode(work.precision, min(opponent.turn(way, count, 0)), difference)
     except NotEquivalent as error:
         return PeerMode(work.precision, error=str(error), differs=True)
@@ -241,7 +241,7 @@ def _alternate(
     length: Length,
     say: Say,
 ) -> dict[str, Pairs]:
-    """Rounds in which everybody has a turn; who begins rotates."""
+    """Time all runners in alternation; the one that begins a round rotates."""
 
     def own(count: int) -> Sequence[float]:
         steps.seconds(_LEAD)
@@ -270,7 +270,7 @@ def _alternate(
 
 
 def _short(error: MxrunError) -> str:
-    """An error in one line: what was asked, and the last of a peer's own words."""
+    """Return an error in one line: the request, and the last line of the baseline's message."""
     if not isinstance(error, UserError):
         return str(error).strip().rsplit("\n", 1)[-1]
     first = error.diagnostics[0]

@@ -1,13 +1,13 @@
-"""What a comparison's contestants run, and whether they do the same with it.
+"""Equivalence of the work of all runners of a comparison, checked by their first results.
 
-Everybody's first losses (in inference: outputs) are compared before anybody is timed. Dropout
-drops nothing meanwhile, for everybody draws from a generator of their own; in inference what goes
-into the losses is compared, because the probabilities of a network that is not trained, and has
-no statistics, may be nothing but 0 and 1.
+The first losses of all runners (in inference: outputs) are compared before any is timed. Dropout is
+disabled for the check, because each runner has its own random generator. In inference the inputs of
+the losses are compared: the probabilities of an untrained network, without moving statistics, may
+be nothing but 0 and 1.
 
-Updates at a high rate amplify rounding until the losses of equal work have nothing in common. So
-mxrun first takes the same steps from parameters that are cut a little, and where that shows in the
-losses, everybody's are compared at a lower rate.
+Updates at a high rate amplify rounding until the losses of equal work differ. Therefore mxrun first
+repeats the steps from slightly truncated parameters. If that shows in the losses, all runners are
+compared at a lower rate.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from mxrun.session.planning import plan_for
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far contestants may be apart: relatively in losses, in outputs as a part of the largest.
+    """Largest permitted differences: relative for losses, as a fraction of the largest for outputs.
 
-    first, later: of the first loss and of those after updates. cut: how many bits of a parameter's
-    fraction are left out for seeing what rounding does: about as much as a network rounds.
+    first, later: for the first loss, and for losses after updates. cut: number of mantissa bits of
+    the parameters that are truncated to measure the effect of rounding; about the rounding of a
+    network.
     """
 
     first: float
@@ -52,13 +53,13 @@ class Tolerance:
 
 TOLERANCES: Mapping[str, Tolerance] = {
     FLOAT32: Tolerance(1e-4, 1e-2, 1e-4, cut=6),
-    # Of ResNet-50 0.011, 0.019 and 0.007 were seen.
+    # Measured for ResNet-50: 0.011, 0.019 and 0.007.
     BFLOAT16: Tolerance(2e-2, 5e-2, 5e-2, cut=16),
 }
 _STEPS = 3
-# What the cut may change of later losses: a part of what is allowed, for others round elsewhere and
-# more often, or a multiple of what it changes of the first. How many lower rates are tried, each
-# the last one's tenth.
+# Largest permitted effect of the truncation on later losses: a fraction of the tolerance, because
+# other runners round elsewhere and more often, or a multiple of the effect on the first loss. Then
+# the number of lower rates to try, and the factor between them.
 _SPREAD, _MULTIPLE = 0.1, 2.0
 _LOWER_RATES, _RATE_FACTOR = 4, 0.1
 _AXES = 2
@@ -67,16 +68,17 @@ Array = npt.NDArray[Any]
 
 
 class NotEquivalent(MxrunError):
-    """A contestant computes something else: its time would say nothing."""
+    """Error for a runner with different results, whose time would be meaningless."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReferenceOutputs:
-    """What is timed and what is compared, everybody's beginning, and mxrun's first results.
+    """Work to time and to check, the initial state of all runners, and mxrun's first results.
 
-    checked: what is compared, perhaps at a lower rate than `timed` has. variables, batches: what
-    everybody begins with. losses: of the first steps; outputs: of the first steps, in inference.
-    on_images: whether windows move over two axes, so that the order of axes in memory matters.
+    checked: the work to check, possibly at a lower rate than `timed`. variables, batches: initial
+    state of all runners. losses: of the first training steps; outputs: of the first inference
+    steps. on_images: whether windows move over two axes, so that the order of axes in memory
+    matters.
     """
 
     timed: Comparison
@@ -91,16 +93,16 @@ class ReferenceOutputs:
 
     @classmethod
     def of(cls, built: ModelDefinition, steps: Steps) -> ReferenceOutputs:
-        """Take mxrun's first steps, from its initial parameters.
+        """Run mxrun's first steps from its initial parameters.
 
-        Raises UserError for training that peers cannot be asked for.
+        Raises UserError for training that baselines do not support.
         """
         timed, training = _contest(built, steps), steps.phase == TRAIN
         network = _without_dropout(built) if training else _before_losses(built)
         checked = replace(timed, symbol=peer_symbol(network.model.symbol.tojson()))
         steps.restart()
         batches = steps.first_batches()
-        # Before its first step mxrun's are these, but for those that its plan does not read.
+        # Equal to mxrun's before its first step, and complete: its plan may not read all of them.
         variables = {name: drawn(name, built) for name in built.model.learned}
         reference = steps
         if checked.symbol != timed.symbol:
@@ -118,23 +120,23 @@ class ReferenceOutputs:
 
     @property
     def differ(self) -> bool:
-        """Whether what is timed differs from what is compared."""
+        """True if the timed work differs from the checked work."""
         return self.checked != self.timed
 
     @property
     def precision(self) -> str:
-        """What everybody runs in."""
+        """Precision of all runners."""
         return self.timed_network.config.precision
 
     @property
     def tolerance(self) -> Tolerance:
-        """How far contestants may be apart."""
+        """Largest permitted differences in this precision."""
         return TOLERANCES[self.precision]
 
     def held(self, reads: str, network: ModelDefinition) -> Mapping[str, Array]:
-        """What a peer begins with: the variables, or a model that has them.
+        """Return a baseline's initial state: the variables, or an ONNX model that contains them.
 
-        Raises UserError for a network that has no such model.
+        Raises UserError for a network without an ONNX form.
         """
         if reads == "symbol":
             return self.variables
@@ -142,9 +144,9 @@ class ReferenceOutputs:
         return {"model": np.frombuffer(model, np.uint8)}
 
     def difference(self, opponent: BaselineProcess, way: str) -> float:
-        """How far an opponent's first results are from mxrun's, relatively.
+        """Return the relative difference of a baseline's first results from mxrun's.
 
-        Raises DifferentWork where that is more than rounding.
+        Raises NotEquivalent if it exceeds the tolerance of rounding.
         """
         if self.losses:
             theirs = opponent.losses(way, len(self.losses))
@@ -154,11 +156,11 @@ class ReferenceOutputs:
             for expected, got in zip(self.outputs[step], results, strict=True):
                 apart = float(np.abs(got.reshape(expected.shape) - expected).max())
                 apart /= max(float(np.abs(expected).max()), 1e-30)
-                # A NaN is no agreement.
+                # Written so that a NaN fails the check.
                 if not apart <= allowed:
                     raise NotEquivalent(
-                        f"{opponent.name} ({way}) does other work: outputs of step {step + 1} are "
-                        f"{apart:.2g} of the largest apart, of {allowed:g} allowed"
+                        f"{opponent.name} ({way}) is not equivalent: outputs of step {step + 1} "
+                        f"differ by {apart:.2g} of the largest, {allowed:g} is allowed"
                     )
                 largest = max(largest, apart)
         return largest
@@ -168,7 +170,7 @@ class ReferenceOutputs:
         apart, allowed = _apart(theirs, ours), self.tolerance
         if not (apart[0] <= allowed.first and (apart[1:] <= allowed.later).all()):
             raise NotEquivalent(
-                f"{name} does other work: its first losses are {_told(theirs)}, mxrun's "
+                f"{name} is not equivalent: its first losses are {_told(theirs)}, mxrun's "
                 f"{_told(self.losses)}; for rounding {allowed.first:g} of the first is allowed "
                 f"and {allowed.later:g} of those after updates"
             )
@@ -176,7 +178,7 @@ class ReferenceOutputs:
 
 
 def _apart(losses: Sequence[float], ours: Sequence[float] | Array) -> Array:
-    """How far losses are from others, relatively."""
+    """Return the relative differences of losses."""
     apart: Array = np.abs(np.array(losses) - ours) / np.maximum(np.abs(ours), 1e-6)
     return apart
 
@@ -184,14 +186,14 @@ def _apart(losses: Sequence[float], ours: Sequence[float] | Array) -> Array:
 def _first_losses(
     network: ModelDefinition, steps: Steps, count: int
 ) -> tuple[tuple[float, ...], float]:
-    """The losses of the first steps, at a rate that does not amplify rounding, and that rate.
+    """Return the losses of the first steps at a rate that does not amplify rounding, and the rate.
 
-    Raises UserError for losses that are no numbers at the config's own rate.
+    Raises UserError for losses that are not finite at the config's own rate.
     """
     rate, tolerance = network.training.optimizer.lr, TOLERANCES[network.config.precision]
     losses = tuple(steps.losses(count))
     if not np.isfinite(losses).all():
-        problem = "the losses of the first steps are no numbers: nothing can be compared"
+        problem = "the losses of the first steps are not finite: they cannot be compared"
         hint = "lower train.optimizer's rate: train.optimizer.sgd.lr=0.01"
         raise UserError(Diagnostic(problem, got=_told(losses), hint=hint))
     for _ in range(_LOWER_RATES):
@@ -207,7 +209,7 @@ def _first_losses(
 def _losses_after_a_cut(
     steps: Steps, bits: int, network: ModelDefinition, count: int
 ) -> list[float]:
-    """The losses of the first steps from parameters whose fractions' last bits are left out."""
+    """Return the losses of the first steps from parameters with truncated mantissas."""
     steps.restart()
     kept = np.uint32(2**32 - 2**bits)
     for name in network.training.rules:
@@ -217,14 +219,14 @@ def _losses_after_a_cut(
 
 
 def _at_rate(network: ModelDefinition, rate: float) -> ModelDefinition:
-    """The same network, trained at another rate."""
+    """Return the same network with another learning rate."""
     training = network.training
     optimizer = training.optimizer.model_copy(update={"lr": rate})
     return replace(network, training=replace(training, optimizer=optimizer))
 
 
 def _moves_over_images(node: Node) -> bool:
-    """Whether it has windows of two axes."""
+    """Return whether the node has windows of two axes."""
     return node.prop is not None and len(getattr(node.prop.parameters, "kernel", ())) == _AXES
 
 
@@ -233,7 +235,10 @@ def _told(losses: Sequence[float]) -> str:
 
 
 def _contest(built: ModelDefinition, steps: Steps) -> Comparison:
-    """The symbol and its updates, as the peers are told them."""
+    """Return the symbol and its updates in the form that baselines receive.
+
+    Raises UserError for networks and training that they do not support.
+    """
     model, training = built.model, built.training
     symbol, threads = peer_symbol(model.symbol.tojson()), steps.executor.plan.threads
     if problems := _mixed(built):
@@ -245,7 +250,11 @@ def _contest(built: ModelDefinition, steps: Steps) -> Comparison:
         for what, asked, hint in (
             ("accumulated gradients", training.accumulate > 1, "train.accumulate=1"),
             ("averaged weights", training.average is not None, "leave train.average out"),
-            ("a bound of all gradients' norm", training.clipping, "leave clip_global_norm out"),
+            (
+                "clipping of the gradient norm",
+                training.clipping,
+                "leave clip_global_norm out",
+            ),
         )
         if asked
     ]
@@ -267,7 +276,7 @@ def _contest(built: ModelDefinition, steps: Steps) -> Comparison:
 
 
 def _mixed(built: ModelDefinition) -> list[Diagnostic]:
-    """The layers that run in another precision than the network, which peers cannot be told."""
+    """Return diagnostics for layers with a precision other than the network's."""
     precision = built.config.precision
     return [
         Diagnostic(
@@ -284,7 +293,7 @@ def _mixed(built: ModelDefinition) -> list[Diagnostic]:
 
 
 def _drawing(built: ModelDefinition) -> list[str]:
-    """The nodes, Dropout aside, that draw random numbers."""
+    """Return the names of nodes other than Dropout that draw random numbers."""
     found = []
     for node in built.model.symbol.nodes:
         if node.prop is None or node.operator == "Dropout":
@@ -297,12 +306,12 @@ def _drawing(built: ModelDefinition) -> list[str]:
 
 
 def _without_dropout(built: ModelDefinition) -> ModelDefinition:
-    """The same network, but every Dropout drops nothing."""
+    """Return the same network with all Dropout disabled."""
     return _with_symbol(built, load_json(without_dropout(built.model.symbol.tojson())))
 
 
 def _before_losses(built: ModelDefinition) -> ModelDefinition:
-    """The same network, but it gives what goes into its losses."""
+    """Return the same network with the inputs of its losses as outputs."""
     heads = [
         head
         if head.node.prop is None or head.node.prop.loss_output is None
@@ -314,7 +323,7 @@ def _before_losses(built: ModelDefinition) -> ModelDefinition:
 
 
 def _with_symbol(built: ModelDefinition, symbol: Symbol) -> ModelDefinition:
-    """Another network of the same variables."""
+    """Return another network with the same variables."""
     model = built.model
     shapes = {name: spec.shape for name, spec in (*model.inputs.items(), *model.learned.items())}
     changed = replace(model, symbol=symbol, inference=infer(symbol.heads, shapes))

@@ -1,4 +1,4 @@
-"""A lifetime error made on purpose, by which a check of lifetimes shows that it sees one."""
+"""Fault injection: plans with a deliberate lifetime error, to test that checked mode detects it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mxrun.planner.plan import Block, PhasePlan, Plan
 
 @dataclass(frozen=True)
 class FreedEarly:
-    """A plan in which `block` of a training phase is free an operator before its last reader."""
+    """Plan in which `block` of a training phase ends one step before its last reader."""
 
     plan: Plan
     block: Block
 
 
 def freed_early(plan: Plan, phase: str) -> Iterator[FreedEarly]:
-    """The plan as if one block of a training phase were free an operator before its last reader.
+    """Yield plans in which one block of a phase ends one step before its last reader.
 
-    Offsets stay, so that only a run that poisons what is free can tell. First come the blocks
-    whose last readers compute most: what was in those matters more surely, but need not (a
-    gradient may be zero whatever comes in).
+    Offsets are unchanged, so only a run that poisons free memory detects the error. Blocks whose
+    last readers compute most come first: their contents are most likely to matter, but need not (a
+    gradient may be zero for all inputs).
     """
     planned = plan.phases[phase]
     read = [block for block in planned.blocks if _is_read_last(planned, block)]
@@ -34,10 +34,9 @@ def freed_early(plan: Plan, phase: str) -> Iterator[FreedEarly]:
 
 
 def _is_read_last(planned: PhasePlan, block: Block) -> bool:
-    """Whether a step of backward or an update reads what others left in the block, and then it is
-    free.
+    """Return whether the last step of the block is a backward or update step that reads it.
 
-    Numbers alone: an index that is poisoned lies anywhere in memory.
+    Only float values written by earlier steps count: a poisoned index would address any memory.
     """
     step = _last_step(planned, block)
     reads = not set(block.values).isdisjoint(step.reads)

@@ -1,4 +1,4 @@
-"""Which tensors inference gives: the network's outputs or chosen internals, a row per sample."""
+"""Outputs of inference: the network's outputs or selected internals, one row per sample."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mxrun.io.batch import is_label
 
 @dataclass(frozen=True)
 class Head:
-    """One tensor of the network: as the user calls it, and where it is made.
+    """Output tensor: its name for the user and its entry in the network.
 
-    classes: whether it is a distribution over classes, by which a loss tells them apart.
+    classes: whether it is a distribution over classes.
     """
 
     name: str
@@ -27,10 +27,10 @@ class Head:
 
 
 def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
-    """The network's outputs, or those of the layers and outputs called `names`.
+    """Return the network's outputs, or those of the layers and outputs called `names`.
 
-    In the place of a loss that gives nothing but itself stand the predictions that it is of.
-    Raises UserError for names that the network does not have.
+    A loss with no output but the loss is replaced by its predictions. Raises UserError for names
+    that the network does not have.
     """
     symbol = built.model.symbol
     over_classes = {
@@ -65,7 +65,7 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
 
 
 def _prediction(entry: NodeEntry) -> NodeEntry | None:
-    """What a loss that gives nothing but itself predicts: a step of its own, [batch, classes]."""
+    """Return the prediction [batch, classes] of a loss with no output but the loss, or None."""
     node = entry.node
     if node.prop is None or not node.prop.prediction:
         return None
@@ -75,9 +75,9 @@ def _prediction(entry: NodeEntry) -> NodeEntry | None:
 
 
 def needed_inputs(built: ModelDefinition, chosen: Sequence[Head]) -> tuple[list[str], list[str]]:
-    """The network's inputs that the heads' values depend on: data, and labels.
+    """Return the inputs on which the heads depend: data inputs, and label inputs.
 
-    Raises UserError for a head that depends on no input at all.
+    Raises UserError for a head that depends on no input.
     """
     labels = label_inputs(built)
     needed: dict[str, None] = {}
@@ -91,7 +91,7 @@ def needed_inputs(built: ModelDefinition, chosen: Sequence[Head]) -> tuple[list[
 
 
 def label_inputs(built: ModelDefinition) -> set[str]:
-    """The inputs that losses compare with, and do not read as data as well (autoencoders do)."""
+    """Return the inputs that only losses read as labels, not as data (as in autoencoders)."""
     nodes = {node.name: node for node in built.model.symbol.nodes}
     labels = {loss.label for loss in built.model.losses}
     for loss in built.model.losses:
@@ -104,7 +104,7 @@ def label_inputs(built: ModelDefinition) -> set[str]:
 
 
 def _read(head: NodeEntry) -> Collection[str]:
-    """The variables that decide a value; what a loss compares with labels is not one of them."""
+    """Return the variables on which a value depends, without labels that only affect a loss."""
     found: dict[str, None] = {}
     seen, open_entries = {head}, [head]
     while open_entries:
@@ -123,7 +123,7 @@ def _read(head: NodeEntry) -> Collection[str]:
 
 
 def batch_inputs(built: ModelDefinition, batch_size: int) -> dict[str, TensorSpec]:
-    """The io slots for another batch size than the config's."""
+    """Return the specs of the io slots for another batch size than the config's."""
     return {
         name: TensorSpec((batch_size, *spec.shape[1:]), spec.dtype)
         for name, spec in built.model.inputs.items()
@@ -131,20 +131,20 @@ def batch_inputs(built: ModelDefinition, batch_size: int) -> dict[str, TensorSpe
 
 
 def known_shapes(built: ModelDefinition) -> dict[str, Shape]:
-    """The shapes of parameters and states, which no batch size changes."""
+    """Return the shapes of parameters and states, which do not depend on the batch size."""
     return {name: spec.shape for name, spec in built.model.learned.items()}
 
 
 def planned_batch(built: ModelDefinition, chosen: Sequence[Head], available: int) -> int:
-    """The batch size for so many records: the config's, or less where the network can do less."""
+    """Return the batch size for `available` records, or the config's if the network needs that."""
     fits = _shapes(built, chosen, available) is not None
     return available if fits else built.model.batch_size
 
 
 def row_shapes(built: ModelDefinition, chosen: Sequence[Head], batch_size: int) -> dict[str, Shape]:
-    """For each head the shape of one sample's part, by its name.
+    """Return the shape of one sample's row of each head, by its name.
 
-    Raises UserError for a head that is not divided into samples.
+    Raises UserError for a head without one row per sample.
     """
     now = _shapes(built, chosen, batch_size)
     assert now is not None
@@ -174,7 +174,7 @@ def row_shapes(built: ModelDefinition, chosen: Sequence[Head], batch_size: int) 
 def _shapes(
     built: ModelDefinition, chosen: Sequence[Head], batch_size: int
 ) -> Mapping[str, Shape] | None:
-    """The heads' shapes under a batch size; None where it contradicts a shape in the network."""
+    """Return the heads' shapes for a batch size; None if it contradicts a declared shape."""
     shapes = {name: spec.shape for name, spec in batch_inputs(built, batch_size).items()}
     symbol = subgraph(chosen)
     inference = infer(symbol.heads, {**known_shapes(built), **shapes})
@@ -184,7 +184,10 @@ def _shapes(
 
 
 def _row(shape: Shape, batch_size: int, grown: Shape | None) -> Shape | None:
-    """One sample's part of a tensor, whose first axis counts samples or parts of samples."""
+    """Return the shape of one sample's row of a tensor, or None if there is none.
+
+    The first axis counts samples, or equal parts of samples.
+    """
     if not shape or shape[0] % batch_size:
         return None
     parts = shape[0] // batch_size
@@ -194,5 +197,5 @@ def _row(shape: Shape, batch_size: int, grown: Shape | None) -> Shape | None:
 
 
 def subgraph(chosen: Sequence[Head], further: Sequence[NodeEntry] = ()) -> Symbol:
-    """What the heads are computed by, and what `further` is."""
+    """Return the symbol of the heads and of the entries `further`."""
     return Symbol(dict.fromkeys([*(head.entry for head in chosen), *further]))

@@ -1,6 +1,7 @@
-"""`--batch max`: the largest batch that fits into memory, found by planning alone.
+"""Search for `--batch max`: the largest batch that fits into memory, by planning alone.
 
-Batches are planned whole: with `memory.micro_batches` any batch would fit of which one sample does.
+Batches are planned without micro-batches: with `memory.micro_batches` any batch would fit as soon
+as one sample does.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.storage import available_bytes, memory_limit
 from mxrun.session.planning import Say, load, request_for, silent
 
-# Samples per step, or as many as fit.
+# Samples per step, or `max`.
 BatchSize = int | Literal["max"]
 MAX: Literal["max"] = "max"
 
-# The end of the search: no config may have more.
+# Upper limit of the search, and of a config's batch size.
 _MAX_BATCH = (1 << 31) - 1
-# Of free memory, the part that is left for what lies outside of the plan.
+# Fraction of free memory that is left for memory outside the plan.
 _OUTSIDE = 1 / 8
-# So many sizes are looked for on a line; where that leads nowhere, in the middle.
+# Sizes tried by linear extrapolation before the search bisects.
 _STRAIGHT = 6
 
 
@@ -38,7 +39,7 @@ def max_batch_size(
     threads: int | None = None,
     say: Say = silent,
 ) -> int | None:
-    """The batch size that is asked for; where that is `max`, the largest that fits."""
+    """Return the requested batch size, or for `max` the largest that fits."""
     if batch != MAX:
         return batch
 
@@ -52,10 +53,10 @@ def max_batch_size(
 def largest_batch(
     built: ModelDefinition, asked: Callable[[int], tuple[Symbol, CompileRequest]], say: Say = silent
 ) -> int:
-    """The largest batch whose plan fits into the config's budget, or else into free memory.
+    """Return the largest batch whose plan fits into the config's budget, or else into free memory.
 
-    asked: what is planned, by the size of a batch. `say` hears what was found.
-    Raises UserError where not even one sample fits.
+    asked: returns the symbol and the request to plan for a batch size. say: receives the result.
+    Raises UserError if not even one sample fits.
     """
     limit = _limit(built)
 
@@ -80,10 +81,11 @@ def largest_batch(
 
 
 def search(needed: Callable[[int], int], first: int, limit: int) -> int:
-    """The largest batch, 1 or more, that needs at most `limit` bytes; `first` is what 1 needs.
+    """Return the largest batch size, at least 1, that needs at most `limit` bytes.
 
-    What a batch needs is nearly a straight line over its size, so the next size to look at lies on
-    the line through two that are known, and a size beyond is looked at to be sure.
+    first: the bytes that a batch of 1 needs. The bytes grow nearly linearly with the batch, so the
+    next size to try is on the line through the last two results; a larger size that does not fit
+    confirms the result.
     """
     fits, fits_bytes, beyond = 1, first, _MAX_BATCH + 1
     slope = first / 2
@@ -104,7 +106,7 @@ def search(needed: Callable[[int], int], first: int, limit: int) -> int:
 
 
 def _limit(built: ModelDefinition) -> int:
-    """The bytes that the arena may have."""
+    """Return the limit of the arena in bytes. Raises UserError for a budget given as a share."""
     asked = built.config.memory.budget
     if asked is None:
         return int(available_bytes() * (1 - _OUTSIDE))

@@ -1,7 +1,7 @@
-"""`memory.micro_batches`: the plan of a run whose batches may be computed in parts.
+"""Micro-batches (`memory.micro_batches`): plans of runs whose batches are computed in parts.
 
-Which parts depends on the config alone: what steps take is not this machine's figures but those of
-the cost model, so that the same config gives the same bits wherever the same kernels run.
+The number of parts depends on the config alone. Times are those of the fixed cost model and not of
+this machine, so that the same config gives the same bits wherever the same kernels run.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget, OverBudget, share_that_would_do
 from mxrun.session.planning import KeptChoices, Say, request_for, silent
 
-# What each step's calls cost on a few cores of a server when they do nothing: parts repeat them.
+# Overhead of each step's calls on a few cores of a server; every micro-batch repeats it.
 _CALL_S = 2e-6
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and the run that it is of, whose batches may come in parts.
+    """Plan and its run, whose batches may be split into micro-batches.
 
-    whole_bytes: what batches in one piece would need, all kept.
+    whole_bytes: bytes of the plan without micro-batches and recomputation.
     """
 
     built: ModelDefinition
@@ -40,12 +40,12 @@ def planned(
     say: Say = silent,
     kept: KeptChoices | None = None,
 ) -> Planned:
-    """The plan of a training run, in parts where the config allows it and its budget wants it, or
-    of inference.
+    """Return the plan of inference, or of training with micro-batches if the budget requires them.
 
-    Where whole batches fit they are taken, all kept; else of every number of parts the plan that
-    is predicted to be fastest, with what it computes again. say, kept: as `plan_for` has them.
-    Raises OverBudget, with the least of all, where none fits.
+    If unsplit batches fit without recomputation, they are used. Otherwise each number of
+    micro-batches is planned, with recomputation, and the plan with the lowest predicted time is
+    taken. say, kept: as for `plan_for`. Raises OverBudget with the smallest arena found if none
+    fits.
     """
 
     def request(cut: ModelDefinition) -> CompileRequest:
@@ -71,10 +71,10 @@ def planned(
         except OverBudget as failure:
             failures.append(failure)
             continue
-        # Of equals the smaller number of parts stays.
+        # On equal times the smaller number of micro-batches is preferred.
         found.setdefault(_step_seconds(cut, plan), Planned(cut, plan, whole.planned_bytes))
         if all(phase.recomputed is None for phase in plan.phases.values()):
-            # More parts only take longer.
+            # More micro-batches only take longer.
             break
     if not found:
         raise _least(failures, whole, budget, built.batch_size)
@@ -82,12 +82,12 @@ def planned(
 
 
 def divisors(count: int) -> Iterator[int]:
-    """What divides `count`, ascending."""
+    """Return the divisors of `count`, ascending."""
     return (part for part in range(1, count + 1) if count % part == 0)
 
 
 def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
-    """What a whole training step will probably take: every part of its batches, and the update."""
+    """Return the predicted seconds of a training step: all micro-batches, and the update."""
     seconds = StepSeconds(None)
     together = built.training.accumulate * built.micro_batches
     runs = {TRAIN: 1, ACCUMULATE: together - 1}
@@ -99,11 +99,11 @@ def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
 
 
 def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: int) -> OverBudget:
-    """The failure that was nearest to success; where a share was given, it says which would do."""
+    """Return the failure with the smallest arena; for a share, the hint names a sufficient one."""
     failure = min(failures, key=lambda failure: failure.least_bytes)
     (diagnostic,) = failure.diagnostics
     tried = ", ".join(map(str, divisors(batch_size)))
-    reason = f"each batch of {batch_size} was tried in {tried} parts, of which none needs less"
+    reason = f"each batch of {batch_size} was tried in {tried} micro-batches; none needs less"
     hint = "give it more memory"
     if budget.share is not None:
         wanted = failure.least_bytes - whole.pinned_bytes
@@ -112,7 +112,7 @@ def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: 
 
 
 def micro_batch_notes(run: Planned) -> list[str]:
-    """What a person should know of batches that are computed in parts."""
+    """Return notes for the user about micro-batches."""
     built = run.built
     if built.micro_batches == 1:
         return []

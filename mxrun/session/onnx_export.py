@@ -1,4 +1,4 @@
-"""A network and its parameters as an ONNX model."""
+"""Export of a network and its parameters as an ONNX model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mxrun.train.initializer import initial_value
 
 
 def onnx_model(built: ModelDefinition, arrays: Mapping[str, Array], any_batch: bool) -> OnnxModel:
-    """The inference graph of a built network with these parameters and auxiliary states."""
+    """Return the inference graph of a network with these parameters and auxiliary states."""
     model = built.model
     return to_onnx(built.config.name, model.symbol.heads, model.inputs, arrays, any_batch)
 
 
 def initial_arrays(built: ModelDefinition) -> dict[str, Array]:
-    """Every parameter and auxiliary state as a run begins with it."""
+    """Return the initial values of all parameters and auxiliary states of a run."""
     return {
         name: initial_value(built.training.initializers[name], name, spec.shape, built.config.seed)
         for name, spec in built.model.learned.items()

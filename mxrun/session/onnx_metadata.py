@@ -1,4 +1,4 @@
-"""What an ONNX file says beside its graph: class names, and how records become the inputs."""
+"""Metadata of an ONNX file: class names, and the preprocessing of records."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mxrun.session.trained_model import TrainedModel
 
 RUN, CLASSES, PREPROCESSING = "mxrun.run", "mxrun.classes", "mxrun.preprocessing"
 SYNTHETIC = "mxrun.synthetic_data"
-# What the channels of an image are, by their number.
+# Colours of an image by its number of channels.
 _COLORS = {1: "gray", 3: "RGB"}
 
 
 def onnx_metadata(
     built: ModelDefinition, trained: TrainedModel | None, inputs: list[str]
 ) -> dict[str, str]:
-    """The metadata_props of a network with these inputs: texts, and JSON in ASCII.
+    """Return the metadata_props of a network with these inputs: texts, and JSON in ASCII.
 
-    mxrun.run: the name of the run or config. mxrun.classes: the list of class names by number,
-    where training had some. mxrun.preprocessing: of each input, what evaluation does to a record.
-    mxrun.synthetic_data: true, where a run was trained on such data.
+    mxrun.run: name of the run or config. mxrun.classes: list of class names by number, if training
+    had them. mxrun.preprocessing: for each input, the evaluation pipeline of a record.
+    mxrun.synthetic_data: true if the run was trained on synthetic data.
     """
     preprocessing = {name: _preprocessing(built, trained, name) for name in inputs}
     found = {RUN: built.config.name, PREPROCESSING: json.dumps(preprocessing)}
@@ -39,11 +39,11 @@ def onnx_metadata(
 def _preprocessing(
     built: ModelDefinition, trained: TrainedModel | None, name: str
 ) -> dict[str, Any]:
-    """How the records of one input become its rows.
+    """Return the preprocessing from the records of one input to its rows.
 
-    shape: of one row. layout and color: of an input that takes images. scale: the factors of an
-    image's bytes and of arrays of bytes, which make the values that normalize takes; known of
-    trained networks alone. transforms: in order, each {name: parameters}, as a config has them.
+    shape: of one row. layout and color: for an input that takes images. scale: the factors of an
+    image's bytes and of arrays of bytes, which give the values that normalize reads; known for
+    trained networks alone. transforms: in order, each {name: parameters}, as in a config.
     """
     spec = built.model.records[name]
     pipeline = evaluation_pipeline(built.config.data)
@@ -55,14 +55,14 @@ def _preprocessing(
 
 
 def _image(spec: TensorSpec) -> dict[str, str]:
-    """The order of axes and colours of an input that takes images."""
+    """Return the order of axes and the colours of an input that takes images."""
     if not _takes_images(spec):
         return {}
     return {"layout": "CHW", "color": _COLORS[spec.shape[0]]}
 
 
 def _scale(trained: TrainedModel, name: str, spec: TensorSpec) -> dict[str, float]:
-    """The factors of bytes, as inference has them."""
+    """Return the factors of bytes as in inference."""
     scale = trained.checkpoint.manifest.scales.get(name)
     images = {"images": image_scale(scale)} if _takes_images(spec) else {}
     return images if scale is None else {**images, "arrays": scale.bytes}

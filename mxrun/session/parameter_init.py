@@ -1,4 +1,4 @@
-"""What the pinned tensors of a plan hold before the first step."""
+"""Initial contents of a plan's pinned tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mxrun.train.initializer import initial_value, initialise
 
 
 def zero_pinned(executor: Executor, built: ModelDefinition) -> None:
-    """Every pinned tensor zero, but what a loop finds there before its first step."""
+    """Set all pinned tensors to zero, except those that a loop expects otherwise at its start."""
     plan = executor.plan
     for block in plan.pinned:
         executor.array(block.name)[...] = 0
@@ -26,13 +26,13 @@ def zero_pinned(executor: Executor, built: ModelDefinition) -> None:
 
 
 def initialise_pinned(executor: Executor, built: ModelDefinition) -> None:
-    """Give every parameter and auxiliary state of the plan its initializer's value."""
+    """Set every parameter and auxiliary state of the plan to its initialiser's value."""
     for name in built.model.learned.keys() & executor.plan.specs.keys():
         initializer = built.training.initializers[name]
         initialise(executor.array(name), initializer, name, built.config.seed)
 
 
 def drawn(name: str, built: ModelDefinition) -> npt.NDArray[Any]:
-    """The initializer's value of a parameter or auxiliary state."""
+    """Return the initialiser's value of a parameter or auxiliary state."""
     initializer, shape = built.training.initializers[name], built.model.learned[name].shape
     return initial_value(initializer, name, shape, built.config.seed)

@@ -1,4 +1,4 @@
-"""Config → model → plan, for every command."""
+"""Loading of a config and its planning, for all commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ from mxrun.train.run_directory import CONFIG_FILE
 def load(
     path: str | Path, overrides: Sequence[str] = (), batch: int | None = None
 ) -> ModelDefinition:
-    """Read and build a config, after its plugins; raises UserError with everything wrong."""
+    """Load a config's plugins, read the config and build its model definition.
+
+    Raises UserError with all diagnostics.
+    """
     library.load()
     parsed = parse(path, overrides)
     load_plugins(parsed, path)
@@ -39,9 +42,9 @@ def load(
 
 
 def allow_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
-    """Let the plugins of a config, or of a run's or a checkpoint's folder, run from now on.
+    """Trust the plugins of a config, or of a run's or a checkpoint's folder, from now on.
 
-    Raises UserError where they cannot be loaded; a source that is neither is not judged here.
+    Raises UserError if they cannot be loaded; other kinds of sources are ignored.
     """
     path = Path(source)
     is_checkpoint = (path / MANIFEST_FILE).is_file()
@@ -52,14 +55,14 @@ def allow_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
         load_plugins(parse(config, overrides), config, allow=True)
 
 
-# Hears of long waits; `silent` is for who does not care.
+# Receives notes about long waits; `silent` ignores them.
 Say = Callable[[str], None]
-# By phase and step, the implementations that were chosen before.
+# By phase and step, the implementations selected before.
 KeptChoices = Mapping[str, Mapping[str, str]]
 
 
 def silent(text: str) -> None:
-    """Say nothing."""
+    """Ignore a note."""
 
 
 def plan_for(
@@ -69,10 +72,10 @@ def plan_for(
     say: Say = silent,
     kept: KeptChoices | None = None,
 ) -> Plan:
-    """The plan of a training run (with its evaluation) or of inference alone, in batches of the
-    size that `built` has; `micro_batches.planned` may cut them.
+    """Return the plan of a training run (with its evaluation) or of inference.
 
-    say: hears how far it is where kernels are timed. kept: what is chosen again, untimed.
+    The batch size is that of `built`; `micro_batches.planned` may split batches. say: receives
+    progress notes while kernels are autotuned. kept: implementations to use again without timing.
     """
     request = replace(request_for(built, training, threads, say), kept=kept or {})
     return compile_plan(built.model.symbol, request)
@@ -81,7 +84,7 @@ def plan_for(
 def request_for(
     built: ModelDefinition, training: bool, threads: int | None = None, say: Say = silent
 ) -> CompileRequest:
-    """What the plan of a training run or of inference is made for."""
+    """Return the compile request of a training run or of inference."""
     settings, team = built.training, team_size(built, training, threads)
     phases = [TRAIN] if training else []
     if training and settings.accumulate * built.micro_batches > 1:
@@ -112,38 +115,38 @@ def request_for(
 
 
 def chooser_for(built: ModelDefinition, threads: int, say: Say) -> Chooser | None:
-    """What times kernels for a team of `threads`; None where the config asks for no such thing."""
+    """Return the autotuner for a team of `threads`; None if the config requests no autotuning."""
     if not is_timed(built):
         return None
-    # Only now: whoever times nothing need not wait for it.
+    # Imported on demand, to start faster without autotuning.
     from mxrun.session.autotune import Autotuner
 
     return Autotuner(threads, say)
 
 
 def is_timed(built: ModelDefinition) -> bool:
-    """Whether times decide which kernels some layers have."""
+    """Return whether the kernels of some layers are autotuned."""
     layers = (node.implementation for node in built.model.symbol.nodes)
     return AUTO in (built.config.implementation, *layers)
 
 
 def staged_specs(built: ModelDefinition) -> dict[str, TensorSpec]:
-    """The arrays of one batch made ahead by loader threads; none where data come from memory."""
+    """Return the specs of one batch prefetched by loader threads; empty if data are in memory."""
     if not any(request.prefetched for request in built.data.values()):
         return {}
     return staging_specs(built.model.records, built.model.batch_size)
 
 
 def staged_name(name: str, index: int) -> str:
-    """The tensor of input `name` in staged batch `index`."""
+    """Return the name of the tensor of input `name` in staged batch `index`."""
     return f"{name}:staged{index}"
 
 
 def last_batch(built: ModelDefinition, role: str) -> LastBatch:
-    """What becomes of records that do not fill a batch.
+    """Return the treatment of records that do not fill the last batch.
 
-    Evaluation sees every record once. Training leaves them out where rows of a batch depend on each
-    other (batch normalisation), because padding would change the others' results.
+    Evaluation reads every record once. Training discards them if rows of a batch depend on each
+    other (batch normalisation), because padding would change the results of the others.
     """
     if role == "eval":
         return "pad"
@@ -152,9 +155,9 @@ def last_batch(built: ModelDefinition, role: str) -> LastBatch:
 
 
 def check_fits(plan: Plan) -> None:
-    """Raise UserError, before anything is allocated, for an arena beyond the memory there is.
+    """Raise UserError, before anything is allocated, if the arena exceeds the available memory.
 
-    What the process has by now, libraries and data sets, it goes on having.
+    Memory that the process already uses, for libraries and data sets, counts as occupied.
     """
     limit = remaining_bytes()
     if plan.planned_bytes > limit:
@@ -163,17 +166,17 @@ def check_fits(plan: Plan) -> None:
                 "the run does not fit into the memory that this process may use",
                 expected=f"at most {limit:,} bytes, which are left of its limit",
                 got=f"{plan.planned_bytes:,} bytes planned",
-                hint="lower data.batch_size; `mxrun inspect-memory` says what needs how much",
+                hint="lower data.batch_size; `mxrun inspect-memory` shows each tensor's memory",
             )
         )
 
 
 def team_size(built: ModelDefinition, training: bool, threads: int | None = None) -> int:
-    """The compute team: `threads`, else the config's, else what a step of training or inference
-    is worth on this kind of processor with so many cores.
+    """Return the size of the thread team: `threads`, else the config's, else a prediction.
 
-    Raises UserError for a larger team than the OpenMP runtime gives: kernels prepared for it would
-    wait for threads that never come.
+    The prediction depends on the network, the kind of processor and the number of cores
+    (`team_for`). Raises UserError for a larger team than the OpenMP runtime provides: kernels
+    prepared for it would wait for threads that do not exist.
     """
     wanted = threads or built.config.threads
     if wanted is None:
@@ -189,7 +192,7 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
     if wanted > largest_team():
         raise UserError(
             Diagnostic(
-                f"a compute team of {wanted} threads cannot be had",
+                f"a compute team of {wanted} threads is not available",
                 place=None if threads else built.config.place("threads"),
                 expected=f"at most {largest_team()}, what OMP_THREAD_LIMIT or libgomp allows",
                 got=str(wanted),
@@ -199,6 +202,6 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
 
 
 def notes() -> tuple[str, ...]:
-    """What whoever runs something should know of this machine; empty where nothing is missing."""
+    """Return notes for the user about missing libraries on this machine."""
     why = onednn.reason()
     return (f"{why}; the layers run on NumPy, which is slower",) if why else ()

@@ -1,4 +1,4 @@
-"""Users' operator files: those that a config names, and operators named as FILE:NAME."""
+"""Plugins: users' operator files named by a config, and operators named as FILE:NAME."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SUFFIX = ".py"
 
 
 def load_plugins(parsed: Parsed, config: str | Path, allow: bool = False) -> None:
-    """Run the plugins of the config in the file `config`.
+    """Load the plugins of the config in the file `config`.
 
-    allow: also those that the config in a run's folder names and this user never ran before.
-    Raises UserError for those that cannot be loaded or must not be run, with all else that is wrong
-    with the config.
+    allow: also those named by the config of a run's folder that this user never ran before. Raises
+    UserError for plugins that cannot be loaded or are not trusted, with all other diagnostics of
+    the config.
     """
     problems: list[Diagnostic] = []
     for path, place in parsed.plugins.items():
@@ -35,10 +35,10 @@ def load_plugins(parsed: Parsed, config: str | Path, allow: bool = False) -> Non
 
 
 def _permit(config: Path, named_at: SourceLocation, allow: bool, plugin: library.Plugin) -> None:
-    """Raise UserError for a plugin that a run's folder asks to run and this user does not know.
+    """Raise UserError for a plugin that a run's folder names and this user does not trust.
 
-    A file that a user's own config, command line or flag names is known from then on. What the
-    config in a run's folder extends was not chosen by who opens that folder either.
+    A file that a user's own config, command line or flag names is trusted from then on. A file that
+    the config in a run's folder extends is not the user's choice either.
     """
     asking = {Path(named_at.file), *((config,) if named_at.file != COMMAND_LINE else ())}
     if allow or not any(map(is_run_config, asking)):
@@ -46,41 +46,41 @@ def _permit(config: Path, named_at: SourceLocation, allow: bool, plugin: library
     elif not is_known(plugin.sha256):
         raise UserError(
             Diagnostic(
-                f"the plugin {plugin.path} was never run by you as it is now, and a run's folder "
-                "asks to run it",
+                f"the plugin {plugin.path} was never run by you in this version, but a run's "
+                "folder names it",
                 named_at,
                 expected="a file that a config of yours has named, unchanged since",
                 got=f"a file of {owner_of(plugin.path)}, SHA-256 {plugin.sha256[:16]}...",
-                hint="read it: it can do whatever you can; "
-                f"`mxrun check {config} --allow-plugins` lets it run from then on",
+                hint="read it first: it runs with all your permissions; "
+                f"`mxrun check {config} --allow-plugins` trusts it from then on",
             )
         )
 
 
 def plugin_hashes(config: RunConfig) -> dict[str, str]:
-    """The SHA-256 of each plugin of a config, by the file's name, as it was when it was run."""
+    """Return the SHA-256 of each plugin of a config as it was loaded, by file name."""
     loaded = (library.load_plugin(path) for path in config.plugins)
     names = (path.replace("\\", "/").rpartition("/")[2] for path in config.plugins)
     return dict(zip(names, (plugin.sha256 for plugin in loaded), strict=True))
 
 
 def plugin_differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Plugins that are new, gone or have another SHA-256 than they had, one line each."""
+    """Return new, missing and changed plugins (by SHA-256), one line each."""
     found = []
     for name in sorted({*saved, *now}):
         if name not in saved:
             found.append(f"plugins: {name} is new")
         elif name not in now:
-            found.append(f"plugins: {name} is not there any more")
+            found.append(f"plugins: {name} is missing")
         elif saved[name] != now[name]:
-            found.append(f"plugins: the code of {name} is not the same")
+            found.append(f"plugins: the code of {name} has changed")
     return found
 
 
 def named_operator(target: str) -> str:
-    """The registered name that NAME or FILE:NAME means; the file is run first.
+    """Return the registered name of NAME or FILE:NAME; the file is loaded first.
 
-    Raises UserError where there is no such operator, naming those that the file registers.
+    Raises UserError naming the operators that the file registers if there is no such operator.
     """
     library.load()
     file, colon, name = target.rpartition(":")

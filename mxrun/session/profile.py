@@ -1,4 +1,4 @@
-"""A run whose every call is timed, for `train --profile` and `--trace`."""
+"""Profiled runs for `train --profile` and `--trace`: every call is timed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 from mxrun.executor.executor import Executor
 from mxrun.runtime.profiler import Event
 
-# Of every phase; a trace of a whole run would be gigabytes.
+# Traced steps of each phase; a trace of a complete run would take gigabytes.
 TRACED_STEPS = 50
 
 
 class RunProfile:
-    """Runs phases as the executor does, with a clock beside every call.
+    """Executor of phases that times every call.
 
-    Made before the first step; `run` takes the place of `Executor.run`, and nothing is allocated
-    in it.
+    Create it before the first step; `run` replaces `Executor.run` and allocates nothing.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -29,7 +28,7 @@ class RunProfile:
         self._profiles[phase].run()
 
     def to_json(self) -> dict[str, list[dict[str, Any]]]:
-        """The operators of each phase that has run."""
+        """Return the operators' times of each phase that has run."""
         return {
             phase: [operator.to_json() for operator in profile.operators()]
             for phase, profile in self._profiles.items()
@@ -37,6 +36,6 @@ class RunProfile:
         }
 
     def events(self) -> Iterator[Event]:
-        """Every call of the first steps of each phase."""
+        """Yield all calls of the first steps of each phase."""
         for profile in self._profiles.values():
             yield from profile.events()

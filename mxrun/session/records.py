@@ -1,4 +1,4 @@
-"""What a network is run on: records from files, folders and standard input, or of a data set."""
+"""Inputs of inference: records from files, folders, standard input, or a data set."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv")
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """The records of one batch that lies in its slots: which they are, one name for each row.
+    """Records of the batch in the io slots: one name per row, and labels.
 
-    names: (file or data set, number of the record in it, from 0). labels: where they are known,
-    numbers of classes [count], or what a regression is to give [count] or [count, numbers].
+    names: (file or data set, number of the record in it, from 0). labels: if known, class numbers
+    [count], or regression targets [count] or [count, numbers].
     """
 
     names: Sequence[tuple[str, int]]
@@ -55,11 +55,11 @@ class Records:
 
 
 class Source(ABC):
-    """Records in a fixed order, to be gone through once.
+    """Records in a fixed order, to be iterated once.
 
-    total: how many there are, where that is known before they are read. metrics: the loss and the
-    config's metrics once all batches have run, where there is something to measure by. notes: what
-    the user should know about the records.
+    total: their number, if it is known before reading. metrics: the loss and the config's metrics
+    after all batches have run, if they can be measured. notes: notes for the user about the
+    records.
     """
 
     total: int | None = None
@@ -68,23 +68,23 @@ class Source(ABC):
 
     @abstractmethod
     def available(self, most: int) -> int:
-        """How many rows of a batch of `most` are used; raises UserError as reading does."""
+        """Return how many rows of a batch of `most` are used. Raises UserError as reading does."""
 
     @abstractmethod
     def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
-        """The memory that reading ahead needs beside the io slots."""
+        """Return the specs of the tensors for prefetching, beside the io slots."""
 
     @abstractmethod
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
-        """Write batch after batch into the executor's slots; whoever iterates runs the network.
+        """Write batch after batch into the executor's io slots; the caller runs the network.
 
-        Rows behind the last record hold anything. Raises UserError, naming file and record, for
-        what cannot be read.
+        Rows after the last record have arbitrary contents. Raises UserError naming file and record
+        if one cannot be read.
         """
 
 
 class FileSource(Source):
-    """Records of files in the order given; `-` is standard input, a folder all files below it."""
+    """Records of files in the given order; `-` is standard input, a folder all files below it."""
 
     def __init__(
         self,
@@ -94,8 +94,10 @@ class FileSource(Source):
         scale: Scale | None,
         columns: Sequence[str] = (),
     ) -> None:
-        """`scale` is what bytes were in training, `columns` the names of a table's data. Raises
-        UserError for what is not there; nothing is read yet.
+        """Find the files; nothing is read yet.
+
+        scale: the factors of bytes in training. columns: names of a table's data columns. Raises
+        UserError for missing files.
         """
         pipeline = evaluation_pipeline(built.config.data)
         table = _table_form(built, built.model.records[field].elements, tuple(columns))
@@ -105,16 +107,16 @@ class FileSource(Source):
         self._ahead: deque[tuple[str, int, npt.NDArray[Any]]] = deque()
 
     def available(self, most: int) -> int:
-        """As many as the first files hold, which are read for that."""
+        """Return the number of records in the first files, which are read for it."""
         self._ahead.extend(islice(self._records, most - len(self._ahead)))
         return len(self._ahead)
 
     def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
-        """None: files are read between the batches."""
+        """Return no tensors: files are read between the batches."""
         return {}
 
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
-        """Rows of the one input that files hold; the others keep their zeros."""
+        """Yield batches of the one input that files contain; other inputs remain zero."""
         slot = executor.array(self._field)
         if SAMPLE_WEIGHT in executor.plan.specs:
             executor.array(SAMPLE_WEIGHT)[...] = 1
@@ -139,7 +141,7 @@ class FileSource(Source):
 
 
 def _table_form(built: ModelDefinition, size: int, columns: tuple[str, ...]) -> TableForm:
-    """As the config's own tables are written; names of columns, and labels, may be left out."""
+    """Return the form of the config's own tables, with header and labels optional."""
     request = built.data.get("train")
     form: TableForm = getattr(request and request.options, "form", PLAIN)
     header = "maybe" if form.header == "yes" else form.header
@@ -147,7 +149,10 @@ def _table_form(built: ModelDefinition, size: int, columns: tuple[str, ...]) -> 
 
 
 def _files(inputs: Sequence[str]) -> list[str]:
-    """The files that `inputs` name, folders in sorted order; all that is wrong is told at once."""
+    """Return the files that `inputs` name, folders in sorted order.
+
+    Raises UserError with all diagnostics at once.
+    """
     found: list[str] = []
     problems: list[Diagnostic] = []
     for given in inputs:
@@ -172,7 +177,7 @@ def _files(inputs: Sequence[str]) -> list[str]:
 
 
 def _below(folder: Path) -> list[str]:
-    """The files of records below a folder, sorted by path; hidden ones are passed over."""
+    """Return the record files below a folder, sorted by path, without hidden ones."""
 
     def stop(error: OSError) -> None:
         raise unreadable(error.filename or folder, error) from error
@@ -186,7 +191,7 @@ def _below(folder: Path) -> list[str]:
 
 
 def _standard_input() -> bytes:
-    """All of standard input; raises UserError where it is too much to hold in memory."""
+    """Read standard input. Raises UserError if it exceeds the limit."""
     content = sys.stdin.buffer.read(MAXIMUM_BYTES + 1)
     if len(content) > MAXIMUM_BYTES:
         raise UserError(f"standard input is too large: at most {MAXIMUM_BYTES} bytes are read")
@@ -194,19 +199,18 @@ def _standard_input() -> bytes:
 
 
 class SplitSource(Source):
-    """The records of one of the config's data sections, or of another split of its data set.
+    """Records of one of the config's data sections, or of another split of its data set.
 
-    They go through what evaluation does to them, in the data set's order. With `measured` the loss
-    and the config's metrics are followed on the way, and lie in `metrics` in the end.
+    They pass through the evaluation pipeline, in the data set's order. measured: the loss and the
+    config's metrics are computed meanwhile and stored in `metrics` at the end.
     """
 
     def __init__(
         self, built: ModelDefinition, split: str, measured: bool, manifest: Manifest
     ) -> None:
-        """Open the data set, whose classes are numbered as those of training in `manifest`, and
-        whose columns are found by the names that training had for them.
+        """Open the data set with the class numbers and column names of training in `manifest`.
 
-        Raises UserError for what cannot be read and for a class that training did not know.
+        Raises UserError if it cannot be read, and for a class that training did not have.
         """
         role, request = _section(built, split)
         self._model, self._data = built.model, built.config.data
@@ -218,14 +222,14 @@ class SplitSource(Source):
         check_labels(built, {role: self._dataset})
         self.total = len(self._dataset)
         if split == role and _is_changed(self._dataset, manifest.data.get(role)):
-            self.notes = (f"the records of data.{role} are not those that the run had",)
+            self.notes = (f"the records of data.{role} are not those of the run",)
 
     def available(self, most: int) -> int:
-        """All: losses are measured on batches of the size that the network is built for."""
+        """Return `most`: losses are measured on batches of the network's own size."""
         return most
 
     def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
-        """The batches that loader threads make ahead, where records are read or transformed."""
+        """Return the specs of prefetched batches, if records are read lazily or transformed."""
         if not (self._dataset.lazy or self._dataset.pipeline):
             return {}
         specs = staging_specs(self._model.records, batch_size)
@@ -236,7 +240,7 @@ class SplitSource(Source):
         }
 
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
-        """Batch after batch of the data set."""
+        """Yield the batches of the data set."""
         name = f"{self._dataset.name} {self._dataset.split}"
         labels = self._labels()
         with closing(self._iterator(executor, batch_size)) as iterator:
@@ -254,7 +258,7 @@ class SplitSource(Source):
         self.metrics = None if measure is None else measure.values()
 
     def _iterator(self, executor: Executor, batch_size: int) -> DataIterator:
-        """What fills the io slots of a plan for this batch size."""
+        """Return the iterator that fills the io slots of a plan for this batch size."""
         names = self._model.records if self.staged(batch_size) else ()
         ahead = [
             {name: executor.array(staged_name(name, index)) for name in names}
@@ -269,9 +273,10 @@ class SplitSource(Source):
         )
 
     def _labels(self) -> npt.NDArray[Any] | None:
-        """Those of each record where the network has one input of labels; else None.
+        """Return the labels of all records if the network has one label input, else None.
 
-        A class, or a regression's numbers, unless they are data as well, as an autoencoder's are.
+        Labels are classes or regression targets. None too if they are also data, as in an
+        autoencoder.
         """
         axes = {loss.label: _label_axes(loss) for loss in self._model.losses if _label_axes(loss)}
         if len(axes) != 1:
@@ -284,22 +289,25 @@ class SplitSource(Source):
 
 
 def _label_axes(loss: LossTensors) -> int:
-    """The most axes of all labels for them to be written beside records; 0 for no labels."""
+    """Return the maximum rank of labels that are written beside records; 0 without such labels."""
     if loss.regression is not None:
         return 2
     return int(bool(loss.label) and (loss.classification is None or loss.classification.labelled))
 
 
 def _is_changed(dataset: Dataset, saved: str | None) -> bool:
-    """Whether the records are known to differ from those with the fingerprint `saved`.
+    """Return whether the records are known to differ from those with the fingerprint `saved`.
 
-    Columns that are read lazily are not compared: that would read every file once more.
+    Lazily read columns are not compared, because that would read every file again.
     """
     return saved is not None and not dataset.lazy and fingerprint(dataset) != saved
 
 
 def _section(built: ModelDefinition, split: str) -> tuple[str, DatasetRequest]:
-    """The role and request that `split` names: `train`, `eval`, or a split of the data set."""
+    """Return the role and request of `split`: `train`, `eval`, or a split of the data set.
+
+    Raises UserError if there is no such split.
+    """
     if built.missing:
         raise UserError(built.missing)
     pipeline = evaluation_pipeline(built.config.data)
@@ -307,7 +315,7 @@ def _section(built: ModelDefinition, split: str) -> tuple[str, DatasetRequest]:
         return split, replace(built.data[split], pipeline=pipeline)
     role = "eval" if "eval" in built.data else "train"
     request = built.data[role]
-    # Where files say which splits there are, opening the data set will.
+    # If the splits are defined by files, opening the data set checks the name.
     if request.format.find_split is None and split not in request.format.splits:
         known = [*built.data, *(name for name in request.format.splits if name not in built.data)]
         raise UserError(

@@ -1,4 +1,4 @@
-"""Going on with a run: from which checkpoint, and whether it is still the same run."""
+"""Resuming a run: the checkpoint to resume from, and the check that the run is unchanged."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MAX_STEPS = 8
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a run begins; nothing is changed until `commit`, which makes the folder that of the run
-    and gives it.
+    """Start of a run.
 
-    checkpoint: None at the first step. notes: what the user should know. finished: whether the run
-    has ended there already, as the same run.
+    commit: prepares the run's folder and returns it; nothing is changed before. checkpoint: None to
+    start at the first step. notes: notes for the user. finished: whether the same run has already
+    ended there.
     """
 
     commit: Callable[[], RunDirectory]
@@ -44,10 +44,10 @@ class Beginning:
 
 
 def resume(run: Run, allow_changes: bool) -> Beginning:
-    """Where the run of this name stands: the newest usable checkpoint of its folder.
+    """Return the start of a run from the newest usable checkpoint of its folder.
 
-    Raises UserError where config, data, plugins or plan are not those of the run, with every
-    difference; with `allow_changes` that is only said.
+    Raises UserError with all differences if config, data, plugins or plan differ from the run's;
+    with `allow_changes` they become notes.
     """
     config = run.built.config
     directory = RunDirectory.reopen(config.name)
@@ -59,22 +59,22 @@ def resume(run: Run, allow_changes: bool) -> Beginning:
     found = newest_checkpoint(path)
     checkpoint = found.checkpoint
     if checkpoint is None:
-        # Whatever the config was (a killed process may have left it torn), nothing came of it.
+        # Any config may be replaced, even one torn by a killed process: it has no checkpoint.
         begin = partial(_go_on, directory, 1, config.resolved())
         return Beginning(begin, notes=(f"nothing is saved in {path}: starting afresh",))
-    # The hint to use another checkpoint is followed already.
+    # The hint to use another checkpoint is already followed.
     notes = [f"{problem.problem}; an older checkpoint is used" for problem in found.damaged]
     saved = _saved_config(directory)
     if saved is None:
-        notes.append(f"{directory.config_path} cannot be read and is written anew")
+        notes.append(f"{directory.config_path} cannot be read and is rewritten")
     differences = _differences(saved, run, checkpoint.manifest)
     if differences and not allow_changes:
         raise _changed(directory, differences)
     if differences:
-        notes.append("this is another run than the one that was saved: " + "; ".join(differences))
+        notes.append("this run differs from the saved one: " + "; ".join(differences))
         kept, checkpoint = checkpoint, run.with_states(checkpoint)
         if checkpoint is not kept:
-            notes.append("the optimizer's states are not there: they begin anew")
+            notes.append("the checkpoint has no states of this optimizer: they are initialised")
     progress = checkpoint.manifest.progress
     text = config.resolved() if differences or saved is None else None
     commit = partial(_go_on, directory, progress.epoch, text)
@@ -82,7 +82,7 @@ def resume(run: Run, allow_changes: bool) -> Beginning:
 
 
 def _go_on(directory: RunDirectory, epoch: int, config: str | None) -> RunDirectory:
-    """Forget what was recorded from `epoch` on, and the end; the config is replaced if given."""
+    """Remove the records from `epoch` on and the end mark; replace the config if one is given."""
     if config is not None:
         directory.replace_config(config)
     directory.unfinish()
@@ -91,7 +91,7 @@ def _go_on(directory: RunDirectory, epoch: int, config: str | None) -> RunDirect
 
 
 def _saved_config(directory: RunDirectory) -> RunConfig | None:
-    """The config in a run's folder; None where it is damaged or gone."""
+    """Return the config in a run's folder; None if it is damaged or missing."""
     try:
         return load_config(directory.config_path)
     except UserError:
@@ -102,7 +102,7 @@ def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[
     config = run.built.config
     found = [] if saved is None else _config_differences(saved.identity(), config.identity())
     if not found and manifest.config_sha256 != config.sha256():
-        # The checkpoint may have come from another run, whatever lies beside it.
+        # The checkpoint may have been copied from another run.
         found.append("the config is not the one of the checkpoint")
     return found + state_differences(manifest, run.state(Progress(), due=True))
 
@@ -110,23 +110,23 @@ def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[
 def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
     return UserError(
         Diagnostic(
-            f"{directory.path} holds a run of something else, so going on would give another "
+            f"{directory.path} holds a run with other settings, so resuming would give another "
             "result",
             expected="the config, data, plugins, team size and library that the run began with",
             got="\n    ".join(["", *differences]).rstrip(),
-            hint="undo the change, or say --allow-changes: the result is then another run's",
+            hint="undo the change, or use --allow-changes: the result is then that of another run",
         )
     )
 
 
 def _config_differences(saved: str, now: str) -> list[str]:
-    """The lines in which two configs differ."""
+    """Return the lines in which two configs differ."""
     lines = difflib.unified_diff(saved.splitlines(), now.splitlines(), lineterm="", n=0)
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def state_differences(saved: Manifest, now: RunState) -> list[str]:
-    """What decides a run's bits and differs, one line each."""
+    """Return the differences that change a run's bits, one line each."""
     pairs = {
         "seed": (saved.seed, now.seed),
         "threads": (saved.plan.threads, now.plan.threads),
@@ -136,7 +136,7 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     found = [f"{name}: {a} then, {b} now" for name, (a, b) in pairs.items() if a != b]
     for role in sorted({*saved.data, *now.data}):
         if saved.data.get(role) != now.data.get(role):
-            found.append(f"data.{role}: its records are not the same")
+            found.append(f"data.{role}: its records have changed")
     if saved.classes and now.classes and saved.classes != now.classes:
         then, classes = (listed(state.classes) for state in (saved, now))
         found.append(f"classes: {then} then, {classes} now")
@@ -145,7 +145,7 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
 
 
 def saved_plan(name: str) -> PlanRecord | None:
-    """The plan of the run of this name, as its newest checkpoint that can be read says."""
+    """Return the plan of the named run from its newest readable checkpoint, or None."""
     for step in reversed(saved_steps(run_path(name))):
         with suppress(UserError):
             return read_manifest(checkpoint_folder(run_path(name), step)).plan
@@ -153,7 +153,7 @@ def saved_plan(name: str) -> PlanRecord | None:
 
 
 def _implementation_differences(saved: PlanRecord, now: PlanRecord) -> list[str]:
-    """Of steps that both plans have: what one has more, or less, changes no bit."""
+    """Return differing implementations of steps in both plans; other steps change no bit."""
     before, after = dict(saved.implementations), dict(now.implementations)
     for phase, chosen in saved.others.items():
         before |= {f"{name} in {phase}": chosen[name] for name in chosen}

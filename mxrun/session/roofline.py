@@ -1,4 +1,4 @@
-"""`bench`: every operator's time against its floor, the step against the sum of the floors."""
+"""Roofline for `bench`: each operator's time against its floor, and the step against their sum."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mxrun.graph.cost import Cost, cost_of, traffic_of
 from mxrun.graph.graph import MemoryClass, Step
 from mxrun.runtime.profiler import Event
 
-# Groups of operators that are named as those with the most to win.
+# Number of operator groups reported as those with the largest gain.
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class OperatorFloor:
-    """One step of the plan: its median time in seconds, and what it costs at least."""
+    """Step of the plan with its median time in seconds and its cost."""
 
     step: Step
     seconds: float
@@ -33,11 +33,11 @@ class OperatorFloor:
 
     @property
     def to_win_s(self) -> float:
-        """Time above the floor."""
+        """Seconds above the floor."""
         return max(0.0, self.seconds - self.cost.floor_s)
 
     def to_json(self) -> dict[str, Any]:
-        """`of_bound` is the part of the time that the bound explains: 1 is as fast as can be."""
+        """Return the figures as JSON; `of_bound` is bound / time, 1 at best."""
         return {
             "name": self.step.name,
             "op": _operator(self.step),
@@ -55,7 +55,7 @@ class OperatorFloor:
 
 @dataclass(frozen=True)
 class Excess:
-    """All steps of one operator in one phase together: what there is to win.
+    """Potential gain of all steps of one operator in one phase.
 
     to_win_ms: their time above their floors; to_win: as a fraction of `Roofline.whole_s`.
     """
@@ -71,9 +71,9 @@ class Excess:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The operators of one phase against their floors, and the step against the sum.
+    """Operators of one phase with their floors, and the step with the sum of the floors.
 
-    batch_s: the least time in which a batch gets into the plan. step_s: a whole step, the median.
+    batch_s: minimum time to copy a batch into the plan. step_s: median time of a complete step.
     """
 
     machine: Machine
@@ -83,32 +83,32 @@ class Roofline:
 
     @property
     def operators_s(self) -> float:
-        """The sum of the operators' times, which are those of profiled steps."""
+        """Sum of the operators' times in profiled steps."""
         return sum(operator.seconds for operator in self.operators)
 
     @property
     def whole_s(self) -> float:
-        """What fractions are of: the step, or its operators where these took longer.
+        """Denominator of fractions: the larger of the step's time and the operators' sum.
 
-        Profiled steps are others than those timed whole; other work may have slowed them alone.
+        Profiled steps and timed steps are different ones; other processes may have slowed either.
         """
         return max(self.step_s, self.operators_s)
 
     @property
     def floor_s(self) -> float:
-        """The sum of the operators' floors and that of a batch."""
+        """Sum of the floors of the operators and of a batch."""
         return self.batch_s + sum(operator.cost.floor_s for operator in self.operators)
 
     @property
     def predicted_s(self) -> float:
-        """The sum of what operators will probably take, and of a batch's floor."""
+        """Sum of the operators' predicted times and of a batch's floor."""
         return self.batch_s + sum(operator.cost.predicted_s for operator in self.operators)
 
     def to_json(self) -> dict[str, Any]:
-        """The roofline for machines.
+        """Return the roofline as JSON.
 
-        `of_floor` and `error` are fractions of the measured step, `to_win` of `whole_ms`: of the
-        step too, or of its operators where these took longer in the profiled steps.
+        The fields `of_floor` and `error` are fractions of the measured step; `to_win` is a fraction
+        of `whole_ms`, the larger of the step's time and the operators' sum in profiled steps.
         """
         return {
             "machine": self.machine.to_json(),
@@ -128,7 +128,7 @@ class Roofline:
         }
 
     def most_to_win(self) -> list[Excess]:
-        """The groups of operators with the most time above their floors."""
+        """Return the groups of operators with the most time above their floors."""
         groups: dict[tuple[str, str], list[OperatorFloor]] = defaultdict(list)
         for operator in self.operators:
             groups[_operator(operator.step), operator.step.kind.value].append(operator)
@@ -150,7 +150,7 @@ class Roofline:
 def roofline(
     executor: Executor, phase: str, calls: Iterable[Event], step_s: float, machine: Machine
 ) -> Roofline:
-    """Set the profiled `calls` of a phase against what they cost at least."""
+    """Compare the profiled `calls` of a phase with their minimum costs."""
     seconds = _medians(calls)
     overheads = _overheads(executor.tapes[phase].entries, machine)
     plan = executor.plan
@@ -169,21 +169,22 @@ def roofline(
 
 
 def _medians(calls: Iterable[Event]) -> dict[str, float]:
-    """Seconds of each operator's calls in one step, the median of the steps."""
+    """Return the seconds of each operator's calls in one step, as the median over steps."""
     by_step: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
     for call in calls:
         by_step[call.name][call.arguments["step"]] += call.duration_ns
     return {
-        # A clock may not have moved on within a call.
+        # The clock may not advance within a short call.
         name: max(1.0, float(np.median(list(times.values())))) / 1e9
         for name, times in by_step.items()
     }
 
 
 def _overheads(entries: Sequence[TapeEntry], machine: Machine) -> Mapping[str, float]:
-    """Seconds that the calls of each operator take when they do nothing.
+    """Return the seconds of each operator's empty calls.
 
-    A call that the interpreter makes counts as a loop's: what it adds is not known beforehand.
+    A call made by the interpreter counts like a loop's, because its own overhead is unknown in
+    advance.
     """
     runtime, onednn = openmp(), library.load()
     size = machine.threads

@@ -1,4 +1,4 @@
-"""A training run: plan, arena and data, ready to step; its state in and out of checkpoints."""
+"""Training run: plan, arena and data, and its state in checkpoints."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FILE_OF = {
 
 
 class Run:
-    """One plan with its arena and its data."""
+    """Plan with its arena and its data."""
 
     def __init__(self, built: ModelDefinition, plan: Plan, datasets: Mapping[str, Dataset]) -> None:
         self.built = built
@@ -58,22 +58,27 @@ class Run:
         self._staging = Staging(self._staged())
         self.iterators = {role: self._iterator(role) for role in datasets}
         self._fingerprints: dict[str, str] = {}
-        # Of the code that was run: the files may change while it runs.
+        # Hashes of the code that was loaded: the files may change during the run.
         self._plugins = plugin_hashes(built.config)
-        # What the run began with; a checkpoint remembers it, so that resuming needs it no more.
+        # Warm start of the run; it is saved in checkpoints, so that resuming does not read it
+        # again.
         self.started_from: dict[str, Any] | None = None
         self._starting_point: WarmStartSource | None = None
         zero_pinned(self.executor, self.built)
 
     def read_starting_point(self) -> WarmStartSource:
-        """What `train.start_from` asks for, read once; raises UserError where it cannot be had."""
+        """Return the warm start of `train.start_from`, read once.
+
+        Raises UserError if it cannot be read.
+        """
         if self._starting_point is None:
             self._starting_point = WarmStartSource.read(self.built)
         return self._starting_point
 
     def _iterator(self, role: str) -> DataIterator:
-        """Training's batches come in the parts that they are computed in; evaluation's are no
-        larger than such a part.
+        """Return the iterator of a data set.
+
+        Training batches are split into micro-batches; evaluation batches have a micro-batch's size.
         """
         config, training = self.built.config, role == "train"
         return open_iterator(
@@ -89,7 +94,7 @@ class Run:
         )
 
     def _staged(self) -> Sequence[Slots]:
-        """The arrays of each staged batch, where the plan has any."""
+        """Return the arrays of each staged batch of the plan."""
         specs = staged_specs(self.built)
         count = self.built.config.data.prefetch if specs else 0
         return [
@@ -98,9 +103,9 @@ class Run:
         ]
 
     def initialise(self, start: bool = True) -> None:
-        """Give every parameter its first value and every other pinned tensor zero.
+        """Set every parameter to its initial value and every other pinned tensor to zero.
 
-        Without `start` nothing is taken from another run.
+        start: if false, the warm start is left out.
         """
         zero_pinned(self.executor, self.built)
         initialise_pinned(self.executor, self.built)
@@ -117,7 +122,7 @@ class Run:
         kind: type[TrainingLoop] = TrainingLoop,
         run: Callable[[str], None] | None = None,
     ) -> TrainingLoop:
-        """A training loop over this run, at its beginning; `run` runs its tapes."""
+        """Return a training loop over this run, at its beginning; `run` executes its tapes."""
         training = self.built.training
         pace = Pace(
             training.epochs,
@@ -131,27 +136,27 @@ class Run:
         return kind(self.executor, self.built.model.losses, train, evaluation, pace, observer, run)
 
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:
-        """One phase with its iterator and metrics."""
+        """Return one phase with its iterator and metrics."""
         return Phase(name, self.iterators[role], self.built.training.metrics, partial)
 
     def read_batches(self) -> None:
-        """Read the first batch of each data set; raises UserError where that cannot be read."""
+        """Read the first batch of each data set. Raises UserError if that fails."""
         for iterator in self.iterators.values():
             iterator.reset(1)
             iterator.next_into(slots(self.executor, iterator))
 
     def touched_bytes(self) -> int:
-        """How much of the arena a run uses, measured (`Executor.touched_bytes`); what was in it is
-        lost.
+        """Measure how much of the arena a run uses (`Executor.touched_bytes`).
 
-        The batches are those in the arena: a run that is over needs its data no more.
+        The contents are lost. The batches in the arena are reused, so a finished run does not need
+        its data.
         """
         loaded = [*self._staging.batches]
         loaded += [slots(self.executor, iterator) for iterator in self.iterators.values()]
         contents = [{name: array.copy() for name, array in batch.items()} for batch in loaded]
 
         def exercise() -> None:
-            """All that a run does to the arena, once: first values, batches, and every phase."""
+            """Write to the arena as a run does, once: initial values, batches, and every phase."""
             self.initialise(start=False)
             for batch, content in zip(loaded, contents, strict=True):
                 for name, array in batch.items():
@@ -168,7 +173,7 @@ class Run:
             iterator.close()
 
     def state(self, progress: Progress, due: bool) -> RunState:
-        """What a checkpoint says of the run at this moment."""
+        """Return the state of the run for a checkpoint's manifest."""
         config = self.built.config
         return RunState(
             progress=progress,
@@ -197,7 +202,7 @@ class Run:
         )
 
     def fingerprints(self) -> dict[str, str]:
-        """The SHA-256 of each data set, computed once."""
+        """Return the SHA-256 of each data set, computed once."""
         if not self._fingerprints:
             self._fingerprints = {role: fingerprint(data) for role, data in self.datasets.items()}
         return self._fingerprints
@@ -205,20 +210,21 @@ class Run:
     def snapshot(
         self, progress: Progress, due: bool, loop: TrainingLoop
     ) -> tuple[RunState, dict[str, Arrays]]:
-        """All that a checkpoint holds."""
+        """Return the contents of a checkpoint."""
         groups: dict[str, Arrays] = {file: self._learned(kind) for kind, file in _FILE_OF.items()}
         groups[MEASURED_FILE] = loop.measure.state()
         return self.state(progress, due), groups
 
     def _learned(self, kind: MemoryClass) -> Arrays:
-        """All pinned arrays of a kind."""
+        """Return all pinned arrays of a memory class."""
         blocks = (block for block in self.plan.pinned if block.memory_class is kind)
         return {block.name: self.executor.array(block.name) for block in blocks}
 
     def with_states(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The same checkpoint where its optimizer's states are of this run's optimizer; otherwise
-        with states as they are before a first step. Moving averages go on, or begin at the
-        parameters.
+        """Return the checkpoint with states of this run's optimizer.
+
+        If its states are those of another optimizer, they are replaced by zeros. Moving averages
+        are retained, or initialised with the parameters.
         """
         targets, held = self._learned(MemoryClass.OPTIMIZER), checkpoint.optimizer
         if {*map(_signature, targets.items())} == {*map(_signature, held.items())}:
@@ -230,9 +236,9 @@ class Run:
         return replace(checkpoint, optimizer=states)
 
     def restore(self, checkpoint: Checkpoint | None, loop: TrainingLoop) -> None:
-        """Go to where a checkpoint stands, or to the beginning.
+        """Restore the state of a checkpoint, or the beginning of the run.
 
-        Raises UserError where its arrays are not this network's.
+        Raises UserError if its arrays do not fit this network.
         """
         loop.measure.reset()
         loop.progress = Progress()

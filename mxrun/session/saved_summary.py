@@ -1,4 +1,4 @@
-"""Whether summary.json holds what a run wrote there: files are changed and damaged."""
+"""Validation of a run's summary.json, which may be edited or damaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Check = Callable[[Any], bool]
 
 
 def is_summary(content: Mapping[str, Any]) -> bool:
-    """Whether everything that is shown of a finished run is there and of its type."""
+    """Return whether all fields shown of a finished run exist and have the right type."""
     return all(check(content.get(name)) for name, check in _CHECKS.items())
 
 
@@ -30,12 +30,12 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_metric(value: Any) -> bool:
-    """A number, null where it was not finite, or a table."""
+    """Return whether a value is a number, null (not finite), or a table."""
     return _is_number_or_null(value) or isinstance(value, list)
 
 
 def _is_mapping(check: Check, *names: str) -> Check:
-    """Whether a value is a mapping that has these names, and all its values pass."""
+    """Return a check for mappings that have these names, and whose values all pass `check`."""
 
     def is_mapping(value: Any) -> bool:
         return (

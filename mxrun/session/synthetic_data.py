@@ -1,4 +1,4 @@
-"""Training on synthetic data: where the config names no data, and what users are told of it."""
+"""Synthetic data for training: used if the config names no data, with notes for the user."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from mxrun.session.benchmark_loop import FEW, batch_count, count_limits
 from mxrun.train.checkpoint import MANIFEST_FILE
 
 NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.path=PATH"
-"""What the user should know of a run with `made_up_sections`."""
+"""Note for the user about a run with `synthetic_sections`."""
 
 _DATASET = "synthetic"
 
 
 def synthetic_sections(built: ModelDefinition) -> tuple[str, ...]:
-    """Overrides that put made-up records in the place of data whose path the user has not given.
+    """Return overrides that replace data sections without a path by synthetic data.
 
-    None where a section has its data: records of two kinds would be evaluated in vain. Transforms
-    go with the data set, since these records are what the network takes already.
+    Empty if either section has its data, because evaluation on other records would be useless.
+    Transforms are removed with the data set, because synthetic records already have the network's
+    shapes.
     """
     data = built.config.data
     sections = {"train": ("train", data.train.shuffle)}
@@ -42,14 +43,15 @@ def synthetic_sections(built: ModelDefinition) -> tuple[str, ...]:
 
 
 def uses_synthetic_data(config: RunConfig) -> bool:
-    """Whether a run trains or is evaluated on synthetic data, whoever wanted them."""
+    """Return whether a run trains or is evaluated on synthetic data, requested or by default."""
     sections = (config.data.train, config.data.eval)
     return any(section is not None and _is_synthetic(section.dataset) for section in sections)
 
 
 def synthetic_notes(run: Path) -> tuple[str, ...]:
-    """One line where the run in a folder, or the one that a checkpoint is of, trained on synthetic
-    data; nothing where that cannot be read.
+    """Return a note if the run of a folder or of a checkpoint trained on synthetic data.
+
+    Empty if its config cannot be read.
     """
     library.load()
     folder = run.parent if (run / MANIFEST_FILE).is_file() else run
@@ -60,21 +62,23 @@ def synthetic_notes(run: Path) -> tuple[str, ...]:
     if not trained_on_synthetic_data(config):
         return ()
     name = config.data.train.dataset
-    return (f"{folder} was trained on synthetic data (dataset: {name}), not on a real task's",)
+    return (
+        f"{folder} was trained on synthetic data (dataset: {name}), not on data of a real task",
+    )
 
 
 def trained_on_synthetic_data(config: RunConfig) -> bool:
-    """Whether a run learns from synthetic data, whoever wanted them."""
+    """Return whether a run trains on synthetic data, requested or by default."""
     return _is_synthetic(config.data.train.dataset)
 
 
 def _is_synthetic(name: str) -> bool:
-    """Whether a data set, which a plugin may have to register first, draws its records."""
+    """Return whether a data set generates its records; plugins must be loaded before."""
     return name in list(DATASETS) and DATASETS.get(name).synthetic
 
 
 def _records(built: ModelDefinition) -> int:
-    """How many records fill a few batches; at least one batch."""
+    """Return the number of records that fill a few batches, at least one batch."""
     size = built.model.batch_size
     elements = sum(math.prod(spec.shape) for spec in built.model.records.values())
     return size * batch_count(size * elements)

@@ -1,4 +1,4 @@
-"""A trained network on disk: a run's config with the weights of one of its checkpoints."""
+"""Trained model on disk: a run's config with the weights of one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ BEST, NEWEST = "best", "newest"
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A network, what it has learned, and what the user should know about where that is from.
+    """Network with trained weights, and notes for the user about their origin.
 
-    arrays: every parameter and auxiliary state by name. Where training keeps a moving average of a
-    weight, that stands in its place, as in the run's own evaluations: `averaged` says so.
+    arrays: every parameter and auxiliary state by name. averaged: whether weights are replaced by
+    their moving averages, as in the run's own evaluations.
     """
 
     built: ModelDefinition
@@ -53,10 +53,10 @@ class TrainedModel:
     ) -> TrainedModel:
         """Read a run's folder or one of its checkpoints.
 
-        `wanted` is `best`, `newest` or a step; by default the best where the run keeps one, else
-        the newest. `batch` takes the place of the config's batch size. Raises UserError for a
-        folder of another kind and for what cannot be used; and where config or plugins are not
-        those that the checkpoint was trained with, which with `allow_changes` is only said.
+        wanted: `best`, `newest` or a step; by default the best if the run saves one, else the
+        newest. batch: replaces the config's batch size. Raises UserError for a folder of another
+        kind, for an unusable checkpoint, and if config or plugins differ from those of training;
+        with `allow_changes` the differences become notes.
         """
         run = path.parent if (path / MANIFEST_FILE).is_file() else path
         if not (run / _CONFIG).is_file():
@@ -67,26 +67,26 @@ class TrainedModel:
         assert checkpoint is not None
         means = averages(checkpoint)
         arrays = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
-        # The hint to use another checkpoint is followed already.
+        # The hint to use another checkpoint is already followed.
         notes = [f"{problem.problem}; another checkpoint is used" for problem in found.damaged]
         differences = _differences(built, checkpoint)
         if differences and not allow_changes:
             raise _changed(run, checkpoint, differences)
         if differences:
-            notes.append("this is not what was trained: " + "; ".join(differences))
+            notes.append("this differs from the trained network: " + "; ".join(differences))
         notes.append(_described(checkpoint, bool(means)))
         notes += synthetic_notes(run)
         return cls(built, checkpoint, arrays, bool(means), tuple(notes))
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes by number, as training had them; empty where labels had none."""
+        """Names of the classes by number, as in training; empty if labels had no names."""
         return self.checkpoint.manifest.classes
 
     def copy_into(self, executor: Executor) -> None:
-        """Give a plan's parameters and auxiliary states their values.
+        """Copy the parameters and auxiliary states into a plan's arena.
 
-        Raises UserError with all that the checkpoint lacks or has in another shape.
+        Raises UserError with all arrays that are missing or have another shape.
         """
         wrong = []
         kinds = (MemoryClass.PARAMETERS, MemoryClass.AUXILIARY)
@@ -113,7 +113,7 @@ class TrainedModel:
 
 
 def _differences(built: ModelDefinition, checkpoint: Checkpoint) -> list[str]:
-    """What inference depends on and is not as it was when the checkpoint was trained."""
+    """Return the changes since training on which inference depends."""
     manifest, config = checkpoint.manifest, built.config
     found = []
     if manifest.inference_sha256 != config.inference_sha256():
@@ -124,17 +124,17 @@ def _differences(built: ModelDefinition, checkpoint: Checkpoint) -> list[str]:
 def _changed(run: Path, checkpoint: Checkpoint, differences: Sequence[str]) -> UserError:
     return UserError(
         Diagnostic(
-            f"{checkpoint.folder} was trained as something else than {run} says now",
+            f"{checkpoint.folder} was trained with other settings than {run} has now",
             expected="the config and the plugins that the checkpoint was trained with",
             got="; ".join(differences),
-            hint="undo the change, or say --allow-changes: the results are then not those of the "
+            hint="undo the change, or use --allow-changes: the results are then not those of the "
             "run",
         )
     )
 
 
 def averages(checkpoint: Checkpoint) -> Arrays:
-    """The moving averages of weights that a checkpoint holds, by the weights' names."""
+    """Return the moving averages of weights in a checkpoint, by the weights' names."""
     return {
         name: checkpoint.optimizer[averaged(name)]
         for name in checkpoint.parameters
@@ -143,14 +143,14 @@ def averages(checkpoint: Checkpoint) -> Arrays:
 
 
 def choose(run: Path, wanted: str | None) -> RestoredCheckpoint:
-    """The checkpoint that `run` is, or the one of a run's folder that `wanted` names: `best`,
-    `newest` or a step; by default the best where the run keeps one, else the newest.
+    """Return the checkpoint at `run`, or the one of a run's folder that `wanted` selects.
 
-    Raises UserError where there is none, or it cannot be used.
+    wanted: `best`, `newest` or a step; by default the best if the run saves one, else the newest.
+    Raises UserError if there is none or it is unusable.
     """
     if (run / MANIFEST_FILE).is_file():
         if wanted is not None:
-            hint = "which checkpoint is a question for a run's folder"
+            hint = "--checkpoint selects among the checkpoints of a run's folder"
             raise UserError(Diagnostic(f"{run} is one checkpoint already", hint=hint))
         return RestoredCheckpoint(load_checkpoint(run), ())
     if wanted not in (None, BEST, NEWEST):
@@ -166,7 +166,7 @@ def choose(run: Path, wanted: str | None) -> RestoredCheckpoint:
             return RestoredCheckpoint(newest.checkpoint, (*error.diagnostics, *newest.damaged))
     if wanted == BEST:
         hint = "train with `train: {checkpoint: {best: accuracy}}`, or use --checkpoint newest"
-        raise UserError(Diagnostic(f"the run in {run} keeps no best checkpoint", hint=hint))
+        raise UserError(Diagnostic(f"the run in {run} has no best checkpoint", hint=hint))
     found = newest_checkpoint(run)
     if found.checkpoint is None:
         raise UserError(Diagnostic(f"there is no checkpoint in {run}", hint="train the run first"))
@@ -187,19 +187,19 @@ def _at_step(run: Path, wanted: str | None) -> Path:
 
 
 def _best_step(run: Path) -> int | None:
-    """The step of the best evaluation, as the newest readable manifest has it."""
+    """Return the step of the best evaluation from the newest readable manifest, or None."""
     for step in reversed(saved_steps(run)):
         try:
             best = read_manifest(checkpoint_folder(run, step)).progress.best
         except UserError:
-            # Loading the newest checkpoint will say what is wrong with this one.
+            # Loading the newest checkpoint reports the error of this one.
             continue
         return None if best is None else best.step
     return None
 
 
 def _described(checkpoint: Checkpoint, averages: bool) -> str:
-    """Which weights are used, in one line."""
+    """Describe the selected weights in one line."""
     progress = checkpoint.manifest.progress
     best = progress.best
     text = f"{checkpoint.folder}"
@@ -216,7 +216,7 @@ def _no_run(path: Path, run: Path) -> UserError:
     is_named = (ROOT / path / _CONFIG).is_file()
     return UserError(
         Diagnostic(
-            f"{path} is no run",
+            f"{path} is not a run",
             expected=f"a run's folder, which holds {_CONFIG}, or one of its checkpoints",
             got="a folder without it" if path.is_dir() else there,
             hint=f"did you mean {ROOT / path}?" if is_named else "`mxrun train CONFIG` makes one",

@@ -1,7 +1,7 @@
-"""The plugin files that this user has chosen to run, by the SHA-256 of their content.
+"""Trusted plugins: files that this user has chosen to run, by the SHA-256 of their content.
 
-A record lies in the user's cache folder, which counts only where nobody else can write it. Where
-there is none, what was chosen holds for the process.
+They are recorded in the user's cache folder, which is used only if no other user can write to it.
+Without it, trust is valid for the process alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CHOSEN: set[str] = set()
 
 
 def remember(sha256: str, path: str) -> None:
-    """Remember a plugin's content; the path is noted for people who look the record up."""
+    """Record a plugin's content as trusted; the path is stored for human readers."""
     if sha256 not in _CHOSEN:
         _CHOSEN.add(sha256)
         if not _is_recorded(sha256):
@@ -23,12 +23,12 @@ def remember(sha256: str, path: str) -> None:
 
 
 def is_known(sha256: str) -> bool:
-    """Whether this user has chosen to run this content before."""
+    """Return whether this user has chosen to run this content before."""
     return sha256 in _CHOSEN or _is_recorded(sha256)
 
 
 def owner_of(path: str) -> str:
-    """Whose file it is, by name where the system has one."""
+    """Return the name of a file's owner, or the user number if the system has no name."""
     try:
         return Path(path).owner()
     except KeyError:

@@ -1,4 +1,4 @@
-"""What becomes of a run's variables: which are loaded, which are frozen, which training changes."""
+"""Groups of a run's variables: loaded, frozen, trainable."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from mxrun.train.observer import VariableGroup, WarmStart
 def variable_groups(
     built: ModelDefinition, started_from: Mapping[str, Any] | None
 ) -> tuple[VariableGroup, ...]:
-    """The parameters and auxiliary states in groups, those that are empty left out.
+    """Return the parameters and auxiliary states in groups, without empty ones.
 
-    trainable: changed by gradients. statistics: states that training moves. frozen: everything
-    else. With `started_from` (`WarmStartSource.to_json`) also loaded and initialised, which
-    together are all variables; frozen_unloaded, those that stay at an initial value although they
-    are frozen or statistics; and left_out, tensors of the other run that are not taken, of unknown
-    size.
+    trainable: changed by gradients. statistics: states that training updates. frozen: all others.
+    With `started_from` (`WarmStartSource.to_json`) also loaded and initialised, which together are
+    all variables; frozen_unloaded, frozen variables and statistics that retain an initial value;
+    and left_out, tensors of the other run that are not loaded, of unknown size.
     """
     model = built.model
     moving = model.moving_states
@@ -41,14 +40,14 @@ def variable_groups(
 
 
 def trainable_elements(built: ModelDefinition) -> int | None:
-    """How many numbers gradients change; None where the config freezes no variable."""
+    """Return the number of trainable elements; None if the config freezes no variable."""
     if not any(variable.frozen for variable in built.model.variables.values()):
         return None
     return sum(built.model.learned[name].elements for name in built.training.rules)
 
 
 def warm_start(built: ModelDefinition, started_from: Mapping[str, Any] | None) -> WarmStart | None:
-    """What to tell of a run that starts from another's parameters (`WarmStartSource.to_json`)."""
+    """Return the report of a warm start (`WarmStartSource.to_json`), or None without one."""
     if started_from is None:
         return None
     groups = variable_groups(built, started_from)
@@ -56,7 +55,7 @@ def warm_start(built: ModelDefinition, started_from: Mapping[str, Any] | None) -
 
 
 def groups_json(groups: Sequence[VariableGroup]) -> dict[str, Any]:
-    """The groups for machines, by kind."""
+    """Return the groups as JSON, by kind."""
     return {group.kind: group.to_json() for group in groups}
 
 

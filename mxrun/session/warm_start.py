@@ -1,4 +1,4 @@
-"""Starting from another run's parameters: which names, and what fits."""
+"""Warm start from another run's parameters: selection by name, and check of shapes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from mxrun.train.checkpoint import Checkpoint
 
 @dataclass(frozen=True, eq=False)
 class WarmStartSource:
-    """What a run begins with, beside its initialisers.
+    """Pretrained parameters of a run, in addition to its initialisers.
 
-    arrays: copied from the other run. missing: asked for, but not there. misshapen: there with
-    another shape (there, here). unexpected: there, but not asked for or not in this network.
-    classes: the names of the classes that the other run learned. notes: what the user should know
-    of it.
+    arrays: copied from the other run. missing: selected, but not in the other run. misshapen:
+    selected, but of another shape (there, here). unexpected: in the other run, but not selected or
+    not in this network. classes: class names of the other run. notes: notes for the user about it.
     """
 
     source: Path | None = None
@@ -41,10 +40,10 @@ class WarmStartSource:
 
     @classmethod
     def read(cls, built: ModelDefinition) -> WarmStartSource:
-        """What `train.start_from` asks for.
+        """Read the parameters that `train.start_from` selects.
 
-        Raises UserError where a checkpoint cannot be used, a pattern fits no name, or (strict)
-        something asked for is missing or misshapen: all of it at once.
+        Raises UserError with all diagnostics if a checkpoint cannot be used, a pattern matches no
+        name, or (strict) a selected parameter is missing or misshapen.
         """
         section = built.config.train.start_from
         if section is None:
@@ -91,10 +90,10 @@ class WarmStartSource:
             told = [f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them]
             problems.append(
                 Diagnostic(
-                    f"not everything to load is in {checkpoint.folder} as it is needed",
+                    f"{checkpoint.folder} lacks parameters to load, or has them in other shapes",
                     place=built.config.key_place("train", "start_from"),
                     got="; ".join(told),
-                    hint="name what is to be loaded (load, skip), or say strict: false",
+                    hint="select parameters with load and skip, or set strict: false",
                 )
             )
         if problems:
@@ -104,14 +103,14 @@ class WarmStartSource:
         return cls(checkpoint.folder, arrays, missing, misshapen, unexpected, classes, notes)
 
     def notes_for(self, classes: Sequence[str]) -> tuple[str, ...]:
-        """What the user should know of the other run, this one having `classes`."""
+        """Return notes for the user about the other run, for a run with `classes`."""
         if not self.classes or not classes or tuple(classes) == self.classes:
             return self.notes
         theirs, ours = listed(self.classes), listed(classes)
         return (*self.notes, f"{self.source} learned the classes {theirs}; this run has {ours}")
 
     def to_json(self) -> dict[str, Any] | None:
-        """The lists for machines; None where nothing was asked for."""
+        """Return the lists as JSON; None without a warm start."""
         if self.source is None:
             return None
         return {
@@ -124,7 +123,7 @@ class WarmStartSource:
 
 
 def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -> list[str]:
-    """The patterns that match no name; `matching` are those of each name."""
+    """Return the patterns that match no name; `matching` has the patterns of each name."""
     matched = set(chain.from_iterable(matching.values()))
     return [pattern for pattern in patterns if pattern not in matched]
 

@@ -1,7 +1,7 @@
-"""`inspect-memory --what-if`: what other settings of a run would need and take, by planning alone.
+"""What-if analysis for `inspect-memory --what-if`: other settings' bytes and time, by planning.
 
-Seconds are predictions: by this machine's figures where they were measured (`mxrun bench` does so),
-else by those of a few cores of a server.
+Times are predicted from measured speeds of this machine, if known (`mxrun bench` measures them),
+else from typical speeds of a few server cores.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _SHARES = (75, 50)
 
 @dataclass(frozen=True)
 class Change:
-    """A setting and what it comes to.
+    """Changed setting and its effect.
 
-    change: in words. config: what to add to the command line for it. saved_bytes: how much smaller
-        the arena is; negative where it is larger. step_ms: of one step, however many samples it
-        has; extra: by which part of itself the time of one sample grows, negative where it falls.
+    change: description. config: the addition to the command line. saved_bytes: reduction of the
+    arena; negative if it grows. step_ms: time of one step, whatever its number of samples; extra:
+    relative increase of the time per sample, negative if it falls.
     """
 
     change: str
@@ -46,7 +46,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Question:
-    """A run as it is configured, and what its changes are planned with."""
+    """Run as configured, and the arguments to plan its changes with."""
 
     path: str | Path
     overrides: Sequence[str]
@@ -57,9 +57,9 @@ class Question:
 
 
 def what_if(question: Question) -> dict[str, Any]:
-    """The changes of the arena for machines, those that save most bytes for their time first.
+    """Return the changes of the arena as JSON, those with most bytes saved per extra time first.
 
-    measured: whether times are predicted by figures of this machine.
+    measured: whether times are predicted from this machine's measured speeds.
     """
     asked = _Changes(question)
     rows = sorted((row for row in asked.all() if row.saved_bytes), key=_merit)
@@ -71,12 +71,12 @@ def what_if(question: Question) -> dict[str, Any]:
 
 
 def _budget(answer: Answer) -> str:
-    """The budget for which there is a plan as small as this; what it takes may be less."""
+    """Return the budget that admits this plan; the planner may find a faster one within it."""
     return f"memory.budget={answer.planned_bytes}"
 
 
 def _merit(change: Change) -> tuple[bool, float, int]:
-    """What saves and costs no time comes first, what saves nothing last."""
+    """Return the sort key: savings without extra time first, changes without savings last."""
     saves = change.saved_bytes > 0
     rate = change.saved_bytes / change.extra if saves and change.extra > 0 else float("inf")
     return not saves, -rate, -change.saved_bytes
@@ -92,17 +92,17 @@ class _Changes:
         self.step_s = step_seconds(question.plan, self._phase, self.machine)
 
     def all(self) -> Iterator[Change]:
-        """Every change of which there is a plan."""
+        """Yield every change for which a plan exists."""
         if self._asked.training:
             yield from self._recomputing()
         yield from self._configured()
 
     def _recomputing(self) -> Iterator[Change]:
-        """More or less of forward run again, by `memory.budget`."""
+        """Yield changes of `memory.budget`: more or less recomputation of forward."""
         plain = self._plain()
         plain_s = step_seconds(plain, self._phase, self.machine)
         if plain is not self._plan:
-            change = "no budget: every output kept"
+            change = "no budget: no recomputation"
             yield self._change(change, "memory.budget=null", plain, plain_s, self._batch)
         apart = self._compiled(add_to=False)
         budgets = Budgets(plain, apart, self.machine, self._phase)
@@ -116,18 +116,18 @@ class _Changes:
         yield self._answered(change, _budget(least), least, plain_s)
         if plain is self._plan:
             for single in single_steps(plain, apart, self.machine, self._phase):
-                # A budget is met by whole stages, which may need more than the one step.
+                # A budget is met by whole segments, which may need more memory than the one step.
                 if not budgets.is_met(single.planned_bytes):
                     continue
                 change = f"recompute {in_words(single.step)}"
                 yield self._answered(change, _budget(single), single, plain_s)
 
     def _plain(self) -> Plan:
-        """The plan without a budget."""
+        """Return the plan without a budget."""
         return self._plan if self._plan.budget_bytes is None else self._compiled()
 
     def _compiled(self, add_to: bool = True) -> Plan:
-        """A plan without a budget, of the same kernels."""
+        """Compile a plan without a budget, with the same kernels."""
         built = self._asked.built
         request = request_for(built, self._asked.training, self._asked.threads)
         kept = {name: phase.implementations() for name, phase in self._plan.phases.items()}
@@ -135,7 +135,7 @@ class _Changes:
         return compile_plan(built.model.symbol, request)
 
     def _configured(self) -> Iterator[Change]:
-        """Other values of settings, each a config of its own."""
+        """Yield changes of other settings, each with its own config."""
         for words, size in (("half", self._batch // 2), ("twice", 2 * self._batch)):
             if size:
                 yield from self._planned(f"{words} the batch", f"--batch {size}", (), size)
@@ -146,7 +146,7 @@ class _Changes:
     def _planned(
         self, change: str, config: str, overrides: Sequence[str], batch: int
     ) -> Iterator[Change]:
-        """One change, where the run can be planned with it."""
+        """Yield one change if the run can be planned with it."""
         asked = self._asked
         try:
             built = load(asked.path, (*asked.overrides, *overrides), batch)

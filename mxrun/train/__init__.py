@@ -1,1 +1,1 @@
-"""The training loop and what it needs: optimisers, initialisers, metrics, checkpoints."""
+"""Training loop, optimisers, learning-rate schedules, initialisers, metrics and checkpoints."""

@@ -1,14 +1,14 @@
-"""Checkpoints: a folder of plain arrays and a manifest, written whole or not at all.
+"""Checkpoint format: a folder of plain arrays and a manifest, written atomically.
 
 `checkpoint-<step>/` holds `parameters.safetensors`, `optimizer.safetensors` and
-`auxiliary.safetensors` where there are such states, `measured.safetensors` with the sums of an
-epoch's metrics, and `manifest.json` with the size and SHA-256 of each and of itself, how far the
-run was and what it was a run of. The same state gives the same bytes.
+`auxiliary.safetensors` if there are such states, `measured.safetensors` with the sums of an epoch's
+metrics, and `manifest.json`. The manifest has the size and SHA-256 of each file, its own SHA-256,
+the progress of the run and the identity of the run. The same state gives the same bytes.
 
-The format of a `.safetensors` file (https://github.com/huggingface/safetensors): the length of the
+Format of a `.safetensors` file (https://github.com/huggingface/safetensors): the length of the
 header as 64 bits, little endian; the header in JSON, padded with spaces to a multiple of 8; the
 arrays one after the other, row-major. It is written here array by array, because the package's own
-functions first copy everything into memory; reading, where input must be distrusted, is theirs.
+functions first copy everything into memory. Untrusted input is read with the package's functions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FILES = (*ARRAY_FILES, MANIFEST_FILE)
 FORMAT: Literal[3] = 3
 
 CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
-"""The name of a checkpoint's folder."""
+"""Pattern of the name of a checkpoint's folder."""
 
 _MAX_MANIFEST_BYTES = 1 << 26
 _CHUNK = 1 << 20
@@ -65,23 +65,25 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
 
 
 class OtherFormat(UserError):
-    """A checkpoint that another version of mxrun wrote."""
+    """Error for a checkpoint that another version of mxrun wrote."""
 
 
 class FileRecord(Parameters):
-    """What a file of the checkpoint must be."""
+    """Expected size and digest of a file of the checkpoint."""
 
-    bytes: Count = Field(description="Its size.")
-    sha256: Sha256 = Field(description="Its SHA-256, in hexadecimal digits.")
+    bytes: Count = Field(description="Size of the file.")
+    sha256: Sha256 = Field(description="SHA-256 of the file, in hexadecimal digits.")
 
 
 class PlanRecord(Parameters):
-    """What of the plan decides the last bits of a result."""
+    """Properties of the plan that determine the last bits of results."""
 
-    threads: Annotated[int, Field(ge=1)] = Field(description="The size of the compute team.")
+    threads: Annotated[int, Field(ge=1)] = Field(
+        description="The number of threads of the compute team."
+    )
     library: str = Field(description="The kernel library and its version.")
     micro_batches: Annotated[int, Field(ge=1)] = Field(
-        default=1, description="In how many parts each batch was computed."
+        default=1, description="Number of parts in which each batch was computed."
     )
     implementations: dict[str, str] = Field(
         description="The implementation of each step of training, by name."
@@ -92,39 +94,41 @@ class PlanRecord(Parameters):
 
 
 class RunState(Parameters):
-    """Where a run stands, and what it is a run of."""
+    """Progress of a run, and its identity."""
 
-    progress: Progress = Field(description="How far it is.")
-    due: bool = Field(description="Whether the policy asked for it, or an interruption.")
+    progress: Progress = Field(description="The progress of the run.")
+    due: bool = Field(description="Whether the policy required it; false after an interruption.")
     seed: Count = Field(description="The seed of every random number.")
     plan: PlanRecord = Field(description="The plan the arrays were computed by.")
-    config_sha256: Sha256 = Field(description="The SHA-256 of what the config decides.")
+    config_sha256: Sha256 = Field(
+        description="The SHA-256 of the config's keys that affect results."
+    )
     inference_sha256: Sha256 = Field(
-        description="The SHA-256 of what the config says of inference."
+        description="The SHA-256 of the config's keys that affect inference."
     )
     data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
     classes: tuple[str, ...] = Field(
-        default=(), description="The names of the classes that were learned, where they have any."
+        default=(), description="The names of the classes that were learned, if they have names."
     )
     columns: tuple[str, ...] = Field(
-        default=(), description="The names of the columns that were data, of tables with a header."
+        default=(), description="The names of the data columns, for tables with a header."
     )
     label_column: str = Field(
-        default="", description="The name of the column that was the label, likewise."
+        default="", description="The name of the label column, for tables with a header."
     )
     plugins: dict[str, Sha256] = Field(
         default={}, description="The SHA-256 of each plugin, by its file's name."
     )
     scales: dict[str, Scale] = Field(
-        default={}, description="What bytes are, for the inputs whose records are bytes."
+        default={}, description="Scale factors, for the inputs whose records are bytes."
     )
     started_from: dict[str, Any] | None = Field(
-        default=None, description="What of another run it began with, if anything."
+        default=None, description="The warm start from another run, if any."
     )
 
 
 class Manifest(RunState):
-    """The content of `manifest.json`."""
+    """Content of `manifest.json`."""
 
     format: Literal[3] = Field(description="The number of this format.")
     files: dict[str, FileRecord] = Field(description="The files beside the manifest.")
@@ -132,7 +136,7 @@ class Manifest(RunState):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A verified checkpoint."""
+    """Checkpoint that has been read and verified."""
 
     folder: Path
     manifest: Manifest
@@ -143,16 +147,16 @@ class Checkpoint:
 
 
 def checkpoint_folder(run_folder: Path, step: int) -> Path:
-    """Where the checkpoint after `step` steps lies."""
+    """Return the folder of the checkpoint after `step` steps."""
     return run_folder / f"checkpoint-{step}"
 
 
 def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> Path:
     """Write a checkpoint and return its folder; `groups` are the arrays of each file.
 
-    Everything is written and synced under another name, the manifest last, and then renamed, so
-    that a folder called `checkpoint-...` is always complete. Raises UserError, naming the file,
-    when the disk is full or the like.
+    Everything is written and fsynced under another name, the manifest last, and then renamed: a
+    folder named `checkpoint-...` is always complete. Raises UserError naming the file if writing
+    fails, such as on a full disk.
     """
     step = state.progress.step
     folder = checkpoint_folder(run_folder, step)
@@ -165,7 +169,7 @@ def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arra
             _write_all(partial, state, groups)
             _put(partial, folder)
         finally:
-            # Once renamed it is not there any more.
+            # After the rename it no longer exists.
             with suppress(OSError):
                 remove(partial)
         sync_folder(run_folder)
@@ -173,9 +177,10 @@ def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arra
 
 
 def _put(partial: Path, folder: Path) -> None:
-    """Give a written checkpoint its name; one that has it already goes, unless that fails.
+    """Rename a written checkpoint to its final name, replacing an existing one.
 
-    Killed in between, the one before is whole under its hidden name: see `recover_checkpoint`.
+    If the rename fails, the existing checkpoint is restored. If the process is killed in between,
+    it remains complete under its hidden name: see `recover_checkpoint`.
     """
     replaced = _replaced(folder)
     _clear(replaced, folder)
@@ -192,27 +197,27 @@ def _put(partial: Path, folder: Path) -> None:
 
 
 def recover_checkpoint(run_folder: Path, step: int) -> None:
-    """Give the checkpoint that was to be replaced its name again, where nothing has the name."""
+    """Restore a checkpoint that was about to be replaced, if nothing has its name."""
     folder = checkpoint_folder(run_folder, step)
     with writing(folder):
         if not folder.exists():
-            # Whether it is whole is judged when it is read, as of every checkpoint.
+            # Its integrity is verified on reading, like that of every checkpoint.
             with suppress(FileNotFoundError):
                 _replaced(folder).rename(folder)
 
 
 def _replaced(folder: Path) -> Path:
-    """What a checkpoint is called while another takes its name."""
+    """Return the hidden name of a checkpoint while another takes its name."""
     return folder.with_name(f".{folder.name}.replaced")
 
 
 def discard_checkpoint(run_folder: Path, step: int) -> None:
-    """Remove a checkpoint, if it is there; half removed it has another name.
+    """Remove a checkpoint if it exists; it is renamed to a hidden name first.
 
-    Files in its folder that are none of a checkpoint's stay, and the folder with them.
+    Other files in its folder are left there, and so is the folder then.
     """
     folder = checkpoint_folder(run_folder, step)
-    # What it has replaced must not come back in its place.
+    # Otherwise the checkpoint that it replaced would be restored in its place.
     clear_hidden(run_folder, step)
     with writing(folder), suppress(FileNotFoundError):
         folder.rename(_removed(folder))
@@ -220,7 +225,7 @@ def discard_checkpoint(run_folder: Path, step: int) -> None:
 
 
 def clear_hidden(run_folder: Path, step: int) -> None:
-    """Finish what a killed process had begun: removing a checkpoint, or one that was replaced."""
+    """Finish the removal of a checkpoint that a killed process had removed or replaced."""
     folder = checkpoint_folder(run_folder, step)
     with writing(folder):
         for left in (_removed(folder), _replaced(folder)):
@@ -228,13 +233,15 @@ def clear_hidden(run_folder: Path, step: int) -> None:
 
 
 def _removed(folder: Path) -> Path:
-    """What a checkpoint is called while it goes."""
+    """Return the hidden name of a checkpoint that is being removed."""
     return folder.with_name(f".{folder.name}.removed")
 
 
 def _clear(hidden: Path, folder: Path) -> None:
-    """Remove a checkpoint that has a hidden name, if it is there; what else lies in it goes back
-    to `folder`, under a number of its own where its name is taken there.
+    """Remove a checkpoint with a hidden name, if it exists.
+
+    Files that are not part of a checkpoint are moved back to `folder`, under a numbered name if
+    theirs is taken there.
     """
     if not hidden.is_dir() or hidden.is_symlink():
         hidden.unlink(missing_ok=True)
@@ -251,7 +258,7 @@ def _clear(hidden: Path, folder: Path) -> None:
 
 
 def _unused(path: Path) -> Path:
-    """`path`, or the first of path.1, path.2, ... that nothing has as its name."""
+    """Return `path`, or the first of path.1, path.2, ... that does not exist."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
     return next(each for each in itertools.chain((path,), numbered) if not os.path.lexists(each))
 
@@ -269,7 +276,7 @@ def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> N
 
 
 def _sealed(manifest: Mapping[str, Any]) -> bytes:
-    """The bytes of `manifest.json`: one spelling, with its own SHA-256 among the entries."""
+    """Return the bytes of `manifest.json` in canonical form, including its own SHA-256."""
     own = hashlib.sha256(canonical_json(manifest).encode("ascii")).hexdigest()
     return canonical_json({**manifest, "sha256": own}).encode("ascii")
 
@@ -312,7 +319,7 @@ def _header(arrays: Arrays) -> bytes:
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint after verifying the size and SHA-256 of every file.
 
-    Raises UserError, naming the file, for whatever is missing, damaged or of another version.
+    Raises UserError naming a file that is missing, damaged or of another version.
     """
     manifest = read_manifest(folder)
     for name, record in manifest.files.items():
@@ -324,11 +331,14 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """A checkpoint's manifest; the other files are not looked at. Raises UserError."""
+    """Read a checkpoint's manifest without looking at the other files.
+
+    Raises UserError, or OtherFormat if another version of mxrun wrote it.
+    """
     path = folder / MANIFEST_FILE
     try:
         with path.open("rb") as file:
-            # A buffer of all that is asked for is made before anything is read.
+            # `read` allocates a buffer of the requested size before it reads.
             size = min(os.fstat(file.fileno()).st_size, _MAX_MANIFEST_BYTES)
             text = file.read(size + 1)
         content = json.loads(text) if len(text) <= _MAX_MANIFEST_BYTES else None
@@ -345,20 +355,20 @@ def read_manifest(folder: Path) -> Manifest:
         hint = "use the mxrun that wrote it, or train again"
         raise OtherFormat(Diagnostic(problem, None, f"format {FORMAT}", got, hint))
     if not whole:
-        raise _unusable(path, "damaged", "the SHA-256 that it says it has")
+        raise _unusable(path, "damaged", "the SHA-256 that it states")
     manifest, problems = check(Manifest, _without(content, "sha256"))
     if manifest is None:
         first = problems[0]
         raise _unusable(path, first.problem[:200], first.expected, first.got[:80])
     unknown = [name for name in manifest.files if name not in ARRAY_FILES]
     if unknown or PARAMETERS_FILE not in manifest.files:
-        expected = f"{PARAMETERS_FILE} and perhaps {', '.join(ARRAY_FILES[1:])}"
+        expected = f"{PARAMETERS_FILE} and optionally {', '.join(ARRAY_FILES[1:])}"
         got = ", ".join(manifest.files)[:80] or "none"
-        raise _unusable(path, "it names other files than a checkpoint's", expected, got)
+        raise _unusable(path, "it lists other files than those of a checkpoint", expected, got)
     named = CHECKPOINT.fullmatch(folder.name)
     if named and int(named[1]) != manifest.progress.step:
         expected, got = f"step {int(named[1])}", f"step {manifest.progress.step}"
-        raise _unusable(path, "it is of another step than its folder says", expected, got)
+        raise _unusable(path, "its step differs from that in the folder's name", expected, got)
     return manifest
 
 
@@ -387,13 +397,15 @@ def _read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
 
     try:
         arrays: dict[str, npt.NDArray[Any]] = load_file(path)
-    # It looks the names of types up in NumPy, which has not all of them.
+    # `load_file` looks up dtype names in NumPy, which does not have all of them.
     except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, OSError) as error:
         raise _unusable(path, f"not a safetensors file: {error}") from error
     for name, array in arrays.items():
         if array.dtype.name not in _TYPES:
             expected = f"one of {', '.join(_TYPES)}"
-            raise _unusable(path, f"the type of {name!r}"[:200], expected, array.dtype.name)
+            raise _unusable(
+                path, f"unsupported dtype of {name!r}"[:200], expected, array.dtype.name
+            )
     return {name: arrays[name] for name in sorted(arrays)}
 
 

@@ -1,4 +1,4 @@
-"""Which checkpoints a run writes, which it keeps, and which one it goes on from."""
+"""Checkpoint policy: when to save, which checkpoints to retain, and which one to resume from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Unit = Literal["steps", "epochs", "minutes"]
 
 @dataclass(frozen=True)
 class Interval:
-    """So many steps, epochs or minutes."""
+    """Number of steps, epochs or minutes."""
 
     count: int
     unit: Unit
@@ -35,7 +35,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Policy:
-    """When to save, how many to keep, and the metric whose best evaluation is kept as well."""
+    """Interval between checkpoints, number retained, and the metric that selects the best one."""
 
     every: Interval
     keep: int
@@ -43,12 +43,12 @@ class Policy:
 
 
 class CheckpointManager:
-    """Saves, and after each save removes what the policy no longer keeps.
+    """Saves checkpoints, and after each save removes those that the policy does not retain.
 
-    Checkpoints that only an interruption asked for go once a due one is written, so that what is
-    left in the end does not depend on where the run was interrupted.
+    Checkpoints written only because of an interruption are removed once a due one is written, so
+    that the final set does not depend on where the run was interrupted.
 
-    check: called before a checkpoint is written; raises where the folder is another one by now.
+    check: called before a checkpoint is written; raises if the folder has been replaced.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class CheckpointManager:
         self._saved_at = time.monotonic()
 
     def due_after_step(self, step: int) -> bool:
-        """Whether the policy wants a checkpoint after this step, in the middle of an epoch."""
+        """Return whether the policy requires a checkpoint after this step, within an epoch."""
         every = self._policy.every
         if every.unit == "steps":
             return step % every.count == 0
@@ -68,11 +68,11 @@ class CheckpointManager:
         return every.unit == "minutes" and elapsed >= 60 * every.count
 
     def due_after_epoch(self, epoch: int) -> bool:
-        """Whether the policy wants a checkpoint after this epoch."""
+        """Return whether the policy requires a checkpoint after this epoch."""
         return self._policy.every.unit == "epochs" and epoch % self._policy.every.count == 0
 
     def save(self, state: RunState, groups: dict[str, Arrays]) -> Path:
-        """Write a checkpoint and remove what is not kept; raises UserError when it cannot."""
+        """Write a checkpoint and remove those not retained; raises UserError if it fails."""
         self._check()
         path = save_checkpoint(self._folder, state, groups)
         self._saved_at = time.monotonic()
@@ -81,14 +81,14 @@ class CheckpointManager:
         return path
 
     def remove_others(self, newest: Progress) -> None:
-        """Remove what the policy no longer keeps beside a checkpoint that was due."""
+        """Remove the checkpoints that the policy does not retain, given a due one at `newest`."""
         step = newest.step
         due, unreadable = {step}, set()
         for number in saved_steps(self._folder):
             try:
                 manifest = read_manifest(self._folder / f"checkpoint-{number}")
             except UserError:
-                # What cannot be judged, perhaps for a moment, is not removed.
+                # A checkpoint that cannot be read, perhaps only for a moment, is not removed.
                 unreadable.add(number)
                 continue
             if manifest.due and number < step:
@@ -102,8 +102,9 @@ class CheckpointManager:
 
 
 def saved_steps(folder: Path) -> list[int]:
-    """The steps whose checkpoints lie in a run's folder, the newest last; none where there is no
-    folder. Raises UserError where it cannot be read.
+    """Return the steps of the checkpoints in a run's folder, ascending; empty without a folder.
+
+    Raises UserError if the folder cannot be read.
     """
     found = (CHECKPOINT.fullmatch(entry.name) for entry in _entries(folder))
     return sorted(int(match[1]) for match in found if match)
@@ -111,16 +112,16 @@ def saved_steps(folder: Path) -> list[int]:
 
 @dataclass(frozen=True)
 class RestoredCheckpoint:
-    """The newest usable checkpoint, and what was wrong with newer ones."""
+    """Newest usable checkpoint, and the problems of newer ones."""
 
     checkpoint: Checkpoint | None
     damaged: tuple[Diagnostic, ...]
 
 
 def newest_checkpoint(folder: Path) -> RestoredCheckpoint:
-    """The newest checkpoint that is whole.
+    """Return the newest checkpoint that is complete and undamaged.
 
-    Raises UserError where there are checkpoints and none of them can be used.
+    Raises UserError if there are checkpoints but none can be used.
     """
     damaged: list[Diagnostic] = []
     for step in reversed(saved_steps(folder)):
@@ -129,7 +130,7 @@ def newest_checkpoint(folder: Path) -> RestoredCheckpoint:
                 load_checkpoint(folder / f"checkpoint-{step}"), tuple(damaged)
             )
         except OtherFormat:
-            # Nor are older ones of this format.
+            # Older checkpoints do not have this version's format either.
             raise
         except UserError as error:
             damaged += error.diagnostics

@@ -1,4 +1,4 @@
-"""One native loop over the predictions of a batch: what all metrics of classes read, and sums."""
+"""Native loop over a batch's predictions that computes the inputs and sums of class metrics."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from mxrun.backend.jit import (
     reduced_run,
 )
 
-# What labels may be read as, by the number that tells the loop.
+# Dtypes of labels that the loop reads, with their codes.
 KINDS = {"float32": 0, "int32": 1, "float64": 2}
-# What may be asked for, as bits of one number, and the row of the sums that it goes to.
+# Bits of the requested results, and the row of `sums` for each.
 BEST, LOG, LIMITED_LOG = 1, 2, 4
 ROWS = {BEST: 0, LOG: 1, LIMITED_LOG: 2}
-# The argument slots that are replaced between two runs.
+# Argument slots that change between two runs.
 WANTED, KIND, LABEL, OUTPUT, ROW_WEIGHTS = 0, 1, 2, 3, 4
 
-# What MXNet's CrossEntropy adds to a probability before it takes the logarithm, and the least
-# that its Perplexity takes it of.
+# Constant that MXNet's CrossEntropy adds to a probability before the logarithm, and the lower bound
+# of the probability in its Perplexity.
 _EPSILON = 1e-12
 _FLOOR = 1e-10
-# Numbers beyond are no classes: they become this one's opposite, which is none either.
+# Labels of a larger absolute value are not classes: they are read as -_MAX_CLASS, which is none.
 _MAX_CLASS = 2.0**53
-# Elements among which a maximum is looked for again, one by one.
+# Number of elements in which the position of a maximum is searched one by one.
 _CHUNK = 256
 
 
 @piece
 def label_at(block: Block, i: int, is_binary: bool) -> int:
-    """Label i as a class; of a single probability, class 1 above 0.5."""
+    """Return label i as a class; of a probability label, class 1 above 0.5."""
     kind = integer(block, 1)
     if kind == 0:
         value = np.float64(float32s(block, 2)[i])
@@ -54,7 +54,7 @@ def label_at(block: Block, i: int, is_binary: bool) -> int:
 
 @piece
 def best_of(output: Any, first: int, classes: int) -> int:
-    """The place of the first maximum of a row, or of the first that is no number."""
+    """Return the index of the first maximum of a row, or of its first NaN."""
     largest = reduced_run(1, -np.inf, output, first, min(classes, _CHUNK), output[first], 0)
     place = 0
     for start in range(_CHUNK, classes, _CHUNK):
@@ -69,12 +69,13 @@ def best_of(output: Any, first: int, classes: int) -> int:
 
 @native
 def read_classes_loop(block: Block) -> None:
-    """Labels and weights of all predictions; sums of weight * value for what is wanted.
+    """Compute labels and weights of all predictions, and the requested sums of weight * value.
 
-    A row of the output is a distribution over the classes; where these are 0, the chance of class 1
-    among two. Where a best class is wanted it is written, with its doubt: NaN where a probability
-    is no number, else 0. The value of a hit is 1 plus the doubt; of others it is the logarithm of
-    the label's probability. A prediction of weight 0 adds nothing, whatever it holds.
+    A row of the output is a distribution over the classes. If `classes` is 0, it is the probability
+    of class 1 of two. If the best class is requested, it is written with its doubt: NaN if a
+    probability is NaN, else 0. The value summed for accuracy is 1 for a hit plus the doubt; for the
+    other sums it is the logarithm of the label's probability. A prediction of weight 0 adds
+    nothing, even if it is NaN.
     """
     wanted, output, row_weights = integer(block, 0), float32s(block, 3), float32s(block, 4)
     count, classes, per_row = integer(block, 5), integer(block, 6), integer(block, 7)

@@ -1,7 +1,7 @@
-"""Metrics of predictions among classes, with MXNet's formulas where MXNet 1.9.1 has the metric.
+"""Classification metrics, with MXNet's formulas where MXNet 1.9.1 has the metric.
 
-Every one is over all predictions of an epoch, however these are split into batches. MXNet's F1 is
-too with its average="micro", which is `binary` here; its "macro" averages over batches.
+Each is computed over all predictions of an epoch, independent of batches. So is MXNet's F1 with
+average="micro", which is `binary` here; its "macro" averages over batches.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from mxrun.train.class_loop import BEST, LIMITED_LOG, LOG
 from mxrun.train.metric_kind import Figure, MeanOfValues, Metric, MetricKind, SummedMean
 from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Seen
 
-# A confusion matrix of more classes would be millions of numbers in every line of a record.
+# A confusion matrix of more classes would write millions of numbers into every line of metrics.
 MAX_CLASSES = 256
 
 
 class ClassMetricKind(MetricKind):
-    """A metric of predictions among classes."""
+    """Metric of predicted classes."""
 
-    # Whether it reads more than the class that is predicted and the probability of the label.
+    # Whether it needs all probabilities, not only the predicted class and the label's probability.
     needs_distribution: ClassVar[bool] = False
 
     def unfit(self, seen: Seen) -> str:
-        """Why not; it needs one label for each prediction."""
+        """Return why the loss cannot be measured; a class metric needs one label per prediction."""
         if seen is None:
             return "has no labels to compare predictions with"
         if isinstance(seen, Classification):
@@ -39,133 +39,139 @@ class ClassMetricKind(MetricKind):
         if not seen.is_binary:
             return "predicts numbers, not classes"
         if self.needs_distribution:
-            return "gives one probability, not one for each class"
+            return "has one probability, not one for each class"
         return self._unfit_classes(2)
 
     def _unfit_classes(self, classes: int) -> str:
-        """Why so many classes are not what it measures."""
+        """Return why this number of classes is not supported, or an empty string."""
         return ""
 
 
 class Accuracy(ClassMetricKind):
-    """The share of predictions whose most probable class is the label, the first among equals;
-    of a single probability, the class 1 above 0.5.
+    """Fraction of predictions whose most probable class is the label.
+
+    The first of equally probable classes counts. Of a single probability, class 1 is predicted
+    above 0.5.
     """
 
     higher_is_better: ClassVar[bool] = True
 
     @property
     def figure(self) -> str:
-        """accuracy."""
+        """Name of the figure: accuracy."""
         return "accuracy"
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums over the most probable classes."""
+        """Return a metric over the most probable classes."""
         return SummedMean(predictions.classes, BEST)
 
 
 class TopK(ClassMetricKind):
-    """The share of predictions whose label is among the k most probable classes; of equally
-    probable ones the first come first.
+    """Fraction of predictions whose label is among the k most probable classes.
+
+    Equally probable classes are ranked by their numbers, ascending.
     """
 
     higher_is_better: ClassVar[bool] = True
     needs_distribution: ClassVar[bool] = True
 
     k: Annotated[Int32, Field(ge=1)] = Field(
-        default=5, examples=[3], description="How many classes may be guessed."
+        default=5,
+        examples=[3],
+        description="Number of most probable classes among which the label counts as a hit.",
     )
 
     @property
     def figure(self) -> str:
-        """top_5_accuracy for k = 5."""
+        """Name of the figure: top_5_accuracy for k = 5."""
         return f"top_{self.k}_accuracy"
 
     def _unfit_classes(self, classes: int) -> str:
-        return f"tells {classes} classes apart, less than k = {self.k}" if classes < self.k else ""
+        return f"has {classes} classes, less than k = {self.k}" if classes < self.k else ""
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums over all probabilities."""
+        """Return a metric over all probabilities."""
         return MeanTopK(predictions.classes, self.k)
 
 
 class CrossEntropy(ClassMetricKind):
-    """The mean of -ln(probability of the label + 1e-12)."""
+    """Mean of -ln(probability of the label + 1e-12)."""
 
     @property
     def figure(self) -> str:
-        """cross_entropy."""
+        """Name of the figure: cross_entropy."""
         return "cross_entropy"
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums over the labels' probabilities."""
+        """Return a metric over the labels' probabilities."""
         return MeanCrossEntropy(predictions.classes)
 
 
 class Perplexity(ClassMetricKind):
-    """exp of the mean of -ln(max(probability of the label, 1e-10)); labels that the loss ignores
-    do not count.
+    """Exponential of the mean of -ln(max(probability of the label, 1e-10)).
+
+    Labels that the loss ignores do not count.
     """
 
     @property
     def figure(self) -> str:
-        """perplexity."""
+        """Name of the figure: perplexity."""
         return "perplexity"
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums over the labels' probabilities."""
+        """Return a metric over the labels' probabilities."""
         return ExponentialMean(predictions.classes)
 
 
 class F1(ClassMetricKind):
-    """The harmonic mean of precision and recall: 2 hits / (labels + predictions) of a class."""
+    """Harmonic mean of precision and recall: 2 hits / (labels + predictions) of a class."""
 
     higher_is_better: ClassVar[bool] = True
 
     average: Literal["binary", "macro", "micro"] = Field(
         default="binary",
         examples=["macro"],
-        description="binary: of class 1 of two; macro: the mean over all classes that are labels "
-        "or predicted; micro: of all classes counted together.",
+        description="binary: F1 of class 1 of two; macro: the mean over all classes that occur as "
+        "label or prediction; micro: F1 of the summed counts of all classes.",
     )
 
     @property
     def figure(self) -> str:
-        """f1, f1_macro or f1_micro."""
+        """Name of the figure: f1, f1_macro or f1_micro."""
         return "f1" if self.average == "binary" else f"f1_{self.average}"
 
     def _unfit_classes(self, classes: int) -> str:
         if self.average != "binary" or classes == 2:
             return ""
-        return f"tells {classes} classes apart, not two: average macro or micro measures them"
+        return f"has {classes} classes, not two: use average macro or micro"
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums over the most probable classes."""
+        """Return a metric over the most probable classes."""
         return CountedF1(predictions.classes, self.average)
 
 
 class ConfusionMatrix(ClassMetricKind):
-    """How often which class (row) was predicted as which (column): a table, no single number."""
+    """Number of predictions by label (row) and predicted class (column): a table, not a number."""
 
     is_table: ClassVar[bool] = True
 
     @property
     def figure(self) -> str:
-        """confusion_matrix."""
+        """Name of the figure: confusion_matrix."""
         return "confusion_matrix"
 
     def _unfit_classes(self, classes: int) -> str:
         if classes <= MAX_CLASSES:
             return ""
-        return f"tells {classes} classes apart; a table has at most {MAX_CLASSES}"
+        return f"has {classes} classes; a table supports at most {MAX_CLASSES}"
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums over the most probable classes."""
+        """Return a metric over the most probable classes."""
         return CountedPairs(predictions.classes)
 
 
 class MeanTopK(MeanOfValues):
-    """Finds the largest, takes it out, and so on k times."""
+    """Top-k accuracy, computed by k rounds of finding and removing the maximum."""
 
     def __init__(self, predictions: ClassPredictions, k: int) -> None:
         super().__init__(predictions)
@@ -188,31 +194,31 @@ class MeanTopK(MeanOfValues):
 
 
 class MeanCrossEntropy(SummedMean):
-    """Sums logarithms."""
+    """Cross entropy: minus the mean of the logarithms."""
 
     def __init__(self, predictions: ClassPredictions) -> None:
         super().__init__(predictions, LOG)
 
     def value(self) -> float:
-        """The mean over everything since the last reset; NaN if that is nothing."""
+        """Return the mean over everything since the last reset; NaN if nothing was measured."""
         return -super().value()
 
 
 class ExponentialMean(SummedMean):
-    """Sums logarithms, of which it gives the exponential."""
+    """Perplexity: the exponential of minus the mean of the logarithms."""
 
     def __init__(self, predictions: ClassPredictions) -> None:
         super().__init__(predictions, LIMITED_LOG)
 
     def value(self) -> float:
-        """exp of minus the mean; NaN if nothing was measured."""
+        """Return exp of minus the mean; NaN if nothing was measured."""
         return math.exp(-super().value())
 
 
 class CountedF1(Metric):
-    """Counts for each class: totals are [hits, labels, predictions] x classes.
+    """F1 from counts per class: totals are [hits, labels, predictions] x classes.
 
-    Nothing measured is NaN; a class without hits has 0.
+    F1 is NaN if nothing was measured; that of a class without hits is 0.
     """
 
     def __init__(self, predictions: ClassPredictions, average: str) -> None:
@@ -224,7 +230,7 @@ class CountedF1(Metric):
         self._hits = np.zeros(len(predictions.labels), np.bool_)
 
     def update(self) -> None:
-        """Add the batch that the predictions hold."""
+        """Add the current batch of the predictions."""
         hits, labels, predicted = self.totals
         best = _counted(self._predictions, self._labels, self._amounts)
         np.add.at(labels, self._labels, self._amounts)
@@ -235,7 +241,7 @@ class CountedF1(Metric):
         np.add.at(hits, best, self._amounts)
 
     def value(self) -> float:
-        """F1 by the average of its kind; NaN if nothing was measured."""
+        """Return F1 with the selected average; NaN if nothing was measured."""
         hits, labels, predicted = self.totals
         sizes = labels + predicted
         if not np.isfinite(self.totals).all() or not sizes.any():
@@ -248,7 +254,7 @@ class CountedF1(Metric):
 
 
 class CountedPairs(Metric):
-    """Counts predictions: totals are [classes, classes], labels by predicted classes."""
+    """Confusion matrix: totals are [classes, classes], labels by predicted classes."""
 
     def __init__(self, predictions: ClassPredictions) -> None:
         self._predictions = predictions
@@ -259,14 +265,14 @@ class CountedPairs(Metric):
         self._amounts = np.zeros(len(predictions.labels))
 
     def update(self) -> None:
-        """Add the batch that the predictions hold."""
+        """Add the current batch of the predictions."""
         best = _counted(self._predictions, self._index, self._amounts)
         np.multiply(self._index, self._predictions.classes, out=self._index)
         np.add(self._index, best, out=self._index)
         np.add.at(self._flat, self._index, self._amounts)
 
     def value(self) -> Figure:
-        """Rows of counts, whole numbers as integers."""
+        """Return rows of counts; integral counts are integers."""
         return [
             [int(count) if count.is_integer() else count for count in row]
             for row in self.totals.tolist()
@@ -274,8 +280,10 @@ class CountedPairs(Metric):
 
 
 def _counted(predictions: ClassPredictions, labels: Array, amounts: Array) -> Array:
-    """The predicted classes; the labels, all within the classes, and how much each prediction
-    counts are written: 0 where it does not, NaN where it is no number.
+    """Return the predicted classes; write labels and weights of the predictions.
+
+    labels: overwritten with the labels, clipped to valid classes. amounts: overwritten with the
+    weights: 0 for predictions that do not count, NaN for those with a NaN probability.
     """
     np.maximum(predictions.labels, 0, out=labels)
     np.minimum(labels, predictions.classes - 1, out=labels)

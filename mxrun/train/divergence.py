@@ -1,4 +1,4 @@
-"""Numbers that are no longer finite: the errors, and where the first of them was written."""
+"""Errors for values that are NaN or infinite, and search for the operator that wrote the first."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MAX_RECORDS = 16
 
 
 class Diverged(Exception):
-    """Something became NaN or infinite in or before the step in hand; nothing more is trained."""
+    """A value became NaN or infinite in or before the current step; training stops."""
 
 
 class Located(Exception):
-    """Where the first number went wrong."""
+    """Error with the location of the first value that is not finite."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(str(diagnostic))
@@ -38,13 +38,15 @@ class EvaluationDiverged(Located):
 def located_in_evaluation(
     executor: Executor, slots: Mapping[str, npt.NDArray[Any]], batch: Batch, progress: Progress
 ) -> Diagnostic:
-    """Run the batch in the slots again, call by call, and say which operator was the first that
-    wrote NaN or infinity.
+    """Run the batch in the slots again, call by call, and return a diagnostic.
+
+    It names the first operator that wrote NaN or infinity.
     """
     problem = f"the evaluation after epoch {progress.epoch} (step {progress.step}) is not finite"
     hint = (
-        "what was trained is finite and saved; lower the learning rate (train.optimizer), or "
-        "repair the records or transforms of data.eval and go on with --resume --allow-changes"
+        "the trained parameters are finite and saved; lower the learning rate (train.optimizer), "
+        "or repair the records or transforms of data.eval and run again with --resume "
+        "--allow-changes"
     )
     bad = bad_record(slots, batch)
     if bad is not None:
@@ -52,7 +54,7 @@ def located_in_evaluation(
         problem = f"{problem}: record {record} of the evaluation data is not finite in {name!r}"
         return Diagnostic(problem, hint=hint)
     found = first_non_finite(executor, EVALUATE)
-    why = "the loss is beyond float32" if found is None else written_text(found)
+    why = "the loss exceeds float32" if found is None else written_text(found)
     return Diagnostic(
         f"{problem}: {why}",
         expected="finite numbers",
@@ -62,7 +64,7 @@ def located_in_evaluation(
 
 
 def bad_record(slots: Mapping[str, npt.NDArray[Any]], batch: Batch) -> tuple[str, int] | None:
-    """The first input with a record that is not finite, and that record's number."""
+    """Return the first input with a record that is not finite, and the record's number, or None."""
     for name, slot in slots.items():
         if slot.dtype.kind == "f" and not is_finite(slot):
             row = int(np.argwhere(~np.isfinite(slot))[0][0])
@@ -71,20 +73,21 @@ def bad_record(slots: Mapping[str, npt.NDArray[Any]], batch: Batch) -> tuple[str
 
 
 def written_text(found: NonFinite) -> str:
-    """Which operator wrote what, and where: `'fc1' (FullyConnected) wrote inf into 'x'[0, 3]`."""
+    """Describe a non-finite value: `'fc1' (FullyConnected) wrote inf into 'x'[0, 3]`."""
     where = "" if not found.index else str(list(found.index))
     return f"{found.step!r} ({found.operator}) wrote {found.value} into {found.tensor!r}{where}"
 
 
 def records_text(batch: Batch) -> str:
-    """The numbers of a batch's records, of which only the first are listed."""
+    """Return the numbers of a batch's records as text; at most `_MAX_RECORDS` are listed."""
     records = [str(int(record)) for record in batch.indices[: batch.valid]]
     return listed(records, _MAX_RECORDS)
 
 
 def is_finite(array: npt.NDArray[Any]) -> bool:
-    """Whether every element is a number; allocates nothing where that is so."""
-    # NaN and infinities survive a sum. A sum of numbers may still overflow: then look closely.
+    """Return whether every element is finite; allocates nothing if so."""
+    # NaN and infinities propagate through a sum. A sum of finite numbers may overflow: then test
+    # all.
     with np.errstate(over="ignore", invalid="ignore"):
         total = np.add.reduce(array, axis=None)
     return bool(np.isfinite(total)) or bool(np.isfinite(array).all())

@@ -1,4 +1,4 @@
-"""What evaluations decide: the best checkpoint, an early end, a rate lowered on a plateau."""
+"""Decisions after evaluations: best checkpoint, early stopping, learning rate on a plateau."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from mxrun.train.schedule import Plateau
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """End the run after `patience` evaluations in a row that are not better by `min_delta`."""
+    """Criterion that ends the run after `patience` successive evaluations without improvement.
+
+    An improvement is a change of `metric` by more than `min_delta`.
+    """
 
     metric: str
     patience: int
@@ -22,8 +25,10 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class EvaluationMonitor:
-    """best: the metric of the checkpoint to keep. plateau: the schedule to tell of evaluations.
-    higher: the metrics of which more is better.
+    """Updates the progress of a run after each evaluation.
+
+    best: the metric that selects the best checkpoint. early: the criterion of early stopping.
+    plateau: the schedule that observes evaluations. higher: the metrics of which more is better.
     """
 
     best: str | None
@@ -34,9 +39,10 @@ class EvaluationMonitor:
     def after_epoch(
         self, progress: Progress, train: Mapping[str, Figure], evaluation: Mapping[str, Figure]
     ) -> tuple[Progress, bool]:
-        """The progress at the beginning of the next epoch, and whether this one was the best.
+        """Return the progress at the beginning of the next epoch, and whether this epoch was the
+        best.
 
-        Without evaluation data, what was measured in training counts.
+        Without evaluation data the metrics of training are used.
         """
         figures = evaluation or train
         measured = {name: value for name, value in figures.items() if not isinstance(value, list)}
@@ -64,7 +70,7 @@ class EvaluationMonitor:
         return after, improved
 
     def is_over(self, progress: Progress) -> bool:
-        """Whether evaluations have failed to get better for long enough to end the run."""
+        """Return whether the criterion of early stopping is met."""
         return self.early is not None and progress.stale >= self.early.patience
 
     def _better(

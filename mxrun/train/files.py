@@ -1,4 +1,4 @@
-"""What files of a run are: JSON of one spelling; and how they go."""
+"""Canonical JSON, and removal of files and folders."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def canonical_json(value: Mapping[str, Any] | Sequence[Any]) -> str:
-    """JSON of one spelling: keys sorted, no spaces, ASCII, one line.
+    """Return JSON in canonical form: keys sorted, no spaces, ASCII, one line.
 
-    Numbers that JSON cannot write (a loss that became NaN or infinite) are null.
+    NaN and infinite numbers, which JSON cannot represent, become null.
     """
     return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
 
@@ -26,8 +26,8 @@ def _finite(value: Any) -> Any:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all that it holds."""
-    # `shutil.rmtree` would tell of errors without saying where.
+    """Remove a file, a link, or a folder with its content."""
+    # `shutil.rmtree` does not report the path of an error.
     if path.is_dir() and not path.is_symlink():
         for entry in sorted(path.iterdir()):
             remove(entry)

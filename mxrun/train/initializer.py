@@ -1,7 +1,7 @@
-"""Initialisers: the first values of parameters, each a function of the seed and the name alone.
+"""Initialisers: initial values of parameters, as functions of seed, name and shape alone.
 
-Formulas and defaults are those of MXNet 1.9.1 (python/mxnet/initializer.py); the random streams
-are mxrun's own (`mxrun.runtime.random`).
+Formulas and defaults are those of MXNet 1.9.1 (python/mxnet/initializer.py); the random streams are
+mxrun's own (`mxrun.runtime.random`).
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from mxrun.base.registry import Registry
 from mxrun.base.tensor import Shape
 from mxrun.runtime import random
 
-# Most values that are drawn at once: half a mebibyte of float64, which stays in caches.
+# Maximum number of values drawn at once: half a MiB of float64, which fits into caches.
 PIECE = 1 << 16
-# The index of the first value, in row-major order, and the values from there on.
+# Index of the first value, in row-major order, and the values from there on.
 Piece = tuple[int, npt.NDArray[np.float64]]
 FactorType = Literal["avg", "in", "out"]
 
-# By MXNet's naming: what the end of a name says of the first value.
+# Suffixes of parameter names with initial value 0 or 1, by MXNet's naming.
 _ZEROS = ("_bias", "_beta", "_moving_mean")
 _ONES = ("_gamma", "_moving_var")
 
 
 class Initializer(Parameters):
-    """A rule for first values."""
+    """Rule for initial values."""
 
     def unfit(self, shape: Shape) -> Diagnostic | None:
-        """Why the rule cannot give values of this shape; None where it can."""
+        """Return a diagnostic if the rule does not support this shape, else None."""
         return None
 
     @abstractmethod
     def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
-        """Values of `shape` in row-major order from the random stream `stream` under `seed`.
+        """Yield values of `shape` in row-major order, from the random stream `stream` under `seed`.
 
-        Of bounded size, so that memory for the largest parameter is not needed twice.
+        Pieces have bounded size, so that the largest parameter is not in memory twice.
         """
 
 
 def _ranges(count: int) -> Iterator[tuple[int, int]]:
-    """The first index and the size of each piece of `count` values."""
+    """Yield the first index and the size of each piece of `count` values."""
     for first in range(0, count, PIECE):
         yield first, min(PIECE, count - first)
 
@@ -62,7 +62,7 @@ class Uniform(Initializer):
     scale: Positive = Field(0.07, description="The largest absolute value.")
 
     def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
-        """(2 u - 1) * scale, u uniform in [0, 1)."""
+        """Yield (2 u - 1) * scale with u uniform in [0, 1)."""
         for first, size in _ranges(math.prod(shape)):
             values = random.uniform(seed, stream, (size,), first)
             values *= 2 * self.scale
@@ -71,54 +71,55 @@ class Uniform(Initializer):
 
 
 class Normal(Initializer):
-    """Normal values around zero."""
+    """Normal values with mean 0."""
 
-    # Eight of these, as far as a draw goes, must fit into float32.
+    # Bounded so that eight standard deviations, the range of draws, fit into float32.
     sigma: Positive = Field(0.01, le=1e37, description="The standard deviation.")
 
     def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
-        """z * sigma, z standard normal."""
+        """Yield z * sigma with z standard normal."""
         for first, values in random.normal_pieces(seed, stream, math.prod(shape), PIECE):
             values *= self.sigma
             yield first, values
 
 
 class ConstantInitializer(Initializer):
-    """The same value everywhere."""
+    """One value for all elements."""
 
     value: Float32 = Field(0.0, description="The value.")
 
     def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
-        """The value, in every place."""
+        """Yield the constant value."""
         for first, size in _ranges(math.prod(shape)):
             yield first, np.full(size, self.value, np.float64)
 
 
 class FanScaled(Initializer):
-    """Values whose scale is sqrt(magnitude / factor), the factor being a fan of the weight.
+    """Values with scale sqrt(magnitude / factor), where factor is a fan of the weight.
 
-    With the positions of a kernel (OIHW: H * W, else 1) as hw, fan_in = shape[1] * hw and
-    fan_out = shape[0] * hw.
+    With hw the number of kernel positions (OIHW: H * W, else 1), fan_in = shape[1] * hw and fan_out
+    = shape[0] * hw.
     """
 
     least_axes: ClassVar[int] = 2
     factor_type: FactorType = Field(
-        "avg", description="Which fan scales: their mean, the incoming or the outgoing."
+        "avg",
+        description="The fan that determines the scale: the mean of both, incoming, or outgoing.",
     )
 
     def unfit(self, shape: Shape) -> Diagnostic | None:
-        """That the shape has no fans, if so."""
+        """Return a diagnostic if the shape has no fans, else None."""
         if len(shape) >= self.least_axes and 0 not in shape:
             return None
         return Diagnostic(
             "this initializer needs a weight with incoming and outgoing fans",
             expected="a shape of two or more axes",
             got=str(list(shape)),
-            hint="give the variable an init of its own, such as {normal: {sigma: 0.01}}",
+            hint="give the variable its own init, such as {normal: {sigma: 0.01}}",
         )
 
     def scale(self, magnitude: float, shape: Shape) -> float:
-        """sqrt(magnitude / factor); raises UserError for a shape without fans."""
+        """Return sqrt(magnitude / factor); raises UserError for a shape without fans."""
         if (problem := self.unfit(shape)) is not None:
             raise UserError(problem)
         positions = math.prod(shape[2:])
@@ -131,10 +132,10 @@ class Xavier(FanScaled):
     """Uniform or normal values by Glorot and Bengio (2010), for tanh and sigmoid networks."""
 
     rnd_type: Literal["uniform", "gaussian"] = Field("uniform", description="The distribution.")
-    magnitude: Positive = Field(3.0, description="The scale of the variance.")
+    magnitude: Positive = Field(3.0, description="Factor of the variance.")
 
     def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
-        """Uniform in [-scale, scale), or normal with standard deviation scale."""
+        """Yield values uniform in [-scale, scale), or normal with standard deviation scale."""
         scale = self.scale(self.magnitude, shape)
         if self.rnd_type == "uniform":
             return Uniform(scale=scale).pieces(seed, stream, shape)
@@ -147,7 +148,7 @@ class Msra(FanScaled):
     slope: NotNegative = Field(0.25, description="The slope of the leaky ReLU below zero.")
 
     def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
-        """Normal with variance 2 / (1 + slope^2) / factor."""
+        """Yield normal values with variance 2 / (1 + slope^2) / factor."""
         scale = self.scale(2 / (1 + self.slope**2), shape)
         return Normal(sigma=scale).pieces(seed, stream, shape)
 
@@ -162,10 +163,10 @@ INITIALIZERS.add("constant", ConstantInitializer)
 def initializer_for(
     parameter_name: str, default: Initializer, explicit: Initializer | None = None
 ) -> Initializer:
-    """The rule for a parameter: its own if it has one, else MXNet's by its name.
+    """Return the initialiser of a parameter: `explicit` if given, else MXNet's rule for its name.
 
-    Biases, betas and moving means begin at 0, gammas and moving variances at 1, everything else
-    as `default` says.
+    Biases, betas and moving means start at 0, gammas and moving variances at 1; `default` is used
+    for all others.
     """
     if explicit is not None:
         return explicit
@@ -179,9 +180,9 @@ def initializer_for(
 def initial_value(
     initializer: Initializer, parameter_name: str, shape: Shape, seed: int
 ) -> npt.NDArray[np.float32]:
-    """The first value of a parameter: float32, a function of the arguments alone.
+    """Return the initial value of a parameter: float32, a function of the arguments alone.
 
-    Raises UserError, naming the parameter, for a shape that the initializer cannot scale.
+    Raises UserError naming the parameter if the initialiser does not support its shape.
     """
     values = np.empty(shape, np.float32)
     initialise(values, initializer, parameter_name, seed)
@@ -191,7 +192,7 @@ def initial_value(
 def initialise(
     target: npt.NDArray[Any], initializer: Initializer, parameter_name: str, seed: int
 ) -> None:
-    """Write a parameter's first value, as float32, into contiguous memory of its shape.
+    """Write a parameter's initial value, as float32, into contiguous memory of its shape.
 
     Raises UserError as `initial_value` does.
     """

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop: it saves after the step in hand and can be resumed."""
+"""Signal handling: a signal ends a run after the current step, with a checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 from typing_extensions import Self
 
-# SIGHUP: the terminal is gone.
+# SIGHUP: the terminal was closed.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 _INTERRUPTED = 128 + signal.SIGINT
 
 
 class Interruption:
-    """Remembers the first of SIGINT, SIGTERM, SIGUSR1 and SIGHUP while it is entered.
+    """Context manager that records the first of SIGINT, SIGTERM, SIGUSR1 and SIGHUP.
 
-    One that the process was started to ignore, as `nohup` has SIGHUP, stays ignored.
-    A SIGINT that follows ends the process at once, with exit code 130. Python runs its handlers
-    only when the main thread is between two of its instructions, which may be a long step away: so
-    a thread of its own waits for that one. Outside the main thread, where Python sets no handlers,
-    nothing is remembered.
+    Signals that the process was started to ignore, as SIGHUP under `nohup`, remain ignored. A
+    second signal that is SIGINT ends the process at once with exit code 130. Python runs signal
+    handlers only between two instructions of the main thread, and the next may be a long step away;
+    so a separate thread waits for that SIGINT. Outside the main thread, where Python cannot install
+    handlers, no signal is recorded.
     """
 
     def __init__(self) -> None:
@@ -61,9 +61,9 @@ class Interruption:
 
 
 def _watch(received: int) -> None:
-    """Read the numbers of signals as they come; end the process for the second that asks it."""
+    """Read signal numbers from the wake-up pipe; end the process on a SIGINT after a signal."""
     asked = False
-    # Nothing is read any more once the writing end is closed.
+    # `read` returns nothing once the writing end is closed.
     while number := os.read(received, 1):
         if asked and number[0] == signal.SIGINT:
             os._exit(_INTERRUPTED)

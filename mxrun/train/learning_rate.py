@@ -1,4 +1,4 @@
-"""What the optimiser's step depends on beside gradients: the rate of each step."""
+"""Learning rate and bias corrections of every step of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxrun.train.schedule import Plateau, Schedule
 
 @dataclass(frozen=True)
 class LearningRateTimeline:
-    """The schedule of an optimiser over a run of so many steps."""
+    """Schedule and optimiser bound to the number of steps of a run."""
 
     optimizer: Optimizer
     schedule: Schedule
@@ -20,9 +20,9 @@ class LearningRateTimeline:
     steps_per_epoch: int
 
     def at(self, step: int, plateau: Mapping[str, Any] | None) -> tuple[float, float, float]:
-        """The learning rate of step `step`, counted from 1, and the two bias corrections.
+        """Return the learning rate of step `step`, counted from 1, and the two bias corrections.
 
-        `plateau` is what a plateau schedule has observed.
+        `plateau` is the state of a plateau schedule, if any.
         """
         schedule = self.schedule
         where = (step, self.total_steps, self.steps_per_epoch, self.optimizer.lr)

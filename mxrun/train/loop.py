@@ -1,4 +1,4 @@
-"""The training loop: batches into the plan's slots, the tape, metrics; nothing else per step."""
+"""Training loop: it loads batches into the plan's slots, runs the tape and updates metrics."""
 
 from __future__ import annotations
 
@@ -36,40 +36,42 @@ from mxrun.train.schedule import Schedule
 from mxrun.train.undo import PartialStep
 
 _REPORT_INTERVAL_S = 0.1
-# Steps between two looks at all parameters and states: a number that is none stays none, so that a
-# later look finds it as well, and one look costs a pass over them.
+# Steps between two checks of all parameters and states for NaN and infinity. These persist, so that
+# a later check finds them too; one check costs a pass over all of them.
 _LOOK_INTERVAL = 100
-# Steps whose rates are made together, and whose times have room from the beginning.
+# Number of steps whose rates are computed at once, and initial capacity for step times.
 _RATES = 1024
 _TIMES = 1 << 16
 
 
 class WaitEnded(Exception):
-    """A signal asked to stop while a batch was awaited that may never come."""
+    """A signal requested a stop while a batch was awaited that may never arrive."""
 
 
 class Saver(Protocol):
-    """Writes checkpoints."""
+    """Interface for writing checkpoints."""
 
     def due_after_step(self, step: int) -> bool:
-        """Whether a checkpoint is due in the middle of an epoch."""
+        """Return whether a checkpoint is due in the middle of an epoch."""
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
-        """Between two steps of an epoch; raises Stopped once an interruption's is written."""
+        """Save between two steps of an epoch if due; raises Stopped after saving on an
+        interruption.
+        """
 
     def stop(self, progress: Progress) -> None:
-        """An interruption within an evaluation or a wait; raises Stopped once it is saved."""
+        """Save on an interruption within an evaluation or a wait, then raise Stopped."""
 
     def fail(self, progress: Progress, error: RecordError) -> NoReturn:
-        """A record cannot be had; raises UserError once what was trained is saved."""
+        """Save after a record that cannot be read, then raise UserError."""
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
-        """After an epoch's evaluation; `improved` where it was the best."""
+        """Save after an epoch's evaluation; `improved` if it was the best."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long and how fast: epochs, batches summed in one step, and what rates depend on."""
+    """Parameters of a run's course: epochs, batches per update, optimiser, schedule and monitor."""
 
     epochs: int
     accumulate: int
@@ -80,7 +82,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class LoopResult:
-    """What a run came to: times in ms of the steps taken here, the moment of the first."""
+    """Result of a run: times in ms of this process's steps, and the moment of the first."""
 
     progress: Progress
     step_ms: npt.NDArray[np.float64]
@@ -101,7 +103,7 @@ class TrainingLoop:
         observer: Observer,
         run: Callable[[str], None] | None = None,
     ) -> None:
-        """`run` runs a tape in the executor's place, to watch it."""
+        """`run` runs a tape instead of the executor, to observe it."""
         self._executor, self._pace, self._observer = executor, pace, observer
         self._run = run or executor.run
         self._train, self._evaluation = train, evaluation
@@ -131,7 +133,8 @@ class TrainingLoop:
         )
         self._partial = PartialStep([*auxiliary], self.measure.state())
         self.progress = Progress()
-        # Steps taken, and batches of the epoch in hand: `progress` knows them when an epoch ends.
+        # Steps taken and batches of the current epoch; `progress` is updated only at an epoch's
+        # end.
         self.position = 0, 0
         self._records, self._seconds = 0, 0.0
         self._reported = 0.0
@@ -140,34 +143,33 @@ class TrainingLoop:
         self._first_step_at = math.nan
 
     def steps_of(self, epoch: int) -> int:
-        """Training steps of an epoch."""
+        """Return the number of training steps of an epoch."""
         return -(-self._train.iterator.batches(epoch) // self._pace.accumulate)
 
     def total_steps(self) -> int:
-        """Training steps of the whole run, unless it stops early."""
+        """Return the number of training steps of the complete run, without early stopping."""
         epochs = self._pace.epochs
         period = min(self._train.iterator.period, epochs)
         steps = [self.steps_of(epoch) for epoch in range(1, period + 1)]
         return epochs // period * sum(steps) + sum(steps[: epochs % period])
 
     def _with_end(self, progress: Progress) -> Progress:
-        """The same, saying whether the run ends there."""
+        """Return the progress with `finished` set if the run ends there."""
         over = progress.epoch > self._pace.epochs or self._pace.watch.is_over(progress)
         return progress.with_(finished=over)
 
     def run(self, saver: Saver, interrupted: Callable[[], bool]) -> LoopResult:
-        """Train from `progress` to the end; busy threads hand the interpreter's lock over quickly
-        meanwhile.
+        """Train from `progress` to the end, with a short switch interval for the interpreter lock.
 
-        Raises Diverged for numbers that are none, EvaluationDiverged where an evaluation's loss is
-        none although what was trained is finite, and what `saver` raises.
+        Raises Diverged on NaN or infinity, and EvaluationDiverged if only the loss of an evaluation
+        is not finite; propagates errors from `saver`.
         """
-        # A run that goes on with more epochs than it ended with is not over any more.
+        # A run that is resumed with more epochs than before is no longer finished.
         self.progress = self._with_end(self.progress)
         warmup, total = self._pace.schedule.warmup_steps, self.total_steps()
         if warmup >= total:
             self._observer.note(
-                f"train.schedule: the warm-up of {warmup} steps takes the whole run of {total}"
+                f"train.schedule: the warm-up of {warmup} steps covers the entire run of {total}"
             )
         with short_switch_interval:
             while not self.progress.finished:
@@ -199,7 +201,7 @@ class TrainingLoop:
         saver.after_step(self.progress, interrupted())
 
     def _train_epoch(self, saver: Saver, interrupted: Callable[[], bool]) -> None:
-        """The rest of the epoch in hand."""
+        """Train the remaining batches of the current epoch."""
         progress, iterator = self.progress, self._train.iterator
         batches = iterator.batches(progress.epoch)
         step, batch = self.position = progress.step, progress.batch
@@ -244,28 +246,27 @@ class TrainingLoop:
         self.progress = progress.with_(step=step, batch=batch)
 
     def _reserve(self, steps: int) -> None:
-        """Make room for the times of so many more steps."""
+        """Allocate memory for the times of `steps` more steps."""
         if self._taken + steps > len(self._step_ms):
             grown = np.zeros(max(self._taken + steps, 2 * len(self._step_ms)))
             grown[: self._taken] = self._step_ms[: self._taken]
             self._step_ms = grown
 
     def _fill_chunk(self, step: int, count: int) -> None:
-        """Write what the schedule's tensor holds in each of the `count` steps after `step`."""
+        """Compute the values of the schedule's tensor for the `count` steps after `step`."""
         plateau = self.progress.plateau
         for index in range(count):
             self._chunk[index] = self._rates.at(step + 1 + index, plateau)
 
     def _rate(self) -> float:
-        """The learning rate of the last step, which may not have been taken by this process."""
+        """Return the learning rate of the last step, which another process may have taken."""
         return float(np.float32(self._rates.at(self.progress.step, self.progress.plateau)[0]))
 
     def step(self, step: int, parts: int) -> int:
-        """Take step number `step` over the iterator's next `parts`, which are whole batches where
-        these are not cut; the records trained on.
+        """Take step number `step` over the iterator's next `parts`; return the number of records.
 
-        Raises Diverged where a loss is no number; RecordError and WaitEnded leave what is saved as
-        it was before the step.
+        A part is a batch or, with micro-batches, a part of one. Raises Diverged if a loss is not
+        finite. On RecordError and WaitEnded the saved state is as it was before the step.
         """
         for total in self._sums:
             total.fill(0)
@@ -289,8 +290,8 @@ class TrainingLoop:
         return valid
 
     def load(self, step: int, number: int) -> Batch:
-        """Put part `number` of a step, and the numbers that its random operators begin from, where
-        the plan reads them.
+        """Load part `number` of a step, and the position of the random streams, into the plan's
+        slots.
         """
         batch_number, part = divmod(number, self._train.iterator.parts)
         self._draw_from(step * self._pace.accumulate + batch_number, part)
@@ -299,12 +300,12 @@ class TrainingLoop:
         return batch
 
     def _draw_from(self, step: int, part: int) -> None:
-        """Tell random operators which words of their streams are theirs."""
+        """Set the position in their streams from which random operators draw."""
         if self._random is not None:
             self._random[1:] = step, part
 
     def _look(self) -> None:
-        """Raise Diverged where a parameter or state holds NaN or infinity."""
+        """Raise Diverged if a parameter or state contains NaN or infinity."""
         if not all(is_finite(array) for array in self._states):
             raise Diverged
 
@@ -338,7 +339,7 @@ class TrainingLoop:
 
 
 def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -> NoReturn:
-    """Save `progress`, the moment before a batch that cannot be had, and end the run."""
+    """Save `progress`, the state before a batch that is not available, and end the run."""
     if isinstance(error, RecordError):
         saver.fail(progress, error)
     saver.stop(progress)
@@ -346,7 +347,7 @@ def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -
 
 
 def states(executor: Executor) -> dict[str, npt.NDArray[Any]]:
-    """Parameters, optimizer and auxiliary states by name: what a run learns."""
+    """Return parameters, optimiser states and auxiliary states by name."""
     kinds = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
     return {
         block.name: executor.array(block.name)
@@ -356,25 +357,26 @@ def states(executor: Executor) -> dict[str, npt.NDArray[Any]]:
 
 
 def slots(executor: Executor, iterator: DataIterator) -> dict[str, npt.NDArray[Any]]:
-    """The io slots that an iterator fills, as arrays on the arena."""
+    """Return the I/O slots that an iterator fills, as arrays in the arena."""
     return {name: executor.array(name) for name in iterator.specs if name in executor.plan.specs}
 
 
 def percentiles(step_ms: npt.NDArray[np.float64]) -> dict[str, float]:
-    """median, p90, p99 and min of step times; the first step, which warms up, is left out."""
+    """Return median, p90, p99 and min of step times without the first step, which warms up."""
     return quantiles(step_ms[1:] if len(step_ms) > 1 else step_ms)
 
 
 def quantiles(milliseconds: npt.NDArray[np.float64]) -> dict[str, float]:
-    """median, p90, p99 and min."""
+    """Return median, p90, p99 and min."""
     times = np.sort(milliseconds)
     shares = {"median": 0.5, "p90": 0.9, "p99": 0.99, "min": 0.0}
     return {name: _quantile(times, share) for name, share in shares.items()}
 
 
 def _quantile(ordered: npt.NDArray[np.float64], share: float) -> float:
-    """Between the nearest two of the ordered times, linearly; NumPy's own imports masked arrays,
-    which takes 30 ms.
+    """Return a quantile of sorted times, interpolated linearly between the nearest two.
+
+    NumPy's own function imports masked arrays, which takes 30 ms.
     """
     if len(ordered) == 0:
         return math.nan

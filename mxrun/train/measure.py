@@ -1,4 +1,4 @@
-"""What is measured of a phase: the mean loss and the metrics, batch by batch."""
+"""Measurements of a phase: mean loss and metrics, updated batch by batch."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from mxrun.train.predictions import Array, Seen
 
 @dataclass(frozen=True)
 class LossTensors:
-    """One loss: names of its layer, its output, its sum and its label, and how it sees them.
+    """Names of one loss's layer, output, sum and label, and its view of them as classes or numbers.
 
-    label_classes: how it reads labels as numbers of classes, also where its output predicts none.
+    label_classes: how the loss reads its label as class numbers, even if its output predicts no
+    classes.
     """
 
     name: str
@@ -34,13 +35,13 @@ class LossTensors:
 
     @property
     def seen(self) -> Seen:
-        """As classes or as numbers."""
+        """View of the tensors as classes or as numbers."""
         return self.classification or self.regression
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase with its data and the metrics measured on it, each of the losses that it fits.
+    """Phase with its data and metrics; each metric is measured for all losses that it supports.
 
     `partial` are further tapes that run some of its batches.
     """
@@ -52,9 +53,9 @@ class Phase:
 
 
 class MeasuredLoss:
-    """Follows one loss through batches: its mean over what counts, and the metrics.
+    """Mean of one loss, and its metrics, over batches.
 
-    Ignored labels and padded rows count for nothing; nothing is allocated.
+    Ignored labels and padded rows do not count. Nothing is allocated per batch.
     """
 
     def __init__(self, executor: Executor, phase: Phase, loss: LossTensors) -> None:
@@ -65,7 +66,7 @@ class MeasuredLoss:
         seen = loss.classification
         self._per_row = 1 if seen is None else seen.predictions // rows
         self._ignored = None if seen is None or not seen.labelled else seen.ignored
-        # The sum of the loss, and how many predictions it is of.
+        # Sum of the loss, and number of predictions in it.
         self._totals = np.zeros(2)
         self.is_finite = True
         self._metrics = Metrics(phase.metrics, loss.seen, rows)
@@ -80,13 +81,13 @@ class MeasuredLoss:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything measured."""
+        """Reset all sums."""
         self._totals.fill(0)
         for metric in self.metrics.values():
             metric.reset()
 
     def update(self, valid: int, tape: str) -> None:
-        """Take in the batch that `tape` has just run, of which `valid` rows are records."""
+        """Add the batch that `tape` has just run, of which `valid` rows are records."""
         loss = self._losses[tape].item()
         self.is_finite = math.isfinite(loss)
         self._totals[0] += loss
@@ -99,20 +100,20 @@ class MeasuredLoss:
             self._metrics.update(self._label, self._outputs[tape], self._weight)
 
     def mean(self) -> float:
-        """The mean loss of what counts; NaN where nothing does."""
+        """Return the mean loss of the predictions that count; NaN if there are none."""
         total, count = self._totals.tolist()
         return total / count if count else math.nan
 
     def state(self) -> dict[str, Array]:
-        """Everything measured since the last reset, as arrays to be saved or written into."""
+        """Return the sums since the last reset, as arrays that can be saved or overwritten."""
         return {"": self._totals} | {name: metric.totals for name, metric in self.metrics.items()}
 
 
 class Measure:
-    """Follows one phase through its batches: the loss and the metrics of every loss.
+    """Loss and metrics of one phase over batches, for all losses.
 
-    With several losses `loss` is the sum of their means, and metrics carry their layers' names:
-    `softmax1.accuracy`.
+    With several losses `loss` is the sum of their means, and metrics are prefixed by their layers'
+    names: `softmax1.accuracy`.
     """
 
     def __init__(self, executor: Executor, phase: Phase, losses: Sequence[LossTensors]) -> None:
@@ -126,25 +127,25 @@ class Measure:
         }
 
     def reset(self) -> None:
-        """Forget everything measured."""
+        """Reset all sums."""
         for loss in self._losses:
             loss.reset()
 
     def update(self, valid: int, tape: str | None = None) -> None:
-        """Take in the batch that has just run, of which `valid` rows are records.
+        """Add the batch that has just run, of which `valid` rows are records.
 
-        `tape` is the one that ran it where that is not the phase's own.
+        `tape` is the tape that ran it, by default the phase's own.
         """
         for loss in self._losses:
             loss.update(valid, tape or self._phase)
 
     @property
     def is_finite(self) -> bool:
-        """Whether the last batch's loss is a number."""
+        """True if the loss of the last batch is finite."""
         return all(loss.is_finite for loss in self._losses)
 
     def state(self) -> dict[str, Array]:
-        """All that was measured since the last reset, by name; to be saved, or written into."""
+        """Return all sums since the last reset by name, as arrays to be saved or overwritten."""
         return {
             f"{name}.{part}" if part else name: array
             for name, loss in zip(self._names, self._losses, strict=True)
@@ -152,6 +153,6 @@ class Measure:
         }
 
     def values(self) -> dict[str, Figure]:
-        """The mean loss and every metric."""
+        """Return the mean loss and the value of every metric."""
         loss = sum(loss.mean() for loss in self._losses)
         return {"loss": loss, **{name: metric.value() for name, metric in self._metrics.items()}}

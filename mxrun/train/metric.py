@@ -1,4 +1,4 @@
-"""The metrics of configs: what is measured besides the loss, in training and evaluation."""
+"""Registry of metrics, the default metrics, and their spellings in a config."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ METRICS.add("rmse", RootMeanSquaredErrorKind)
 
 
 def default_metrics(losses: Iterable[Seen]) -> tuple[MetricKind, ...]:
-    """What is measured where a config does not say, for losses that see their tensors so.
+    """Return the metrics used if a config names none, given the views of its losses.
 
-    accuracy and cross_entropy of losses over classes, mse of losses over numbers, and where these
-    are single probabilities accuracy too; nothing of what has no labels for predictions.
+    These are accuracy and cross_entropy for losses over classes, and mse for losses over numbers,
+    with accuracy if these are single probabilities. A loss without labels for its predictions has
+    none.
     """
     kinds: dict[str, MetricKind] = {}
     for seen in losses:
@@ -50,8 +51,9 @@ def default_metrics(losses: Iterable[Seen]) -> tuple[MetricKind, ...]:
 
 
 def fitting(losses: Iterable[Seen]) -> tuple[str, ...]:
-    """The metrics that fit some of these losses, as a config writes them: by their names or, where
-    their parameters' defaults do not fit, with an example's.
+    """Return the metrics that support some of these losses, as written in a config.
+
+    A metric whose default parameters are not supported is written with an example's.
     """
     seen = tuple(losses)
     found = []
@@ -64,12 +66,12 @@ def fitting(losses: Iterable[Seen]) -> tuple[str, ...]:
 
 
 def forms() -> tuple[str, ...]:
-    """Every metric as a config writes it; those with parameters with an example's."""
+    """Return every metric as written in a config; those with parameters with an example."""
     return tuple(next((form for form, _ in _examples(name)), name) for name in METRICS)
 
 
 def _examples(name: str) -> Iterator[tuple[str, MetricKind]]:
-    """A metric with each example of its parameters, as a config writes it."""
+    """Yield a metric with each example of its parameters, as written in a config."""
     kind = METRICS.get(name)
     for key, field in kind.model_fields.items():
         for value in field.examples or ():

@@ -1,4 +1,4 @@
-"""What all metrics are: a kind with its parameters, and its sums over the batches of an epoch."""
+"""Base classes of metrics: a kind with parameters, and the sums over the batches of an epoch."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ Figure = float | Table
 
 
 class Metric(ABC):
-    """Sums over batches; `totals`, float64, is all that is remembered between them.
+    """Sums over batches; `totals`, float64, is the only state between them.
 
-    Nothing is allocated for a batch. A prediction that is no number makes the figure NaN. The same
-    batches give the same bits.
+    Nothing is allocated per batch. A NaN prediction makes the figure NaN. The same batches give the
+    same bits.
     """
 
     totals: Array
 
     @abstractmethod
     def update(self) -> None:
-        """Add the batch that the predictions hold."""
+        """Add the current batch of the predictions."""
 
     @abstractmethod
     def value(self) -> Figure:
-        """The figure of everything since the last reset; NaN if that is nothing."""
+        """Return the figure over everything since the last reset; NaN if nothing was measured."""
 
     def reset(self) -> None:
-        """Forget every batch."""
+        """Reset the sums."""
         self.totals.fill(0)
 
 
 class Mean(Metric):
-    """A weighted mean over predictions: totals are the sums of weight * value and of weight."""
+    """Weighted mean over predictions: totals are the sums of weight * value and of weight."""
 
     def __init__(self) -> None:
         self.totals = np.zeros(2)
 
     def value(self) -> float:
-        """The mean over everything since the last reset; NaN if that is nothing."""
+        """Return the mean over everything since the last reset; NaN if nothing was measured."""
         total, weight = self.totals.tolist()
         return total / weight if weight else float("nan")
 
 
 class SummedMean(Mean):
-    """A mean of which the predictions give the sums of each batch."""
+    """Mean whose sums over each batch are computed by the predictions' native loop."""
 
     def __init__(self, predictions: ClassPredictions, what: int) -> None:
-        """`what` is asked of the predictions."""
+        """`what`: the sum requested from the predictions, such as BEST."""
         super().__init__()
         self._sums = predictions.want(what)
 
     def update(self) -> None:
-        """Add the batch that the predictions hold."""
+        """Add the current batch of the predictions."""
         np.add(self.totals, self._sums, out=self.totals)
 
 
 class MeanOfValues(Mean):
-    """A mean of which each value is written down."""
+    """Mean over values that are written out for each prediction."""
 
     def __init__(self, predictions: Predictions) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class MeanOfValues(Mean):
         """Write one value per prediction into `self._values`."""
 
     def update(self) -> None:
-        """Add the batch that the predictions hold, in NumPy's fixed pairwise order."""
+        """Add the current batch of the predictions, in NumPy's fixed pairwise order."""
         self._measure()
         self._weighted.leave_out(self._values)
         np.multiply(self._values, self._weighted.weights, out=self._values)
@@ -89,7 +89,7 @@ class MeanOfValues(Mean):
 
 
 class MetricKind(Parameters):
-    """A metric with its parameters."""
+    """Metric with its parameters."""
 
     higher_is_better: ClassVar[bool] = False
     is_table: ClassVar[bool] = False
@@ -97,19 +97,19 @@ class MetricKind(Parameters):
     @property
     @abstractmethod
     def figure(self) -> str:
-        """The name of its figure in what is printed and recorded."""
+        """Name of the figure in output and records."""
 
     @abstractmethod
     def unfit(self, seen: Seen) -> str:
-        """Why a loss that sees its tensors so cannot be measured by it; empty where it can."""
+        """Return why a loss with this view of its tensors is not supported; empty if it is."""
 
     @abstractmethod
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums over the predictions of a loss that it fits."""
+        """Return the sums over the predictions of a supported loss."""
 
 
 class Metrics:
-    """The metrics of one loss, `by_figure`: those of `kinds` that fit what is `seen` of it."""
+    """Metrics of one loss by figure: those of `kinds` that support its view `seen`."""
 
     def __init__(self, kinds: Iterable[MetricKind], seen: Seen, rows: int) -> None:
         self._predictions = LossPredictions(seen, rows)
@@ -121,11 +121,12 @@ class Metrics:
         self._may_warn = any(isinstance(metric, MeanOfValues) for metric in self._metrics)
 
     def update(self, label: Array, output: Array, weight: Array) -> None:
-        """Add a batch: labels and output in row-major order, the weights of its rows."""
+        """Add a batch: labels and output in row-major order, and the weights of its rows."""
         if not self._may_warn:
             self._add(label, output, weight)
             return
-        # Padded rows and networks that diverge hold anything; what counts becomes NaN.
+        # Padded rows and diverging networks contain any values; those that count make the figure
+        # NaN.
         with np.errstate(all="ignore"):
             self._add(label, output, weight)
 

@@ -1,4 +1,4 @@
-"""What the training loop tells whoever watches: plain values, no printing."""
+"""Events of the training loop as plain values, and the interface of their observers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from mxrun.train.metric_kind import Figure
 
 @dataclass(frozen=True)
 class VariableGroup:
-    """Variables that share their fate, such as `loaded` or `frozen`: their names, elements and
-    bytes; None where their sizes are not known.
+    """Variables with the same status, such as `loaded` or `frozen`: names, elements and bytes.
+
+    `elements` and `nbytes` are None if the sizes are not known.
     """
 
     kind: str
@@ -22,7 +23,7 @@ class VariableGroup:
     nbytes: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Counts, and the names merged into patterns."""
+        """Return counts and sizes, and the names merged into patterns."""
         sizes = {"elements": self.elements, "bytes": self.nbytes}
         known = {key: size for key, size in sizes.items() if size is not None}
         return {"tensors": len(self.names), **known, "names": list(merged_names(self.names))}
@@ -30,8 +31,10 @@ class VariableGroup:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What a run takes from another: its checkpoint, the groups that all variables are in, and the
-    tensors whose shape is another there, each with both shapes.
+    """Parameters that a run takes from another run's checkpoint.
+
+    source: the checkpoint. groups: all variables by status. misshapen: the tensors whose shape
+    differs there, each with both shapes.
     """
 
     source: str
@@ -41,9 +44,11 @@ class WarmStart:
 
 @dataclass(frozen=True)
 class RunStarted:
-    """The run is about to take its first step, in `epoch`; `resumed_from` is the one it goes on
-    after. trainable: of the `parameters`, where the config freezes some. warm_start: where the run
-    starts from another's parameters. synthetic_data: whether it trains or is evaluated on these.
+    """Event before the first step that this process takes, in `epoch`.
+
+    resumed_from: the last step before it, if the run is resumed. trainable: the number of trained
+    `parameters`, if the config freezes some. warm_start: set if the run starts from another's
+    parameters. synthetic_data: whether it trains or is evaluated on synthetic data.
     """
 
     name: str
@@ -63,11 +68,10 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class StepDone:
-    """One training step is over; metrics are means over the epoch so far, `loss` among them;
-    a confusion matrix is a table of counts.
+    """Event after a training step; metrics are means over the epoch so far, including `loss`.
 
-    records: those trained on since the run began, padding not counted, in `train_seconds`, which
-    are the steps' alone.
+    A confusion matrix is a table of counts. records: number trained on since the run began, without
+    padding, in `train_seconds`, the time of the steps alone.
     """
 
     epoch: int
@@ -79,10 +83,10 @@ class StepDone:
 
 @dataclass(frozen=True)
 class EpochDone:
-    """One epoch and its evaluation are over; epochs count from 1, the rate is its last step's.
+    """Event after an epoch and its evaluation; epochs count from 1, the rate is its last step's.
 
-    records: those trained on in the epoch, padding not counted, in `train_seconds`; `seconds` are
-    the whole epoch's.
+    records: number trained on in the epoch, without padding, in `train_seconds`; `seconds` is the
+    time of the complete epoch.
     """
 
     epoch: int
@@ -96,16 +100,16 @@ class EpochDone:
 
 
 class Observer(Protocol):
-    """Receives the loop's events, in order; `step_done` comes at most ten times a second."""
+    """Receiver of the loop's events, in order; `step_done` is called at most ten times a second."""
 
     def run_started(self, event: RunStarted) -> None:
-        """Before the first step."""
+        """Handle the start of the run."""
 
     def note(self, text: str) -> None:
-        """Something the user should know, at any time."""
+        """Show a note to the user, at any time."""
 
     def step_done(self, event: StepDone) -> None:
-        """After a step, rate-limited by the loop."""
+        """Handle a step; rate-limited by the loop."""
 
     def epoch_done(self, event: EpochDone) -> None:
-        """After an epoch's evaluation."""
+        """Handle an epoch's evaluation."""

@@ -1,7 +1,7 @@
-"""What metrics read of a batch: labels, weights and what was predicted, in float64 and int64.
+"""Predictions of a batch as metrics read them: labels, weights and outputs in float64 and int64.
 
-All arrays are made once. A batch is loaded and read without allocating: in NumPy, assigning
-converts types without the buffers that a ufunc would take for it.
+All arrays are allocated once. A batch is loaded and read without allocation: in NumPy an assignment
+converts dtypes without the buffers that a ufunc would use.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from mxrun.train.class_loop import (
 
 Array = npt.NDArray[Any]
 
-# How a loss sees its tensors; None for one that has no labels to compare anything with.
+# A loss's view of its tensors; None for a loss without labels to compare with.
 Seen = Classification | Regression | None
 
 P = TypeVar("P", bound="Predictions")
 
 
 class Predictions(ABC):
-    """The predictions of a batch, `count` of them.
+    """Predictions of a batch, `count` of them.
 
-    weights [count], float64: 1 for those of a record, 0 for those of a padded row or with an
+    weights [count], float64: 1 for predictions of a record, 0 for those of a padded row or with an
     ignored label.
     """
 
@@ -50,31 +50,33 @@ class Predictions(ABC):
     @property
     @abstractmethod
     def weight(self) -> float:
-        """The sum of the weights."""
+        """Sum of the weights."""
 
     @abstractmethod
     def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Take in a batch: labels and output in row-major order, the weights of its rows."""
+        """Load a batch: labels and output in row-major order, and the weights of its rows."""
 
     def leave_out(self, values: Array) -> None:
-        """Put 0 where the weight is 0: what stands there may be no number."""
-        # Weights are at most 1, so this is so only where all are 1, as in every full batch.
+        """Set `values` to 0 where the weight is 0: NaN there must not count."""
+        # Weights are at most 1, so they are all 1 if their sum is their number, as in every full
+        # batch.
         if self.weight != len(self.weights):
             np.equal(self.weights, 0, out=self._left_out)
             np.copyto(values, 0, where=self._left_out)
 
 
 class ClassPredictions(Predictions):
-    """Predictions among `classes`: as distributions, or as the chance of class 1 of two, which is
-    the best above 0.5; so are labels.
+    """Predictions of one of `classes`, as distributions or as the probability of class 1 of two.
 
-    labels [count], int64; those that do not count may lie outside the classes. best [count], int64:
-    the most probable class, the first among equals; doubt [count], float64: NaN where a probability
-    is no number, else 0. Both hold where something has asked for `BEST`. probabilities, [count,
-    classes] float32, are those of distributions.
+    A single probability, of output or label, means class 1 above 0.5.
 
-    One native loop reads a batch, as the metrics of a small network would otherwise take a tenth of
-    its step.
+    labels [count], int64: those of weight 0 may be outside the classes. best [count], int64: the
+    most probable class, the first among equals. doubt [count], float64: NaN if a probability is
+    NaN, else 0. best and doubt are computed only if `BEST` was requested. probabilities [count,
+    classes], float32: only for distributions.
+
+    One native loop reads a batch: separate NumPy calls per metric would take a tenth of a small
+    network's step.
     """
 
     def __init__(self, seen: Classification | Regression, rows: int) -> None:
@@ -90,7 +92,8 @@ class ClassPredictions(Predictions):
         super().__init__(count)
         self.labels, self.best = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.doubt = np.zeros(count)
-        # With positions the classes lie apart: brought together once, for all that reads them.
+        # With positions, the classes of a prediction are not contiguous: transpose once for all
+        # readers.
         self._own: Array = np.zeros((count, width), np.float32)
         self._together = self._own.reshape(samples, positions, width)
         self.probabilities = self._own
@@ -98,7 +101,7 @@ class ClassPredictions(Predictions):
         self._sums = np.zeros((len(ROWS), 2))
         self._first, self._index = np.arange(count) * width, np.zeros(count, np.int64)
         self._wanted = 0
-        # The arrays that the loop reads: seldom others than those of the batch before.
+        # Arrays bound to the loop, which rarely change between batches.
         self._label: Array | None = None
         self._output: Array | None = None
         self._weight: Array | None = None
@@ -110,8 +113,9 @@ class ClassPredictions(Predictions):
         self._loop = HostLoop(read_classes_loop, (0, 0, 0, 0, 0, *numbers, *addresses))
 
     def want(self, what: int) -> Array:
-        """Ask for BEST, LOG or LIMITED_LOG of every batch; the array [2], float64, that then holds
-        the sums of weight * value and of weight.
+        """Request BEST, LOG or LIMITED_LOG for every batch.
+
+        Returns the array [2], float64, that receives the sums of weight * value and of weight.
         """
         self._wanted |= what
         self._loop.set(WANTED, self._wanted)
@@ -119,7 +123,7 @@ class ClassPredictions(Predictions):
         return sums
 
     def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Take in a batch: labels and output in row-major order, the weights of its rows."""
+        """Load a batch: labels and output in row-major order, and the weights of its rows."""
         if label is not self._label:
             self._bind_label(label)
         if output is not self._output:
@@ -134,11 +138,11 @@ class ClassPredictions(Predictions):
 
     @property
     def weight(self) -> float:
-        """The sum of the weights."""
+        """Sum of the weights."""
         return self._sums.item(1)
 
     def places(self, classes: Array) -> Array:
-        """Where these classes' probabilities lie in `probabilities`, flat; until the next call."""
+        """Return the flat indices of `classes` in `probabilities`, valid until the next call."""
         return np.add(self._first, classes, out=self._index)
 
     def _bind_label(self, label: Array) -> None:
@@ -161,7 +165,7 @@ class ClassPredictions(Predictions):
 
     def _bind_weight(self, weight: Array) -> None:
         if weight.dtype != np.float32 or not weight.flags.c_contiguous:
-            raise InternalError("the weights of rows are float32, one behind the other")
+            raise InternalError("the weights of rows must be contiguous float32")
         self._loop.set(ROW_WEIGHTS, weight.ctypes.data)
         self._weight = weight
 
@@ -174,18 +178,18 @@ class NumberPredictions(Predictions):
 
     def __init__(self, seen: Regression, rows: int) -> None:
         super().__init__(seen.samples * seen.elements)
-        # Seen from behind, [..., rows], so that weights broadcast over a row's predictions.
+        # Transposed to [..., rows], so that row weights broadcast over the predictions of a row.
         self._weights_by_row = self.weights.reshape(rows, -1).T
         self.differences, self._label = np.zeros_like(self.weights), np.zeros_like(self.weights)
         self._weight = 0.0
 
     @property
     def weight(self) -> float:
-        """The sum of the weights."""
+        """Sum of the weights."""
         return self._weight
 
     def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Take in a batch: labels and output in row-major order, the weights of its rows."""
+        """Load a batch: labels and output in row-major order, and the weights of its rows."""
         self._weights_by_row[...] = weight
         self._weight = np.add.reduce(self.weights)
         self._label[...] = label.reshape(-1)
@@ -194,9 +198,9 @@ class NumberPredictions(Predictions):
 
 
 class LossPredictions:
-    """The predictions of one loss in all the ways that metrics read them.
+    """Predictions of one loss in all forms that metrics read.
 
-    What no metric has asked for is neither made nor loaded.
+    A form that no metric requests is neither allocated nor loaded.
     """
 
     def __init__(self, seen: Seen, rows: int) -> None:
@@ -205,7 +209,7 @@ class LossPredictions:
 
     @cached_property
     def classes(self) -> ClassPredictions:
-        """Predictions among classes, or of one of two."""
+        """Predictions of classes, also for a single probability."""
         assert self._seen is not None
         return self._use(ClassPredictions(self._seen, self._rows))
 
@@ -216,7 +220,7 @@ class LossPredictions:
         return self._use(NumberPredictions(self._seen, self._rows))
 
     def load(self, label: Array, output: Array, weight: Array) -> None:
-        """Take in a batch: labels and output in row-major order, the weights of its rows."""
+        """Load a batch: labels and output in row-major order, and the weights of its rows."""
         for predictions in self._used:
             predictions.load(label, output, weight)
 

@@ -1,4 +1,4 @@
-"""How far a run is: all that decides its future beside weights, states and measured sums."""
+"""Progress of a run: the state that affects its future besides weights, states and metric sums."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from mxrun.base.params import Parameters
 Count = Annotated[int, Field(ge=0)]
 
 
-# Rows of a table; null for what is not a number.
+# Rows of a table; null for values that are not finite.
 Counts = tuple[tuple[int | float | None, ...], ...]
 
 
 class Best(Parameters):
-    """The best evaluation so far, by one metric."""
+    """Best evaluation so far, by one metric."""
 
     metric: str = Field(description="The metric, such as accuracy.")
-    value: float = Field(description="Its value.")
-    epoch: Count = Field(description="The epoch it was measured after.")
-    step: Count = Field(description="The step it was measured after.")
+    value: float = Field(description="Value of the metric.")
+    epoch: Count = Field(description="The epoch after which it was measured.")
+    step: Count = Field(description="The step after which it was measured.")
 
 
 class Progress(Parameters):
-    """A moment of a run: between two training steps, or after an epoch's evaluation."""
+    """Point in a run: between two training steps, or after an epoch's evaluation."""
 
     step: Count = Field(default=0, description="Training steps taken.")
-    epoch: Annotated[int, Field(ge=1)] = Field(default=1, description="The epoch in hand, from 1.")
-    batch: Count = Field(default=0, description="Batches of it that are trained on.")
+    epoch: Annotated[int, Field(ge=1)] = Field(default=1, description="The current epoch, from 1.")
+    batch: Count = Field(default=0, description="Batches of the epoch that are trained on.")
     best: Best | None = Field(
-        default=None, description="The best evaluation so far, where one is kept."
+        default=None, description="The best evaluation so far, if the policy saves one."
     )
     watched: Best | None = Field(
         default=None, description="The best evaluation for early stopping."
     )
-    stale: Count = Field(default=0, description="Evaluations since then.")
+    stale: Count = Field(default=0, description="Evaluations without improvement since then.")
     plateau: dict[str, Any] | None = Field(
         default=None, description="The plateau schedule's state."
     )
     evaluation: dict[str, float | Counts | None] = Field(
         default={},
-        description="The last evaluation; null for what is not a number, rows for a table.",
+        description="The last evaluation; null for values that are not finite, rows for a table.",
     )
     finished: bool = Field(default=False, description="Whether the run is over.")
 
     def with_(self, **changes: object) -> Progress:
-        """The same with other values."""
+        """Return a copy with the given fields changed."""
         return self.model_copy(update=changes)

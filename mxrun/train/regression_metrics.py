@@ -1,7 +1,8 @@
-"""Metrics of predicted numbers: MXNet 1.9.1's MSE, MAE and RMSE, over an epoch as one batch.
+"""Regression metrics: MXNet 1.9.1's MSE, MAE and RMSE, computed over an epoch as over one batch.
 
-MXNet averages the figures of its batches, a short last one weighing as much as the others, and of
-RMSE their roots; here every element of every record weighs the same, however they are split.
+MXNet averages the figures of its batches (for RMSE, their roots), and a short last batch has the
+weight of the others. Here every element of every record has the same weight, independent of
+batches.
 """
 
 from __future__ import annotations
@@ -16,56 +17,56 @@ from mxrun.train.predictions import LossPredictions, NumberPredictions, Seen
 
 
 class NumberMetricKind(MetricKind):
-    """A metric of predicted numbers."""
+    """Metric of predicted numbers."""
 
     def unfit(self, seen: Seen) -> str:
-        """Why not; it needs labels of the output's shape."""
+        """Return why the loss cannot be measured; the metric needs labels of the output's shape."""
         if seen is None:
             return "has no labels to compare predictions with"
         return "" if isinstance(seen, Regression) else "predicts classes, not numbers"
 
 
 class MeanSquaredErrorKind(NumberMetricKind):
-    """The mean of (output - label)^2 over all elements."""
+    """Mean of (output - label)^2 over all elements."""
 
     @property
     def figure(self) -> str:
-        """mse."""
+        """Name of the figure: mse."""
         return "mse"
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums of squares."""
+        """Return a metric that sums squares."""
         return MeanSquaredError(predictions.numbers)
 
 
 class MeanAbsoluteErrorKind(NumberMetricKind):
-    """The mean of |output - label| over all elements."""
+    """Mean of |output - label| over all elements."""
 
     @property
     def figure(self) -> str:
-        """mae."""
+        """Name of the figure: mae."""
         return "mae"
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums of absolute values."""
+        """Return a metric that sums absolute values."""
         return MeanAbsoluteError(predictions.numbers)
 
 
 class RootMeanSquaredErrorKind(NumberMetricKind):
-    """The root of the mean of (output - label)^2 over all elements."""
+    """Root of the mean of (output - label)^2 over all elements."""
 
     @property
     def figure(self) -> str:
-        """rmse."""
+        """Name of the figure: rmse."""
         return "rmse"
 
     def create(self, predictions: LossPredictions) -> Metric:
-        """Sums of squares."""
+        """Return a metric that sums squares."""
         return RootMeanSquaredError(predictions.numbers)
 
 
 class MeanSquaredError(MeanOfValues):
-    """Sums squares."""
+    """Mean of squared differences."""
 
     def __init__(self, predictions: NumberPredictions) -> None:
         super().__init__(predictions)
@@ -76,7 +77,7 @@ class MeanSquaredError(MeanOfValues):
 
 
 class MeanAbsoluteError(MeanOfValues):
-    """Sums absolute values."""
+    """Mean of absolute differences."""
 
     def __init__(self, predictions: NumberPredictions) -> None:
         super().__init__(predictions)
@@ -87,8 +88,8 @@ class MeanAbsoluteError(MeanOfValues):
 
 
 class RootMeanSquaredError(MeanSquaredError):
-    """Sums squares, of which it gives the root of the mean."""
+    """Root of the mean of squared differences."""
 
     def value(self) -> float:
-        """The root; NaN if nothing was measured."""
+        """Return the root; NaN if nothing was measured."""
         return math.sqrt(super().value())

@@ -1,4 +1,4 @@
-"""Finding where a run diverged: the same steps again, bit for bit, in checked mode."""
+"""Bit-exact replay of a diverged run in checked mode, to locate the first non-finite value."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mxrun.train.progress import Progress
 
 
 class CheckedLoop(TrainingLoop):
-    """A training loop that keeps a copy of all states before each step.
+    """Training loop that copies all states before each step.
 
-    After a step that leaves something that is no number it takes the step again, call by call, and
-    raises Located. Everything else is as in the loop that diverged, so the bits are the same.
+    If a step writes NaN or infinity, the loop repeats it call by call and raises Located. Otherwise
+    it equals the loop that diverged, so that the bits are the same.
     """
 
     def step(self, step: int, parts: int) -> int:
-        """One step, and all states looked at after it."""
+        """Take one step, then check all states."""
         before = [array.copy() for array in self._states]
         try:
             valid = super().step(step, parts)
@@ -48,7 +48,7 @@ class CheckedLoop(TrainingLoop):
             found = first_non_finite(self._executor, TRAIN if number == parts - 1 else ACCUMULATE)
             if found is not None:
                 return self._diverged(step, batch, found)
-        return Diagnostic(f"training has diverged in step {step}: the loss is beyond float32")
+        return Diagnostic(f"training has diverged in step {step}: the loss exceeds float32")
 
     def _bad_record(self, step: int, name: str, record: int) -> Diagnostic:
         return Diagnostic(
@@ -63,43 +63,43 @@ class CheckedLoop(TrainingLoop):
             f"{written_text(found)}",
             expected="finite numbers",
             got=f"a batch of the training records {records_text(batch)}",
-            hint="nothing that is not finite was saved; lower the learning rate (train.optimizer), "
-            "clip gradients (clip_global_norm) or look at these records",
+            hint="no value that is not finite was saved; lower the learning rate "
+            "(train.optimizer), clip gradients (clip_global_norm) or check these records",
         )
 
 
 class NullObserver:
-    """Tells nobody."""
+    """Observer that ignores all events."""
 
     def run_started(self, event: RunStarted) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def step_done(self, event: StepDone) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def epoch_done(self, event: EpochDone) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class NullCheckpointing:
-    """Saves nothing: a replay changes no file."""
+    """Saver that writes nothing: a replay changes no file."""
 
     def due_after_step(self, step: int) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def stop(self, progress: Progress) -> None:
-        """Nothing: what is looked for is found first."""
+        """Do nothing: the replay ends when it finds the non-finite value."""
 
     def fail(self, progress: Progress, error: RecordError) -> NoReturn:
-        """The error alone."""
+        """Raise the error."""
         raise error
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""A run's folder: what was run, how it went and what came of it."""
+"""Folder of a run: its config, metrics, times, summary and checkpoints."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _REPLACED = re.compile(r"\.checkpoint-([0-9]+)\.replaced")
 
 
 def run_path(name: str) -> Path:
-    """Where the run `name` lies."""
+    """Return the folder of the run `name`."""
     return ROOT / name
 
 
 def is_run_config(path: Path) -> bool:
-    """Whether a file is the config that a run saved, beside what came of it.
+    """Return whether a file is the config that a run saved in its folder, beside its results.
 
-    Such a folder may be anybody's; what its config names was not chosen by who opens it.
+    Such a folder may come from anyone: the user has not chosen what its config names.
     """
-    # By the name that it is opened by as well as by the one that a link leads to.
+    # Check both the path as given and the target of a link.
     return any(_lies_beside_results(each) for each in {path, path.resolve()})
 
 
@@ -53,12 +53,12 @@ def _lies_beside_results(path: Path) -> bool:
 
 
 class RunDirectory:
-    """`runs/<name>/`: config.yaml, metrics.jsonl (no times), timing.jsonl, summary.json.
+    """Folder `runs/<name>/`: config.yaml, metrics.jsonl (no times), timing.jsonl, summary.json.
 
-    Make one with `create` or `reopen`. Every method raises UserError, naming the path, when it
-    cannot write. Links among the run's own files are never written through.
+    Make one with `create` or `reopen`. Every method raises UserError naming the path if it cannot
+    write. Links among the run's own files are never followed for writing.
 
-    check: called before a result is written; raises where the folder is another one by now.
+    check: called before a result is written; raises if the folder has been replaced.
     """
 
     def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
@@ -69,10 +69,10 @@ class RunDirectory:
     def create(
         cls, name: str, config_text: str, overwrite: bool, root: Path = ROOT
     ) -> RunDirectory:
-        """Make the folder of the run `name` and save its resolved config.
+        """Create the folder of the run `name` and save its resolved config.
 
-        Raises UserError when the folder holds another run, unless `overwrite`: then what that run
-        wrote is removed, and nothing else.
+        Raises UserError if the folder has another run, unless `overwrite` is set: then the files of
+        that run, and no others, are removed.
         """
         path = root / name
         with writing(path):
@@ -87,9 +87,9 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, name: str, root: Path = ROOT) -> RunDirectory | None:
-        """The folder of the run `name`, where there is anything of one.
+        """Return the folder of the run `name`, or None if it has no files of a run.
 
-        Raises UserError where a link stands in the place of a file or checkpoint of the run.
+        Raises UserError if a file or checkpoint of the run is a link.
         """
         path = root / name
         with writing(path):
@@ -100,24 +100,22 @@ class RunDirectory:
 
     @property
     def config_path(self) -> Path:
-        """The resolved config of the run."""
+        """Path of the run's resolved config."""
         return self.path / CONFIG_FILE
 
     def replace_config(self, text: str) -> None:
-        """Make it the folder of a run with another config."""
+        """Replace the run's config."""
         with whole_file(self.config_path, follow=False) as file:
             file.write(text.encode("utf-8"))
 
     def withdraw(self) -> None:
-        """Remove the config of a run that nothing has come of, so that the next one may begin."""
+        """Remove the config of a run without results, so that another run can use the folder."""
         with writing(self.path):
             if [entry.name for entry in _of_a_run(self.path)] == [CONFIG_FILE]:
                 self.config_path.unlink()
 
     def clean_up(self) -> None:
-        """Put back a checkpoint that a killed process was about to replace, and remove what it
-        left half written or half removed.
-        """
+        """Restore a checkpoint that a killed process was replacing; remove its partial files."""
         with writing(self.path):
             for entry in list(_of_a_run(self.path)):
                 if match := _REPLACED.fullmatch(entry.name):
@@ -128,7 +126,7 @@ class RunDirectory:
                     remove(entry)
 
     def go_back(self, epoch: int) -> None:
-        """Forget what was recorded of `epoch` and later ones, and a line that was left torn."""
+        """Remove the records of `epoch` and later ones, and an incomplete last line."""
         for name in (_METRICS, _TIMING):
             path = self.path / name
             with writing(path):
@@ -139,7 +137,7 @@ class RunDirectory:
                         file.write(kept)
 
     def summary(self) -> Mapping[str, Any] | None:
-        """summary.json of a finished run; None where there is none or it cannot be read."""
+        """Return summary.json of a finished run; None if it does not exist or cannot be read."""
         try:
             content = json.loads((self.path / _SUMMARY).read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -147,7 +145,7 @@ class RunDirectory:
         return content if isinstance(content, dict) else None
 
     def unfinish(self) -> None:
-        """Remove the summary: the run goes on."""
+        """Remove the summary of a run that continues."""
         with writing(self.path / _SUMMARY), suppress(FileNotFoundError):
             (self.path / _SUMMARY).unlink()
 
@@ -164,14 +162,14 @@ class RunDirectory:
         _append(self.path / _TIMING, {**position, "seconds": done.seconds})
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write summary.json: all of it or, after a crash, the one before."""
+        """Write summary.json atomically: after a crash it is the new or the previous one."""
         self._check()
         with whole_file(self.path / _SUMMARY, follow=False) as file:
             file.write(canonical_json(summary).encode("ascii"))
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
-    """Add one line; a line that does not fit on the disk leaves no torn end."""
+    """Append one line; if the disk is full, the file is truncated to its previous size."""
     line = canonical_json(record).encode("ascii")
     with writing(path), open(path, "ab", buffering=0, opener=_unfollowed) as file:
         before = file.tell()
@@ -179,7 +177,7 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
             written = file.write(line)
             while written < len(line):
                 written += file.write(line[written:])
-            # Durable before any checkpoint that counts on it.
+            # It must be on disk before any checkpoint that relies on it.
             os.fsync(file.fileno())
         except OSError:
             os.truncate(file.fileno(), before)
@@ -187,12 +185,12 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _unfollowed(path: str, mode: int) -> int:
-    """Open what has this name and nothing that it links to."""
+    """Open a file without following a symbolic link."""
     return os.open(path, mode | os.O_NOFOLLOW, 0o666)
 
 
 def _recorded_before(line: bytes, epoch: int) -> bool:
-    """Whether a line is whole and of an epoch before `epoch`."""
+    """Return whether a line is complete and records an epoch before `epoch`."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -202,28 +200,28 @@ def _recorded_before(line: bytes, epoch: int) -> bool:
 
 
 def _of_a_run(path: Path) -> Iterator[Path]:
-    """What in a folder a run has written."""
+    """Yield the files and folders in `path` that a run has written."""
     for entry in sorted(path.iterdir()):
         if _OWN_FILE.fullmatch(entry.name) or _CHECKPOINT.fullmatch(entry.name):
             yield entry
 
 
 def _check_no_links(path: Path) -> None:
-    """Raise UserError for links in the place of what a run writes: they may lead anywhere."""
+    """Raise UserError if files of a run are links: their targets may be anywhere."""
     links = [entry for entry in _of_a_run(path) if entry.is_symlink()]
     if links:
         raise UserError(
             Diagnostic(
-                f"{link} is a link: what it leads to would be changed with the run",
+                f"{link} is a link: its target would be changed with the run",
                 got=f"a link to {link.readlink()}",
-                hint="put the file itself there, or start another run with name=OTHER",
+                hint="replace the link by the file, or start another run with name=OTHER",
             )
             for link in links
         )
 
 
 def _remove_run(path: Path) -> None:
-    """Remove what a run wrote; nothing at all where something else lies in between."""
+    """Remove the files of a run; raises UserError, removing nothing, if its folders have others."""
     files: list[Path] = []
     folders: list[Path] = []
     for entry in _of_a_run(path):
@@ -252,6 +250,6 @@ def _occupied(path: Path) -> UserError:
     return UserError(
         Diagnostic(
             f"{path} holds {what}",
-            hint="--resume goes on with it, --overwrite replaces it, name=OTHER starts another",
+            hint="--resume continues it, --overwrite replaces it, name=OTHER starts another",
         )
     )

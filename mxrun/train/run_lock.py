@@ -1,4 +1,4 @@
-"""The lock of a run's folder: one process writes it, and only as long as it is the same folder."""
+"""Lock of a run's folder: one process may write it, until the folder is replaced."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from mxrun.base.files import writing
 
 LOCK_FILE = ".lock"
 
-# All that a lock file ever holds: the number of the process that has it.
+# Content of a lock file: the id of the process that holds it.
 _CONTENT = re.compile(rb"[0-9]{0,20}\n?")
 
 
 @dataclass(frozen=True)
 class RunLock:
-    """The right to write a run's folder."""
+    """Exclusive right to write a run's folder."""
 
     path: Path
     descriptor: int
 
     def check(self) -> None:
-        """Raise UserError where the folder was removed or replaced since it was locked.
+        """Raise UserError if the folder has been removed or replaced since it was locked.
 
-        What is there now may be another run, which must not be written.
+        The folder that is there now may be another run's and must not be written.
         """
         if not _is_named(self.descriptor, self.path / LOCK_FILE):
             raise UserError(
                 Diagnostic(
                     f"{self.path} was removed or replaced while the run was writing it",
-                    hint="the run ends and leaves what is there now alone; start it again",
+                    hint="the run has stopped without changing the present folder; start it again",
                 )
             )
 
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[RunLock]:
-    """While it is entered no other process writes the run in `path`; the folder is made.
+    """Create the folder `path` and lock it against other processes within the block.
 
-    The lock is the system's (flock) on a file with this process's number, so that it ends with the
-    process, however that ends. Raises UserError naming the process that has it, and where the
-    lock's name belongs to something else.
+    The lock is the system's (flock) on a file with this process's id, so that it ends with the
+    process in any case. Raises UserError naming the process that holds the lock, or if the lock
+    file's name is used by something else.
     """
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def only_writer(path: Path) -> Iterator[RunLock]:
             os.write(descriptor, b"%d\n" % os.getpid())
         yield RunLock(path, descriptor)
     finally:
-        # While it is still locked: who opens it by then sees that it is not there any more.
+        # Unlink before unlocking: a process that has opened the file sees that its name is gone.
         if _is_named(descriptor, path / LOCK_FILE):
             with suppress(OSError):
                 (path / LOCK_FILE).unlink()
@@ -67,7 +67,7 @@ def only_writer(path: Path) -> Iterator[RunLock]:
 
 
 def _locked(path: Path) -> int:
-    """The descriptor of a locked file that still has its name."""
+    """Return the descriptor of a locked file that still has its name."""
     while True:
         descriptor = _opened(path)
         try:
@@ -82,7 +82,7 @@ def _locked(path: Path) -> int:
                 Diagnostic(
                     f"another process is writing the run in {path.parent}",
                     got=f"process {holder or 'not known yet'}",
-                    hint="wait for it, stop it (SIGTERM saves first), or say name=OTHER",
+                    hint="wait for it, stop it (SIGTERM saves first), or give name=OTHER",
                 )
             ) from error
         except (OSError, UserError):
@@ -101,18 +101,18 @@ def _opened(path: Path) -> int:
 
 
 def _check_is_lock(path: Path, descriptor: int) -> None:
-    """Raise UserError for a file that is no lock: it must not be written."""
+    """Raise UserError if a file is not a lock file and therefore must not be written."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise _no_lock(path, "no plain file")
+        raise _no_lock(path, "not a regular file")
     if status.st_nlink > 1:
-        raise _no_lock(path, "a file that has another name as well")
+        raise _no_lock(path, "a file with another hard link")
     if not _CONTENT.fullmatch(os.pread(descriptor, 64, 0)):
         raise _no_lock(path, "a file with other content")
 
 
 def _is_named(descriptor: int, path: Path) -> bool:
-    """Whether an open file is the one of this name."""
+    """Return whether `path` still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     except OSError:
@@ -123,7 +123,7 @@ def _no_lock(path: Path, what: str) -> UserError:
     return UserError(
         Diagnostic(
             f"{path} is not the lock of a run",
-            expected="nothing, or a plain file that mxrun made",
+            expected="no file, or a regular file made by mxrun",
             got=what,
             hint="move it away",
         )

@@ -1,4 +1,4 @@
-"""What a run writes while it trains: metrics after each epoch, checkpoints as its policy says."""
+"""Saving during training: metrics after each epoch, and checkpoints according to the policy."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
 
-# The state and the arrays of each file, at a moment of the run; whether the policy asked for it.
+# Function from the progress, and whether the policy requires the checkpoint, to the state of the
+# run and the arrays of each file.
 Snapshot = Callable[[Progress, bool], tuple[RunState, dict[str, Arrays]]]
 
 
 class RunSaver:
     """Writes metrics and checkpoints into a run's folder.
 
-    `saved` is the moment that the newest checkpoint there holds, if any: it is not written again.
-    `note` tells the user what an evaluation has that is no number, once for each metric.
+    `saved` is the progress of the newest checkpoint there, if any; it is not written again. `note`
+    reports metrics of an evaluation that are not finite, once for each metric.
     """
 
     def __init__(
@@ -39,14 +40,14 @@ class RunSaver:
         self._told: set[str] = set()
 
     def due_after_step(self, step: int) -> bool:
-        """Whether the policy wants a checkpoint in the middle of an epoch."""
+        """Return whether the policy requires a checkpoint in the middle of an epoch."""
         return self._keeper.due_after_step(step)
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
-        """Save where the policy or an interruption asks for it.
+        """Save if the policy or an interruption requires it.
 
-        Raises Stopped once an interruption's checkpoint is written, and Diverged instead of saving
-        what is not finite.
+        Raises Stopped after an interruption's checkpoint is written, and Diverged, without saving,
+        if a value is not finite.
         """
         if progress.finished:
             return
@@ -56,24 +57,28 @@ class RunSaver:
             self.stop(progress)
 
     def stop(self, progress: Progress) -> None:
-        """Save what only an interruption asks for, and raise Stopped.
+        """Save a checkpoint for an interruption and raise Stopped.
 
-        In the middle of an evaluation, and where a batch is awaited, that is all: what the policy
-        asks for comes after it.
+        In the middle of an evaluation, or while a batch is awaited, the checkpoints of the policy
+        are not yet due.
         """
         self.save(progress)
         raise Stopped(
             f"stopped after step {progress.step} and saved in {self._directory.path}; "
-            "the same command with --resume goes on"
+            "the same command with --resume continues"
         )
 
     def save(self, progress: Progress) -> None:
-        """Save what the policy does not ask for; raises Diverged instead where it is not finite."""
+        """Save a checkpoint outside of the policy; raises Diverged, without saving, on non-finite
+        values.
+        """
         self._save(progress, due=False)
 
     def fail(self, progress: Progress, error: RecordError) -> NoReturn:
-        """Save the moment before the step or evaluation that a record is missing from, and raise
-        `error` saying so. Before the first step there is nothing to save, and nothing is left.
+        """Save the state before the step or evaluation whose record is missing, then raise `error`.
+
+        The error also says what was saved. Before the first step nothing is saved, and the run's
+        folder is left without files of the run.
         """
         if progress.step == 0:
             self._directory.withdraw()
@@ -84,13 +89,13 @@ class RunSaver:
             raise UserError([*error.diagnostics, *unsaved.diagnostics]) from error
         end = Diagnostic(
             f"training has ended after step {progress.step}, saved in {self._directory.path}",
-            hint="once the record can be read the same command with --resume goes on; where files "
-            "were changed for that, with --allow-changes as well",
+            hint="once the record can be read, the same command with --resume continues; if files "
+            "were changed for that, add --allow-changes",
         )
         raise UserError([*error.diagnostics, end]) from error
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
-        """Record the epoch; save where it was the best or the last, or the policy asks for it."""
+        """Record the epoch; save if it was the best or the last, or if the policy requires it."""
         self._directory.record(done)
         self._tell(done)
         keeper = self._keeper

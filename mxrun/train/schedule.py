@@ -1,13 +1,13 @@
-"""Schedules: the learning rate of every step, as a pure function of the step's number.
+"""Learning-rate schedules: the rate of every step, as a pure function of the step's number.
 
-All numbers of a schedule are factors of the optimizer's lr, here `base`, but for the limits that
-MXNet and PyTorch give as rates (`stop_factor_lr`, `eps`). Steps are counted from 1,
-as MXNet counts updates: `rate(step, ...)` is what MXNet 1.9.1's scheduler of the same kind gives
-for `num_update=step`. Every schedule can begin with a warm-up.
+All numbers of a schedule are factors of the optimiser's lr, here `base`, except for the limits that
+MXNet and PyTorch give as rates (`stop_factor_lr`, `eps`). Steps are counted from 1, as MXNet counts
+updates: `rate(step, ...)` is what MXNet 1.9.1's scheduler of the same kind gives for
+`num_update=step`. Every schedule can begin with a warm-up.
 
-What falls over the whole run (cosine, linear, polynomial) falls from the end of the warm-up and
-reaches its final value in the last step. What happens at given steps or epochs counts them from the
-start of the training, warm-up included.
+Schedules that decay over the complete run (cosine, linear, polynomial) start at the end of the
+warm-up and reach their final value in the last step. Steps or epochs given in a schedule are
+counted from the start of the training, warm-up included.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Milestones = Annotated[tuple[Interval, ...], Field(min_length=1)]
 
 @dataclass(frozen=True)
 class Moment:
-    """Where in a training a step stands; `step` is counted from 1, `warmup_steps` are over."""
+    """Position of a step after the warm-up; `step` is counted from the training's first, 1."""
 
     step: int
     total_steps: int
@@ -42,35 +42,39 @@ class Moment:
 
     @property
     def progress(self) -> float:
-        """How much of what follows the warm-up is done: 1 in the last step."""
+        """Completed fraction of the steps after the warm-up: 1 in the last step."""
         return _between(self.step, self.warmup_steps, self.total_steps)
 
     @property
     def elapsed(self) -> int:
-        """Steps since the first one at full rate: the warm-up's last, or the training's first."""
+        """Steps since the first at full rate: the last of the warm-up, or the first of the
+        training.
+        """
         return self.step - max(self.warmup_steps, 1)
 
     @property
     def remaining(self) -> int:
-        """What `elapsed` is in the last step."""
+        """Value of `elapsed` in the last step."""
         return self.total_steps - max(self.warmup_steps, 1)
 
 
 class Schedule(Parameters):
-    """What every schedule has: a warm-up.
+    """Base of schedules, with an optional warm-up.
 
     While step < warmup_steps, the rate grows from warmup_begin in equal increments, reaching the
     full rate at step warmup_steps, or stays at warmup_begin (mode constant).
     """
 
-    warmup_steps: Count = Field(0, description="Steps until the full rate.")
+    warmup_steps: Count = Field(0, description="Number of warm-up steps, until the full rate.")
     warmup_mode: Literal["linear", "constant"] = Field(
-        "linear", description="Whether the warm-up grows or stays at warmup_begin."
+        "linear", description="Whether the rate grows during the warm-up or stays at warmup_begin."
     )
-    warmup_begin: Part = Field(0.0, description="Where the warm-up begins, as a factor of lr.")
+    warmup_begin: Part = Field(
+        0.0, description="Rate at the start of the warm-up, as a factor of lr."
+    )
 
     def rate(self, step: int, total_steps: int, steps_per_epoch: int, base: float) -> float:
-        """The learning rate of step `step`, counted from 1, of `total_steps`."""
+        """Return the learning rate of step `step`, counted from 1, of `total_steps`."""
         if step >= self.warmup_steps:
             moment = Moment(step, total_steps, steps_per_epoch, self.warmup_steps)
             return self.rate_at(moment, base)
@@ -80,28 +84,28 @@ class Schedule(Parameters):
         return begin + (base * self.full() - begin) * step / self.warmup_steps
 
     def full(self) -> float:
-        """The factor that the warm-up leads to."""
+        """Return the factor at the end of the warm-up."""
         return 1.0
 
     def rate_at(self, moment: Moment, base: float) -> float:
-        """The learning rate, once the warm-up is over."""
+        """Return the learning rate after the warm-up."""
         return base * self.relative(moment)
 
     @abstractmethod
     def relative(self, moment: Moment) -> float:
-        """The rate as a factor of the optimizer's lr, once the warm-up is over."""
+        """Return the rate after the warm-up as a factor of the optimiser's lr."""
 
 
 class ConstantSchedule(Schedule):
     """The optimizer's lr at every step: factor = 1."""
 
     def relative(self, moment: Moment) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
 
 class StepDecay(Schedule):
-    """A reduction after every so many steps or epochs: factor^floor((step - 1) / interval).
+    """Reduction at a fixed interval of steps or epochs: factor^floor((step - 1) / interval).
 
     MXNet's FactorScheduler, and with a stop_factor_lr of 0 PyTorch's StepLR.
     """
@@ -110,7 +114,7 @@ class StepDecay(Schedule):
     epochs: Interval | None = Field(None, description="Or epochs between two reductions.")
     factor: Reduction = Field(0.1, description="Factor of every reduction.")
     stop_factor_lr: NotNegative = Field(
-        1e-8, description="The learning rate below which no reduction leads."
+        1e-8, description="Lower bound on the reduced learning rate."
     )
 
     @model_validator(mode="after")
@@ -119,12 +123,12 @@ class StepDecay(Schedule):
         return self
 
     def rate_at(self, moment: Moment, base: float) -> float:
-        """At least stop_factor_lr once there was a reduction, as in MXNet."""
+        """Return the rate, at least stop_factor_lr after the first reduction, as in MXNet."""
         rate = base * self.relative(moment)
         return max(rate, self.stop_factor_lr) if self._reductions(moment) else rate
 
     def relative(self, moment: Moment) -> float:
-        """One reduction for every interval that is over."""
+        """Return factor^(number of completed intervals)."""
         return self.factor ** self._reductions(moment)
 
     def _reductions(self, moment: Moment) -> int:
@@ -133,7 +137,7 @@ class StepDecay(Schedule):
 
 
 class MultiStep(Schedule):
-    """A reduction after each of some steps or epochs: factor^(how many of them are over).
+    """Reduction after each of the given steps or epochs: factor^(number of those completed).
 
     MXNet's MultiFactorScheduler and PyTorch's MultiStepLR.
     """
@@ -155,13 +159,13 @@ class MultiStep(Schedule):
         return self
 
     def relative(self, moment: Moment) -> float:
-        """One reduction for every milestone that is over."""
+        """Return factor^(number of milestones passed)."""
         milestones = self.steps or [e * moment.steps_per_epoch for e in self.epochs or ()]
         return self.factor ** sum(milestone < moment.step for milestone in milestones)
 
 
 class Cosine(Schedule):
-    """Half a cosine's fall: final + (1 - final) * (1 + cos(pi * progress)) / 2.
+    """Cosine decay: final + (1 - final) * (1 + cos(pi * progress)) / 2.
 
     MXNet's CosineScheduler and PyTorch's CosineAnnealingLR.
     """
@@ -169,12 +173,12 @@ class Cosine(Schedule):
     final: NotNegative = Field(0.0, description="The last step's rate, as a factor of lr.")
 
     def relative(self, moment: Moment) -> float:
-        """From 1 to final."""
+        """Return the factor, from 1 to final."""
         return self.final + (1 - self.final) * (1 + math.cos(math.pi * moment.progress)) / 2
 
 
 class Linear(Schedule):
-    """A straight line: final + (1 - final) * (1 - progress).
+    """Linear decay: final + (1 - final) * (1 - progress).
 
     MXNet's PolyScheduler of power 1 and PyTorch's LinearLR.
     """
@@ -182,12 +186,12 @@ class Linear(Schedule):
     final: NotNegative = Field(0.0, description="The last step's rate, as a factor of lr.")
 
     def relative(self, moment: Moment) -> float:
-        """From 1 to final."""
+        """Return the factor, from 1 to final."""
         return self.final + (1 - self.final) * (1 - moment.progress)
 
 
 class Polynomial(Schedule):
-    """A power of what is left: final + (1 - final) * (1 - progress)^power.
+    """Polynomial decay: final + (1 - final) * (1 - progress)^power.
 
     MXNet's PolyScheduler and PyTorch's PolynomialLR.
     """
@@ -196,49 +200,51 @@ class Polynomial(Schedule):
     final: NotNegative = Field(0.0, description="The last step's rate, as a factor of lr.")
 
     def relative(self, moment: Moment) -> float:
-        """From 1 to final."""
+        """Return the factor, from 1 to final."""
         return self.final + (1 - self.final) * math.pow(1 - moment.progress, self.power)
 
 
 class Exponential(Schedule):
-    """A steady reduction, a little at every step: factor^(epochs since the warm-up).
+    """Exponential decay, a little at every step: factor^(epochs since the warm-up).
 
-    At the first step of every epoch the value of PyTorch's ExponentialLR, which holds it until the
-    epoch's end; that would be `step: {epochs: 1, factor: ...}`.
+    It equals PyTorch's ExponentialLR at the first step of every epoch; PyTorch holds that value
+    until the epoch's end, as `step: {epochs: 1, factor: ...}` does.
     """
 
     factor: Reduction = Field(description="Factor of the rate from one epoch to the next.")
 
     def relative(self, moment: Moment) -> float:
-        """Fractions of an epoch count."""
+        """Return factor^(epochs elapsed), with fractions of epochs."""
         return math.pow(self.factor, moment.elapsed / moment.steps_per_epoch)
 
 
 class OneCycle(Schedule):
-    """A rise from peak / start_divisor to peak, then a fall to the first rate / final_divisor.
+    """Rise from peak / start_divisor to peak, then decay to the first rate / final_divisor.
 
-    Smith's and Topin's super-convergence (arXiv 1708.07120) as PyTorch's OneCycleLR has it, without
-    its cycle of the momentum: the rise takes the share `rise` of the steps.
+    Super-convergence by Smith and Topin (arXiv 1708.07120) as in PyTorch's OneCycleLR, without its
+    cycle of the momentum. The rise takes the fraction `rise` of the steps.
     """
 
     peak: Positive = Field(1.0, description="The highest rate, as a factor of lr.")
-    rise: Part = Field(0.3, description="The share of the steps in which the rate rises.")
+    rise: Part = Field(0.3, description="The fraction of the steps in which the rate rises.")
     start_divisor: Annotated[NotNegative, Field(ge=1)] = Field(
-        25.0, description="The highest rate over the first."
+        25.0, description="The highest rate divided by the first."
     )
     final_divisor: Annotated[NotNegative, Field(ge=1)] = Field(
-        1e4, description="The first rate over the last."
+        1e4, description="The first rate divided by the last."
     )
-    anneal: Literal["cosine", "linear"] = Field("cosine", description="How the rate moves.")
+    anneal: Literal["cosine", "linear"] = Field(
+        "cosine", description="Shape of the rise and of the decay."
+    )
 
     def full(self) -> float:
-        """The rate with which the cycle begins."""
+        """Return the factor at the beginning of the cycle."""
         return self.peak / self.start_divisor
 
     def relative(self, moment: Moment) -> float:
-        """The rise ends one step before `rise` of them are over, as PyTorch counts.
+        """Return the factor; the rise ends one step before the fraction `rise`, as in PyTorch.
 
-        Where that is before the first step, the fall is on its way already in the first step.
+        If that is before the first step, the rate already falls in the first step.
         """
         top = self.rise * (moment.remaining + 1) - 1
         if moment.elapsed <= top:
@@ -253,35 +259,38 @@ class OneCycle(Schedule):
 
 
 class Plateau(Schedule):
-    """A reduction whenever a metric has not improved for more than `patience` observations.
+    """Reduction whenever a metric has not improved for more than `patience` observations.
 
-    PyTorch's ReduceLROnPlateau with a relative threshold. What was observed so far is a value of
-    its own, `PlateauState`; without one, this is a constant rate.
+    PyTorch's ReduceLROnPlateau with a relative threshold. The observations so far are stored in a
+    separate value, `PlateauState`; without one, the rate is constant.
     """
 
-    metric: str = Field("loss", description="The metric, of the evaluation where there is one.")
+    metric: str = Field(
+        "loss",
+        description="The observed metric: of the evaluation, or of training if there is none.",
+    )
     mode: Literal["min", "max"] | None = Field(
-        None, description="Whether less or more is better; default: as the metric has it."
+        None, description="Whether less or more is better; default: that of the metric."
     )
     factor: Reduction = Field(0.1, description="Factor of every reduction.")
-    patience: Count = Field(10, description="Observations without improvement that are borne.")
+    patience: Count = Field(10, description="Observations without improvement that are tolerated.")
     threshold: NotNegative = Field(
-        1e-4, description="By what share of the best value an improvement must exceed it."
+        1e-4, description="Least improvement that counts, as a fraction of the best value."
     )
     cooldown: Count = Field(
-        0, description="Observations after a reduction that do not count as without improvement."
+        0, description="Observations after a reduction that are not counted towards patience."
     )
-    min: Part = Field(0.0, description="The least rate, as a factor of lr.")
+    min: Part = Field(0.0, description="Lower bound on the rate, as a factor of lr.")
     eps: NotNegative = Field(
-        1e-8, description="A reduction that would lower the learning rate by no more is left out."
+        1e-8, description="Reductions of the learning rate by no more than this are skipped."
     )
 
     def relative(self, moment: Moment) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
     def reduced(self, reductions: int, base: float) -> float:
-        """The factor after so many reductions of a rate that began as `base`."""
+        """Return the factor after `reductions` reductions of a rate that started as `base`."""
         reached = 1.0
         for count in range(1, reductions + 1):
             factor = max(self.factor**count, self.min)
@@ -291,16 +300,16 @@ class Plateau(Schedule):
         return reached
 
     def directed(self, higher: Collection[str]) -> Plateau:
-        """The same with a mode; `higher` are the metrics of which more is better."""
+        """Return the schedule with its mode set; `higher` are metrics of which more is better."""
         mode = self.mode or ("max" if self.metric in higher else "min")
         return self.model_copy(update={"mode": mode})
 
     def start(self) -> PlateauState:
-        """Nothing observed yet."""
+        """Return the state before the first observation."""
         return PlateauState(self)
 
     def resume(self, values: Mapping[str, Any]) -> PlateauState:
-        """The state that `PlateauState.values` described."""
+        """Return the state given by `PlateauState.values`."""
         return PlateauState(
             self,
             best=values["best"],
@@ -312,10 +321,11 @@ class Plateau(Schedule):
 
 @dataclass(frozen=True)
 class PlateauState:
-    """What a plateau schedule has observed.
+    """Observations of a plateau schedule.
 
-    best: the best value; None before there is one. waited: observations since, or since the last
-    reduction. cooling: observations left that do not count. reductions: how many there were.
+    best: the best value; None before the first. waited: observations since then, or since the last
+    reduction. cooling: remaining observations that do not count. reductions: the number of
+    reductions so far.
     """
 
     schedule: Plateau
@@ -325,7 +335,7 @@ class PlateauState:
     reductions: int = 0
 
     def values(self) -> dict[str, float | int | None]:
-        """Everything but the schedule, for JSON, which gives floats back exactly."""
+        """Return the state without the schedule, for JSON, which preserves floats exactly."""
         return {
             "best": self.best,
             "waited": self.waited,
@@ -334,12 +344,14 @@ class PlateauState:
         }
 
     def rate(self, step: int, total_steps: int, steps_per_epoch: int, base: float) -> float:
-        """The schedule's rate after the reductions so far."""
+        """Return the schedule's rate after the reductions so far."""
         reduced = self.schedule.reduced(self.reductions, base)
         return self.schedule.rate(step, total_steps, steps_per_epoch, base) * reduced
 
     def observe(self, value: float) -> PlateauState:
-        """The state after one more observation; one that is not finite is no improvement."""
+        """Return the state after one more observation; a value that is not finite is no
+        improvement.
+        """
         if self._improves(value):
             seen = replace(self, best=value, waited=0)
         else:
@@ -369,7 +381,7 @@ def _require_one_unit(steps: object, epochs: object) -> None:
 
 
 def _between(position: float, first: float, last: float) -> float:
-    """How far `position` is on the way from `first` to `last`: within 0 and 1."""
+    """Return the relative position between `first` and `last`, clipped to 0..1."""
     if position >= last:
         return 1.0
     return max(0.0, (position - first) / (last - first))

@@ -1,4 +1,4 @@
-"""Undoing a step that ends in the middle: a later part of its batch cannot be had."""
+"""Undo of a step that ends early because a later part of its batch is not available."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ Array = npt.NDArray[Any]
 
 
 class PartialStep:
-    """Copies of what the parts of a step change before its last one updates the parameters:
-    auxiliary states and measured sums. Nothing is allocated per step.
+    """Copies of the values that the parts of a step change before the last part updates parameters.
+
+    These are auxiliary states and measured sums. Nothing is allocated per step.
     """
 
     def __init__(self, auxiliary: Sequence[Array], measured: Mapping[str, Array]) -> None:
@@ -21,11 +22,11 @@ class PartialStep:
         self._copies = [array.copy() for array in self._arrays]
 
     def begin(self) -> None:
-        """Remember the state before a step's first part."""
+        """Save the state before a step's first part."""
         for array, copy in zip(self._arrays, self._copies, strict=True):
             np.copyto(copy, array)
 
     def undo(self) -> None:
-        """Go back to that state."""
+        """Restore the saved state."""
         for array, copy in zip(self._arrays, self._copies, strict=True):
             np.copyto(array, copy)

@@ -1,1 +1,1 @@
-"""BatchNorm: its operator, its compiled loops, and its fusions."""
+"""BatchNorm: its operator, its compiled loops and its fusions."""

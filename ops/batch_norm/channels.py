@@ -1,6 +1,6 @@
-"""Batch normalization's loops over the channels: what the tensors' loops added up, made factors.
+"""Batch normalisation's loops over channels: statistics and factors from partial sums.
 
-One thread runs them; everything is float32 but the sums' totals.
+They run on one thread. All data are float32; the totals of the sums are float64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mxrun.backend.jit import Block, float32s, float64s, integer, native, piece,
 
 @piece
 def added_up(block: Block) -> Any:
-    """The totals [2, C] of the partial sums: slots 0, 1, 4 and 5 of both loops."""
+    """Add the partial sums and return the totals [2, C]; uses slots 0, 1, 4 and 5 of both loops."""
     channels, sums, totals = integer(block, 0), float32s(block, 4), float64s(block, 5)
     for j in range(2 * channels):
         totals[j] = 0.0
@@ -26,11 +26,11 @@ def added_up(block: Block) -> Any:
 
 @native
 def scale_loop(block: Block) -> None:
-    """mean, var, scale = gamma / sqrt(var + eps), from the sums or, without sums, as given.
+    """mean, var, scale = gamma / sqrt(var + eps), from the sums, or from given statistics.
 
-    Slots: channels, partial sums, elements of a channel, eps, sums, totals (float64 [2, C]), shift
-    or the given mean, the given var, gamma (may be absent: 1), mean, scale, the outputs mean and
-    var (may be absent), beta and where it is kept for backward (may be absent).
+    Slots: channels, number of partial sums (0: statistics are given), elements per channel, eps,
+    sums, totals (float64 [2, C]), shift or the given mean, the given var, gamma (absent: 1), mean,
+    scale, the outputs mean and var (may be absent), beta and its copy for backward (may be absent).
     """
     channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
     totals = added_up(block)
@@ -39,7 +39,7 @@ def scale_loop(block: Block) -> None:
     mean_output, var_output = float32s(block, 11), float32s(block, 12)
     beta, kept = float32s(block, 13), float32s(block, 14)
     for c in range(channels):
-        # The average distance from the shift; none where the mean was given.
+        # Mean distance from the shift; 0 if the mean is given.
         distance = totals[c] / count
         average = shift[c] + distance
         variance = totals[channels + c] / count - distance * distance
@@ -59,13 +59,13 @@ def scale_loop(block: Block) -> None:
 
 @native
 def gradient_scale_loop(block: Block) -> None:
-    """The gradients of gamma and beta, and what data's is made of: scale, center, slope.
+    """Gradients of gamma and beta, and the factors scale, center and slope of data's gradient.
 
     With x = (data - mean) * f and f = 1 / sqrt(var + eps): scale = gamma f, center = sum(grad) / n,
-    slope = f sum(grad x) / n; both are 0 where the statistics were given.
+    slope = f sum(grad x) / n. center and slope are 0 if the statistics were given.
 
-    Slots: channels, partial sums, n, eps, sums, totals (float64 [2, C]), var, gamma (may be absent:
-    1), scale, center, slope, the gradients of gamma and beta (may be absent), whether the
+    Slots: channels, number of partial sums, n, eps, sums, totals (float64 [2, C]), var, gamma
+    (absent: 1), scale, center, slope, the gradients of gamma and beta (may be absent), whether the
     statistics were given.
     """
     channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))

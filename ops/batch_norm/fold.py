@@ -1,4 +1,4 @@
-"""A batch normalization by known statistics, folded into the product before it."""
+"""Folding of a batch normalisation with fixed statistics into the preceding product."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class BatchNormFoldParameters(Parameters):
 @register("_batch_norm_fold")
 class BatchNormFoldProperty(OperatorProperty[BatchNormFoldParameters]):
     """folded_weight = weight * scale, folded_bias = (bias - mean) * scale + beta, with scale =
-    gamma / sqrt(var + eps), channel by channel.
+    gamma / sqrt(var + eps) per channel.
 
-    A product of folded_weight plus folded_bias is the batch normalization of the product of weight
-    plus bias. weight has the channels along axis 0; everything but the weights is [C]. No gradient.
+    A product with folded_weight, plus folded_bias, equals the batch normalisation of the product
+    with weight, plus bias. The channels are weight's axis 0. All tensors but the weights have the
+    shape [C]. No gradient.
     """
 
     type_string = "_batch_norm_fold"
@@ -43,16 +44,16 @@ class BatchNormFoldProperty(OperatorProperty[BatchNormFoldParameters]):
     is_internal = True
 
     def list_arguments(self) -> tuple[str, ...]:
-        """The product's parameters, then the normalization's."""
+        """The product's parameters, then the normalisation's."""
         bias = () if self.parameters.no_bias else ("bias",)
         return ("weight", *bias, "gamma", "beta", "mean", "var")
 
     def list_outputs(self) -> tuple[str, ...]:
-        """What the product gets instead."""
+        """The product's new parameters."""
         return ("folded_weight", "folded_bias")
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The weights have one shape; the rest has its first size."""
+        """Unify both weights; all other tensors have their first size."""
         weight = unify("weight", inputs[0], outputs[0], "folded_weight")
         size: Dimensions = (None if weight is None else weight[0],)
         for name, shape in zip(self.list_arguments()[1:], inputs[1:], strict=True):
@@ -63,16 +64,16 @@ class BatchNormFoldProperty(OperatorProperty[BatchNormFoldParameters]):
         return PartialInference([weight, *(size for _ in inputs[1:])], [weight, size], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """None."""
+        """No input has a gradient."""
         return (GradientKind.NONE,) * len(self.list_arguments())
 
     def create_operator(self) -> Operator:
-        """The formula in float64: it runs once."""
+        """Create the NumPy body, the only implementation: it runs once."""
         return BatchNormFold(self.parameters)
 
 
 class BatchNormFold(Operator):
-    """The formulas of the property."""
+    """NumPy body in float64."""
 
     def __init__(self, parameters: BatchNormFoldParameters) -> None:
         self.parameters = parameters
@@ -85,7 +86,7 @@ class BatchNormFold(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Both products."""
+        """folded_weight = weight * scale; folded_bias = (bias - mean) * scale + beta."""
         weight, *bias, gamma, beta, mean, var = (
             tensor.array.astype(np.float64) for tensor in in_data
         )

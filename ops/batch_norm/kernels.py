@@ -1,4 +1,4 @@
-"""BatchNorm in compiled loops, its tensors in float32 or bfloat16."""
+"""BatchNorm in compiled loops, for float32 or bfloat16 tensors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mxrun.ops.gradient_norm import Scratch, ScratchLoopPart
 
 @dataclass(frozen=True)
 class _TensorLoops:
-    """The loops for tensors of one type."""
+    """Loops for tensors of one dtype."""
 
     shift: NativeFunction
     statistics: NativeFunction
@@ -64,9 +64,9 @@ _LOOPS = {
 
 @dataclass(frozen=True)
 class _Loops:
-    """Makes the parts of one kernel, and knows where in scratch they leave what others read.
+    """Builder of one kernel's parts and the layout of their scratch space.
 
-    Scratch holds three arrays [C], the partial sums, their totals, and the threads' own arrays.
+    Scratch space holds three arrays [C], the partial sums, their totals, and the threads' arrays.
     """
 
     tasks: Tasks
@@ -74,29 +74,27 @@ class _Loops:
     of: _TensorLoops
 
     def channels(self, number: int) -> Scratch:
-        """The array `number` of one float a channel."""
+        """Return the array `number` with one float per channel."""
         return Scratch(number * align(4 * self.tasks.channels))
 
     @property
     def sums(self) -> Scratch:
-        """The partial sums."""
         return self.channels(3)
 
     @property
     def totals(self) -> Scratch:
-        """The totals of the sums."""
         sums = align(8 * self.tasks.partial_sums * self.tasks.channels)
         return Scratch(self.sums.offset + sums)
 
     @property
     def blocks(self) -> Scratch:
-        """The threads' own arrays."""
+        """Arrays of the threads."""
         return Scratch(self.totals.offset + align(16 * self.tasks.channels))
 
     def alone(
         self, loop: NativeFunction, *arguments: Slot | Pitch | Scratch | int | float
     ) -> KernelPart:
-        """A loop of one thread."""
+        """Return a loop that runs on one thread."""
         return ScratchLoopPart(loop, arguments, 1, self._scratch_bytes)
 
     def together(
@@ -105,7 +103,7 @@ class _Loops:
         arrays: Sequence[Slot | Scratch | int],
         *arguments: Slot | Pitch | Scratch | int | float,
     ) -> KernelPart:
-        """A loop of the team over the tasks, with its arrays [C]."""
+        """Return a loop that the team runs over the tasks, with its arrays [C]."""
         absent = (0,) * (ARRAYS - len(arrays))
         shared = (*self.tasks.arguments(self.team), self.blocks, len(arrays), *arrays, *absent)
         return ScratchLoopPart(loop, (*shared, *arguments), self.team, self._scratch_bytes)
@@ -116,22 +114,25 @@ class _Loops:
         return self.tasks.channels * self.tasks.inner
 
     def pitched(self, *tensors: int) -> dict[int, int]:
-        """The tensors that may lie within larger ones: of channels that lie side by side all."""
+        """Return the row widths of tensors that may be slices of parent buffers.
+
+        These are all given tensors if channels are adjacent in memory, else none.
+        """
         return dict.fromkeys(tensors, self.width) if self.tasks.inner == 1 else {}
 
     def pitch(self, slot: Slot | int) -> Pitch | int:
-        """A tensor's, between rows of channels; of an absent one the usual."""
+        """Return a tensor's pitch between rows of channels; for an absent tensor the row width."""
         channels = self.tasks.channels
         return Pitch(slot, channels) if isinstance(slot, Slot) else channels
 
     @property
     def samples(self) -> tuple[int, ...]:
-        """Elements of a channel, channels, elements between those of a channel, samples."""
+        """Elements per channel, channels, elements between a channel's elements, samples."""
         count = self.tasks.elements_per_channel
         return count, self.tasks.channels, self.tasks.inner, min(SAMPLES, count)
 
     def summed(self, given: bool, epsilon: float) -> tuple[Scratch | int | float, ...]:
-        """What both loops that add up the sums begin with; none are there where `given`."""
+        """Return the first slots of both loops over channels; with `given` there are no sums."""
         count, channels = self.tasks.elements_per_channel, self.tasks.channels
         partial_sums = 0 if given else self.tasks.partial_sums
         return channels, partial_sums, count, float(epsilon), self.sums, self.totals
@@ -143,17 +144,19 @@ class _Loops:
 
 @implement("BatchNorm", "_batch_norm_limited", backend="jit")
 class CompiledBatchNorm(Implementation):
-    """Data in whatever layout they come, plain or channels-last.
+    """Compiled loops for data in the plain or channels-last layout.
 
-    Between the loops the team waits as the runtime does, which gives the core away after a while.
-    oneDNN's batch normalization spins at barriers of its own instead: on two cores beside one busy
-    process, 64x16x8x8 takes 49 ms on average there and 0.9 ms here, alone 15 and 11 us.
+    Between the loops the team waits in the OpenMP runtime, which yields the core after a while.
+    oneDNN's batch normalisation spins at its own barriers instead: with two cores and one busy
+    process, 64x16x8x8 takes 49 ms on average there and 0.9 ms here; on idle cores 15 and 11 us.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Statistics, measured from a rough mean so that a large one costs no digits; output.
+        """Prepare the statistics, then the output.
 
-        A rectifier's backward is handed scale and beta, unless there is a residual.
+        Statistics are computed from data minus an estimate of the mean, so that a large mean costs
+        no precision. For a fused rectifier or clip without residual, scale and beta are passed to
+        backward.
         """
         p = prop.parameters
         if not _serves(prop, request):
@@ -204,7 +207,7 @@ class CompiledBatchNorm(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The sums, which are the gradients of gamma and beta; data's gradient."""
+        """Prepare the sums, which are the gradients of gamma and beta, then data's gradient."""
         p = prop.parameters
         data, channels = request.forward.inputs[DATA], request.in_grad[BETA].laid_out(PLAIN)
         assert data is not None
@@ -220,7 +223,7 @@ class CompiledBatchNorm(Implementation):
         last = second + len(request.out_data)
         normal = (source(last), source(last + 1)) if handed else (0, 0)
         output = source(second + OUTPUT) if kind == READ else 0
-        # What passes the limits is residual's gradient, and need not be found again.
+        # residual's gradient is the gradient that passes the limits; it is not computed again.
         passed = residual_grad[0] if residual_grad else 0
         arrays, read = (mean, *normal), (values, source(OUTPUT), output, kind, *limits.passing)
         again = (values, passed, 0, NOT, *limits.passing) if passed else read
@@ -252,7 +255,7 @@ class CompiledBatchNorm(Implementation):
 
 
 def _serves(prop: AnyProperty, request: ForwardRequest) -> bool:
-    """Whether data, residual and output are of one type and everything else is float32."""
+    """Return whether data, residual and output share one dtype and the rest is float32."""
     states = len(prop.list_arguments())
     tensors = (request.inputs[DATA], *request.inputs[RESIDUAL:states], request.outputs[OUTPUT])
     channels = (*request.inputs[GAMMA:RESIDUAL], *request.inputs[states:], *request.outputs[MEAN:])
@@ -267,25 +270,25 @@ def _serves(prop: AnyProperty, request: ForwardRequest) -> bool:
 
 
 def _adds(prop: AnyProperty) -> bool:
-    """Whether something is added to the output before."""
+    """Return whether the operator adds a residual."""
     return isinstance(prop, BatchNormLimitedProperty) and prop.parameters.residual
 
 
 def _wanted(requests: Sequence[OpReqType]) -> list[Slot | int]:
-    """Where the outputs go; 0 for one that nobody wants."""
+    """Return the outputs' slots; 0 for a null request."""
     return [
         0 if request is OpReqType.NULL else target(index) for index, request in enumerate(requests)
     ]
 
 
 def _laid_out(data: TensorSpec, axis: int) -> TensorSpec:
-    """data as it comes, but plain where its layout is not made for these channels."""
+    """Return data in its layout, or plain if channels-last has other channels than `axis`."""
     channels_last = data.layout == CHANNELS_LAST and axis % len(data.shape) == 1
     return data if channels_last else data.laid_out(PLAIN)
 
 
 def _loops(data: TensorSpec, axis: int, threads: int) -> _Loops:
-    """For data in its layout."""
+    """Return the loops for data in its layout."""
     axis %= len(data.shape)
     before, after = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
     if data.layout == CHANNELS_LAST:

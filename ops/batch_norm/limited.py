@@ -1,7 +1,7 @@
-"""Batch normalization with what follows it in networks: a rectifier, also behind a sum, or clip.
+"""Fusion of batch normalisation with a following rectifier, sum and rectifier, or clip.
 
-Three operators take eight passes over memory forward and ten backward; as one they take four and
-seven, without the sum three and five.
+With a sum, the three separate operators make eight passes over memory forward and ten backward; the
+fused operator makes four and seven, without the sum three and five.
 """
 
 from __future__ import annotations
@@ -42,18 +42,17 @@ RESIDUAL = BETA + 1
 
 
 class LimitedParameters(BatchNormParameters):
-    """Those of BatchNorm, what is added and what limits the sum."""
+    """Parameters of BatchNorm, the optional residual and the limits."""
 
-    residual: bool = Field(
-        default=False, description="Add the argument residual before negative numbers become 0."
-    )
+    residual: bool = Field(default=False, description="Add the argument residual before relu.")
     limits: tuple[Float32, Float32] | None = Field(
-        default=None, description="The smallest and the largest output of clip; none: relu."
+        default=None,
+        description="Smallest and largest output of clip; without them relu is applied.",
     )
 
     @model_validator(mode="after")
     def _limits_tell_what_passes(self) -> LimitedParameters:
-        """Backward makes clip's input again from data alone."""
+        """Reject limits with a residual: backward recomputes clip's input from data only."""
         if self.residual and self.limits is not None:
             raise ValueError("a residual is added before relu alone: leave out limits")
         return self
@@ -61,15 +60,15 @@ class LimitedParameters(BatchNormParameters):
 
 @register("_batch_norm_limited")
 class BatchNormLimitedProperty(BatchNormProperty):
-    """output = relu(BatchNorm(data) + residual), with or without residual, which has data's shape;
-    with limits clip(BatchNorm(data), *limits).
+    """output = relu(BatchNorm(data) + residual); residual is optional and has data's shape. With
+    limits: output = clip(BatchNorm(data), *limits).
 
-    Everything else is BatchNorm's. Backward, besides, reads what tells where the output's gradient
-    passes: the output for relu, beta for clip, whose input is made again from data. What passes
-    relu goes to residual as it is.
+    Everything else is as in BatchNorm. Backward also reads the tensor that decides where the
+    output's gradient passes: the output for relu, beta for clip, whose input is recomputed from
+    data. The gradient that passes relu is residual's gradient.
 
-    It computes what the operators one by one do, bit for bit. Where tensors are bfloat16 it rounds
-    where those would: BatchNorm's output before anything follows, and the last one.
+    The results equal those of the separate operators bit for bit. bfloat16 tensors are rounded at
+    the same points: BatchNorm's output before the next operation, and the final output.
     """
 
     type_string = "_batch_norm_limited"
@@ -78,11 +77,11 @@ class BatchNormLimitedProperty(BatchNormProperty):
     is_internal = True
 
     def list_arguments(self) -> tuple[str, ...]:
-        """BatchNorm's, and residual."""
+        """BatchNorm's arguments and residual."""
         return (*super().list_arguments(), *(("residual",) if self.parameters.residual else ()))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """BatchNorm's; data, residual and output have one shape."""
+        """Infer as BatchNorm; data, residual and output have one shape."""
         if not self.parameters.residual:
             return super().infer_shape(inputs, outputs)
         data = unify("residual", inputs[RESIDUAL], inputs[DATA], "data")
@@ -90,21 +89,21 @@ class BatchNormLimitedProperty(BatchNormProperty):
         return PartialInference([*found.inputs, found.inputs[DATA]], found.outputs, found.auxiliary)
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """BatchNorm's; residual's is computed."""
+        """BatchNorm's gradients; residual's is computed."""
         further = (GradientKind.COMPUTES,) if self.parameters.residual else ()
         return (*super().list_gradients(), *further)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """BatchNorm's, and relu's output or clip's beta."""
+        """Return BatchNorm's dependencies, and relu's output or clip's beta."""
         declared = super().declare_backward_dependency(out_grad, in_data, out_data)
         return [*declared, out_data[OUTPUT] if self.parameters.limits is None else in_data[BETA]]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over data or residual."""
+        """Pair data or residual with the output."""
         pairs = super().forward_inplace_option(in_data, out_data)
         return [*pairs, *((tensor, out_data[OUTPUT]) for tensor in in_data[RESIDUAL:])]
 
@@ -115,23 +114,23 @@ class BatchNormLimitedProperty(BatchNormProperty):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """residual's gradient over the output's and data's over data; without residual, data's."""
+        """Pair out_grad with residual's gradient and data with its own, or out_grad with data's."""
         if not self.parameters.residual:
             return [(out_grad[OUTPUT], in_grad[DATA])]
         return [(out_grad[OUTPUT], in_grad[RESIDUAL]), (in_data[DATA], in_grad[DATA])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """BatchNorm's, and one or two more for each element."""
+        """Add one or two operations per element to BatchNorm's."""
         further = 2 if self.parameters.residual else 1
         return super().flops(in_shapes, out_shapes) + further * math.prod(in_shapes[DATA])
 
     def create_operator(self) -> Operator:
-        """BatchNorm's expressions and two more."""
+        """Create the NumPy body."""
         return BatchNormLimited(self.parameters)
 
 
 class BatchNormLimited(Operator):
-    """BatchNorm's expressions, then those of what follows."""
+    """NumPy body: BatchNorm's, then the sum and the limits."""
 
     def __init__(self, parameters: LimitedParameters) -> None:
         self.inner, self.limits = BatchNorm(parameters), parameters.limits
@@ -144,7 +143,7 @@ class BatchNormLimited(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The normalized data, the sum, what is left of it."""
+        """output = relu(BatchNorm(data) + residual) or clip(BatchNorm(data), *limits)."""
         output, mean, var = self.inner.outputs(context, in_data, aux_states)
         for residual in in_data[RESIDUAL:]:
             output = output + residual.array
@@ -162,7 +161,7 @@ class BatchNormLimited(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """What passes the limits, through BatchNorm and to residual."""
+        """Gradients of BatchNorm and residual from the gradient that passes the limits."""
         gradient = require_array(out_grad[OUTPUT])
         if self.limits is None:
             passed = relu_gradient(gradient, require_array(out_data[OUTPUT]))
@@ -184,7 +183,7 @@ def _property(batch_norm: AnyProperty, **further: object) -> AnyProperty | None:
 
 @fusion("batch norm and rectifier", "BatchNorm", "Activation")
 def rectified(batch_norm: AnyProperty, activation: AnyProperty) -> AnyProperty | None:
-    """relu(BatchNorm)."""
+    """Return relu(BatchNorm)."""
     return _property(batch_norm) if activation.parameters.act_type == "relu" else None
 
 
@@ -192,7 +191,7 @@ def rectified(batch_norm: AnyProperty, activation: AnyProperty) -> AnyProperty |
 def rectified_sum(
     batch_norm: AnyProperty, addition: AnyProperty, activation: AnyProperty
 ) -> AnyProperty | None:
-    """relu(BatchNorm + residual)."""
+    """Return relu(BatchNorm + residual)."""
     if activation.parameters.act_type != "relu":
         return None
     return _property(batch_norm, residual=True)
@@ -200,8 +199,8 @@ def rectified_sum(
 
 @fusion("batch norm and clip", "BatchNorm", "clip")
 def clipped(batch_norm: AnyProperty, following: AnyProperty) -> AnyProperty | None:
-    """clip(BatchNorm).
+    """Return clip(BatchNorm).
 
-    Not behind a sum: whether a gradient passes at the limits cannot be told from the output.
+    Not available after a sum: the output does not tell whether a gradient passes at the limits.
     """
     return _property(batch_norm, limits=(following.parameters.a_min, following.parameters.a_max))

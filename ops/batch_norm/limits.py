@@ -1,8 +1,8 @@
-"""What limits batch normalization's output, as numbers for its loops.
+"""Limits of batch normalisation's output as constants of its loops.
 
-The operators one by one compare what memory has rounded. The loops compare what they have in
-registers: rounding keeps the order, so there is a first and a last float32 that memory makes a
-number within the limits of.
+The separate operators compare values after rounding to memory's dtype. The fused loops compare
+float32 values in registers. Rounding is monotone, so the float32 values that round into the limits
+are an interval, whose ends are computed here.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from mxrun.ops.batch_norm.limited import BatchNormLimitedProperty
 from mxrun.ops.batch_norm.loops import CLIPPED, NOT, RECTIFIED
 
 _INFINITY = 0x7F800000
-# All of float32 but NaN in its order: the bits of a magnitude, negative for negative numbers.
+# Ordinals of all float32 but NaN: the bits of the magnitude, negated for negative numbers.
 _NUMBERS = range(-_INFINITY, _INFINITY + 1)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What limits the output.
+    """Limits of the output.
 
-    low, high: the least and the greatest float32 that memory makes a number within the limits of;
-    of a rectifier, low is the greatest that it makes 0 of. floor, ceiling: what clip makes of
-    numbers beyond.
+    low, high: the smallest and the largest float32 that rounds to a value within the limits; for a
+    rectifier, low is the largest that rounds to 0. floor, ceiling: clip's results beyond the
+    limits.
     """
 
     kind: int
@@ -41,7 +41,7 @@ class Limits:
 
     @staticmethod
     def of(prop: AnyProperty, dtype: str) -> Limits:
-        """Of a normalization's output in memory of a type."""
+        """Return the limits of a normalisation's output that is stored as `dtype`."""
         if not isinstance(prop, BatchNormLimitedProperty):
             return Limits(NOT)
         if prop.parameters.limits is None:
@@ -51,34 +51,34 @@ class Limits:
 
     @property
     def forward(self) -> tuple[int | float, ...]:
-        """The slots of the loop that limits the output."""
+        """Slots of the loop that limits the output."""
         return self.kind, self.low, self.high, self.floor, self.ceiling
 
     @property
     def passing(self) -> tuple[float, float]:
-        """The slots of the loops that ask what passes."""
+        """Slots of the loops that select the gradients that pass."""
         return self.low, self.high
 
 
 @cache
 def _first(limit: float, dtype: str) -> float:
-    """The least float32 that is not below the limit in memory of a type."""
+    """Return the smallest float32 that is not below the limit after rounding to `dtype`."""
     return _number(_NUMBERS[bisect_left(_NUMBERS, limit, key=_stored(dtype))])
 
 
 @cache
 def _last(limit: float, dtype: str) -> float:
-    """The greatest float32 that is not above the limit in memory of a type."""
+    """Return the largest float32 that is not above the limit after rounding to `dtype`."""
     return _number(_NUMBERS[bisect_right(_NUMBERS, limit, key=_stored(dtype)) - 1])
 
 
 def _number(place: int) -> float:
-    """The float32 at a place in the order."""
+    """Return the float32 of an ordinal."""
     magnitude = float(np.uint32(abs(place)).view(np.float32))
     return -magnitude if place < 0 else magnitude
 
 
 def _stored(dtype: str) -> Callable[[int], float]:
-    """What memory of a type makes of the float32 at a place."""
+    """Return the function that rounds the float32 of an ordinal to `dtype`."""
     kind = numpy_dtype(dtype)
     return lambda place: float(np.float32(_number(place)).astype(kind))

@@ -1,19 +1,19 @@
-"""Batch normalization as compiled loops over tensors in float32 or bfloat16.
+"""Batch normalisation as compiled loops over float32 or bfloat16 tensors.
 
-The loops go through memory in its order, row by row of a task (`Tasks`) and a vector at a time:
-four rows at once are less work and yet slower, because the processor sees best what comes next in
-few straight streams (the statistics of 51 MB on two cores: 2.5 ms instead of 1.8). Whatever belongs
-to the columns lies in arrays of the thread's own:
+The loops access memory in order, row by row of a task (`Tasks`) and one vector at a time. Four rows
+at once are less work but slower, because the processor prefetches few sequential streams best (the
+statistics of 51 MB on two cores: 2.5 ms instead of 1.8). Values per column are stored in arrays of
+the thread:
 
     0 mean (or shift)   1 scale   2 beta   3 and 4 running sums, or scale and center   5 slope
 
-where scale and beta are those of forward. At the end of a task the columns of a channel are added
-up. All arithmetic is float32, whatever the tensors are.
+where scale and beta are those of forward. At the end of a task the columns of each channel are
+summed. All arithmetic is float32, whatever the tensors' dtype is.
 
-Every loop that a team runs begins with the slots of `Tasks.arguments` and finds its tasks by them.
-After those come 16 the threads' own arrays, 17 how many of them are filled and 18 to 23 from what,
-[C], some absent. There is one native function for each type of memory, which differ in how they
-read their slots.
+Every loop that a team runs begins with the slots of `Tasks.arguments`, from which it computes its
+tasks. Then follow 16 the threads' arrays, 17 how many of them are filled, and 18 to 23 their
+sources [C], some absent. There is one native function per dtype; they differ in how they read their
+slots.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ from mxrun.ops.batch_norm.walk import (
     tasks_of,
 )
 
-# Elements of a channel whose mean the others are measured from, a prime number of elements apart.
+# Elements of a channel whose mean is the shift; they are a prime number of elements apart.
 SAMPLES = 16
 _SAMPLE_STEP = 2_654_435_761
-# What limits the output, and how backward knows what passes: nothing does; a rectifier or clip,
-# whose input is made once more from data; a rectifier, whose output is read.
+# Limits of the output, and how backward selects the gradients that pass: no limits; a rectifier or
+# clip, whose input is recomputed from data; a rectifier, whose output is read.
 NOT, RECTIFIED, CLIPPED, READ = range(4)
 
 
 @piece
 def sample(block: Block, data: Any) -> None:
-    """The body of shift_loop."""
+    """Body of shift_loop."""
     count, channels, inner = integer(block, 0), integer(block, 1), integer(block, 2)
     samples, shift = integer(block, 3), float32s(block, 5)
     step = LANES if inner == 1 else 1
@@ -83,23 +83,23 @@ def sample(block: Block, data: Any) -> None:
 
 @native
 def shift_loop(block: Block) -> None:
-    """shift[c] = the mean of a few elements of channel c, taken here and there.
+    """shift[c] = mean of a few scattered elements of channel c.
 
-    Slots: elements of a channel, channels, inner, samples, data, shift, elements of data from one
-    element of a channel's first plane to that of the next.
+    Slots: elements per channel, channels, inner, samples, data, shift, elements of data from one
+    plane of a channel to the next.
     """
     sample(block, float32s(block, 4))
 
 
 @native
 def shift_bfloat16_loop(block: Block) -> None:
-    """shift_loop of data in bfloat16."""
+    """shift_loop for bfloat16 data."""
     sample(block, bfloat16s(block, 4))
 
 
 @piece
 def add_moments(data: Any, at: int, mine: Any, k: int, pitch: int, left: int) -> None:
-    """A vector's distances from the shift and their squares onto the sums."""
+    """Add a vector's distances from the shift, and their squares, to the sums."""
     value = subtract_lanes(load_lanes(data, at, left), load_lanes(mine, k, left))
     accumulate(mine, k + 3 * pitch, left, value)
     accumulate(mine, k + 4 * pitch, left, multiply_lanes(value, value))
@@ -107,7 +107,7 @@ def add_moments(data: Any, at: int, mine: Any, k: int, pitch: int, left: int) ->
 
 @piece
 def measure(block: Block, data: Any) -> None:
-    """The body of statistics_loop."""
+    """Body of statistics_loop."""
     mine, sums, apart = float32s(block, 16), float32s(block, 25), integer(block, 26)
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
     begin, end, own = tasks_of(block)
@@ -134,27 +134,27 @@ def measure(block: Block, data: Any) -> None:
 def statistics_loop(block: Block) -> None:
     """sums[k, 0, c] and sums[k, 1, c] = a task's sums of data - shift and of its square.
 
-    Arrays: shift. Slots from 24 on: data, sums [partial sums, 2, C], data's pitch.
+    Arrays: shift. Slots from 24: data, sums [partial sums, 2, C], data's pitch.
     """
     measure(block, float32s(block, 24))
 
 
 @native
 def statistics_bfloat16_loop(block: Block) -> None:
-    """statistics_loop of data in bfloat16."""
+    """statistics_loop for bfloat16 data."""
     measure(block, bfloat16s(block, 24))
 
 
 @piece
 def normalized(distance: Any, mine: Any, k: int, pitch: int, left: int) -> Any:
-    """A vector of BatchNorm's output, from the distances from the mean."""
+    """Return a vector of BatchNorm's output, from the distances from the mean."""
     value = multiply_lanes(distance, load_lanes(mine, k + pitch, left))
     return add_lanes(value, load_lanes(mine, k + 2 * pitch, left))
 
 
 @piece
 def limited(block: Block, value: Any) -> Any:
-    """A vector as the rectifier or clip leaves it; NaN stays NaN."""
+    """Apply the rectifier or clip to a vector; NaN stays NaN."""
     found = value
     if integer(block, 27) == RECTIFIED:
         zero = lanes(np.float32(0))
@@ -181,7 +181,7 @@ def normalize_vector(
     pitch: int,
     left: int,
 ) -> None:
-    """A vector of the output."""
+    """Compute a vector of the output."""
     distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
     value = normalized(distance, mine, k, pitch, left)
     if adds:
@@ -191,12 +191,12 @@ def normalize_vector(
 
 @piece
 def normalize(block: Block, data: Any, output: Any, residual: Any) -> None:
-    """The body of normalize_loop."""
+    """Body of normalize_loop."""
     mine, adds = float32s(block, 16), integer(block, 26) != 0
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
     apart, output_apart = integer(block, 32), integer(block, 33)
     begin, end, own = tasks_of(block)
-    # Backwards: what the loop before has read last is in the cache.
+    # In reverse order, because the last data of the preceding loop are still in the cache.
     for task in range(end - 1, begin - 1, -1):
         at, rows, columns, first, _ = task_at(block, task)
         if first != filled:
@@ -222,29 +222,30 @@ def normalize(block: Block, data: Any, output: Any, residual: Any) -> None:
 
 @native
 def normalize_loop(block: Block) -> None:
-    """output = (data - mean) * scale + beta, then + residual, then limited, as asked.
+    """output = (data - mean) * scale + beta, then + residual, then limited, as requested.
 
-    The output may lie over data or residual. NaN stays NaN. What residual is added to is rounded
-    first as memory would round it.
+    The output may overwrite data or residual. NaN stays NaN. The normalised value is rounded to the
+    output's dtype before residual is added.
 
-    Arrays: mean, scale, beta. Slots from 24 on: data, output, residual (may be absent), what limits
-    the output (NOT, RECTIFIED or CLIPPED), the least and the greatest value that stay as they are,
-    what clip makes of smaller and of greater ones, the pitches of data and output.
+    Arrays: mean, scale, beta. Slots from 24: data, output, residual (may be absent), kind of limits
+    (NOT, RECTIFIED or CLIPPED), smallest and largest value that clip does not change, clip's
+    results for smaller and for larger values, the pitches of data and output.
     """
     normalize(block, float32s(block, 24), float32s(block, 25), float32s(block, 26))
 
 
 @native
 def normalize_bfloat16_loop(block: Block) -> None:
-    """normalize_loop of data, residual and output in bfloat16."""
+    """normalize_loop for bfloat16 data, residual and output."""
     normalize(block, bfloat16s(block, 24), bfloat16s(block, 25), bfloat16s(block, 26))
 
 
 @piece
 def passing(low: Any, high: Any, value: Any, by: Any, clips: bool) -> Any:
-    """What passes the limits of a gradient, by the number before them or a rectifier's output.
+    """Return the gradient that passes the limits, given clip's input or a rectifier's output.
 
-    A rectifier passes the gradient times its output where that is not above 0, which is 0 or NaN.
+    Where a rectifier's output is not above 0, the result is the gradient times the output: 0 or
+    NaN.
     """
     zero = lanes(np.float32(0))
     if clips:
@@ -269,9 +270,9 @@ def gradient_vector(
     pitch: int,
     left: int,
 ) -> Any:
-    """A vector of what passes the limits, if there are any.
+    """Return a vector of the gradient that passes the limits, if there are any.
 
-    What they have limited, made again, costs no memory and has the same bits.
+    Recomputing the limited value needs no memory and gives the same bits.
     """
     value = load_lanes(grad, at, left)
     if kind == RECTIFIED:
@@ -300,7 +301,7 @@ def add_gradient(
     pitch: int,
     left: int,
 ) -> None:
-    """A vector's gradients, and their products with the distances from the mean, onto the sums."""
+    """Add a vector's gradients and their products with the distances from the mean to the sums."""
     distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
     value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, left)
     if keeps:
@@ -311,7 +312,7 @@ def add_gradient(
 
 @piece
 def add_gradients(block: Block, data: Any, grad: Any, output: Any, passed: Any) -> None:
-    """The body of gradient_sums_loop."""
+    """Body of gradient_sums_loop."""
     mine, sums = float32s(block, 16), float32s(block, 30)
     kind, keeps = integer(block, 27), integer(block, 31) != 0
     low, high = lanes(real(block, 28)), lanes(real(block, 29))
@@ -347,13 +348,13 @@ def add_gradients(block: Block, data: Any, grad: Any, output: Any, passed: Any) 
 def gradient_sums_loop(block: Block) -> None:
     """sums[k, 0, c] and sums[k, 1, c] = a task's sums of grad and of grad * (data - mean).
 
-    What does not pass the limits counts as 0. What does is kept in `passed` if that is there, which
-    may lie over grad.
+    A gradient that does not pass the limits counts as 0. The gradient that passes is stored in
+    `passed` if that is present; it may overwrite grad.
 
-    Arrays: mean, and forward's scale and beta where they are needed. Slots from 24 on: data, grad,
-    output, what limits it and how that is known (RECTIFIED and CLIPPED from scale and beta, READ
-    from output), above what a rectifier or from where to where clip passes, sums [partial sums, 2,
-    C], passed (may be absent), data's pitch.
+    Arrays: mean, and forward's scale and beta if needed. Slots from 24: data, grad, output, kind of
+    limits (RECTIFIED and CLIPPED: recomputed from scale and beta, READ: from output), lower and
+    upper bound of the values that pass (a rectifier has only the lower), sums [partial sums, 2, C],
+    passed (may be absent), data's pitch.
     """
     data, grad = float32s(block, 24), float32s(block, 25)
     add_gradients(block, data, grad, float32s(block, 26), float32s(block, 31))
@@ -361,7 +362,7 @@ def gradient_sums_loop(block: Block) -> None:
 
 @native
 def gradient_sums_bfloat16_loop(block: Block) -> None:
-    """gradient_sums_loop of data, grad, output and passed in bfloat16."""
+    """gradient_sums_loop for bfloat16 data, grad, output and passed."""
     data, grad = bfloat16s(block, 24), bfloat16s(block, 25)
     add_gradients(block, data, grad, bfloat16s(block, 26), bfloat16s(block, 31))
 
@@ -383,7 +384,7 @@ def data_gradient_vector(
     pitch: int,
     left: int,
 ) -> None:
-    """A vector of data's gradient, written or, rounded as if it were, added."""
+    """Write a vector of data's gradient, or add it after the rounding that a write performs."""
     distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
     value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, left)
     value = subtract_lanes(value, load_lanes(mine, k + 4 * pitch, left))
@@ -398,13 +399,13 @@ def data_gradient_vector(
 
 @piece
 def data_gradients(block: Block, data: Any, grad: Any, output: Any, data_grad: Any) -> None:
-    """The body of data_gradient_loop."""
+    """Body of data_gradient_loop."""
     mine, kind, adds = float32s(block, 16), integer(block, 27), integer(block, 31) != 0
     low, high = lanes(real(block, 28)), lanes(real(block, 29))
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
     begin, end, own = tasks_of(block)
     apart = integer(block, 32)
-    # Backwards: what the loop before has read last is in the cache.
+    # In reverse order, because the last data of the preceding loop are still in the cache.
     for task in range(end - 1, begin - 1, -1):
         at, rows, columns, first, _ = task_at(block, task)
         if first != filled:
@@ -430,14 +431,13 @@ def data_gradients(block: Block, data: Any, grad: Any, output: Any, data_grad: A
 
 @native
 def data_gradient_loop(block: Block) -> None:
-    """data_grad = (grad - center - (data - mean) * slope) * scale; it may lie over data or grad.
+    """data_grad = (grad - center - (data - mean) * slope) * scale; it may overwrite data or grad.
 
-    What does not pass the limits counts as 0.
+    A gradient that does not pass the limits counts as 0.
 
-    Arrays: mean, forward's scale and beta where they are needed, scale, center, slope. Slots from
-    24 on: data, grad, output, what limits it and how that is known, from where to where it passes,
-    data_grad, whether the gradient is added to what is there, which must not lie over others, and
-    data's pitch.
+    Arrays: mean, forward's scale and beta if needed, scale, center, slope. Slots from 24: data,
+    grad, output, kind of limits, lower and upper bound of the values that pass, data_grad, whether
+    to add to data_grad, which then must not share memory with other tensors, and data's pitch.
     """
     data, grad = float32s(block, 24), float32s(block, 25)
     data_gradients(block, data, grad, float32s(block, 26), float32s(block, 30))
@@ -445,6 +445,6 @@ def data_gradient_loop(block: Block) -> None:
 
 @native
 def data_gradient_bfloat16_loop(block: Block) -> None:
-    """data_gradient_loop of data, grad, output and data_grad in bfloat16."""
+    """data_gradient_loop for bfloat16 data, grad, output and data_grad."""
     data, grad = bfloat16s(block, 24), bfloat16s(block, 25)
     data_gradients(block, data, grad, bfloat16s(block, 26), bfloat16s(block, 30))

@@ -1,4 +1,4 @@
-"""BatchNorm: every channel brought to mean 0 and variance 1 over the batch, scaled and shifted."""
+"""BatchNorm: normalises every channel to mean 0 and variance 1, then scales and shifts it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mxrun.operator.tensor import Tensor
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
-# Positions of arguments, auxiliary states and outputs.
+# Indices of arguments, auxiliary states and outputs.
 DATA, GAMMA, BETA, MOVING_MEAN, MOVING_VAR = range(5)
 OUTPUT, MEAN, VAR = range(3)
 
@@ -39,19 +39,20 @@ class BatchNormParameters(Parameters):
 
     eps: NotNegative = Field(default=1e-3, description="Added to the variance.")
     momentum: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.9, description="How much of the moving statistics a training step keeps."
+        default=0.9, description="Weight of the previous moving statistics in a training step."
     )
     fix_gamma: bool = Field(
-        default=True, description="Read gamma as 1 and give it no gradient; its values stay."
+        default=True,
+        description="Read gamma as 1 with zero gradient; its stored values do not change.",
     )
     use_global_stats: bool = Field(
         default=False,
-        description="Normalize by the moving statistics in training too, and leave them alone.",
+        description="Normalize by the moving statistics in training too, without updating them.",
     )
     output_mean_var: bool = Field(
-        default=False, description="Let the network read the outputs mean and var."
+        default=False, description="Make the outputs mean and var visible to the network."
     )
-    axis: int = Field(default=1, description="The axis of the channels; negative from the end.")
+    axis: int = Field(default=1, description="Axis of the channels; negative from the end.")
     cudnn_off: bool = Field(
         default=False, description="Accepted for MXNet's models; has no effect."
     )
@@ -67,18 +68,18 @@ class BatchNormParameters(Parameters):
 class BatchNormProperty(OperatorProperty[BatchNormParameters]):
     """output = gamma * (data - mean) / sqrt(var + eps) + beta, channel by channel.
 
-    data and output of any shape with C channels along `axis`; gamma, beta, moving_mean,
-    moving_var, mean and var [C]. In training mean and var are those of the batch, the variance
-    biased (divided by the number of elements), and the moving statistics follow them:
-    moving = momentum * moving + (1 - momentum) * mean or var. In evaluation and under
-    use_global_stats mean and var are copies of the moving statistics. (MXNet 1.9.1's output `var`
-    is the inverse deviation 1 / sqrt(var + eps).)
+    data and output of any shape with C channels along `axis`; gamma, beta, moving_mean, moving_var,
+    mean and var [C]. In training, mean and var are those of the batch; the variance is biased
+    (divided by the number of elements). The moving statistics are updated as moving = momentum *
+    moving + (1 - momentum) * mean or var. In evaluation and with use_global_stats, mean and var are
+    copies of the moving statistics. (MXNet 1.9.1's output `var` is the inverse deviation 1 /
+    sqrt(var + eps).)
 
-    Backward reads the output's gradient, data, gamma unless fixed, mean and var; as in MXNet
-    nothing flows back through the outputs mean and var. With n elements a channel,
-    x = (data - mean) / sqrt(var + eps) and g the output's gradient: beta's is sum(g), gamma's
-    sum(g x), data's gamma / sqrt(var + eps) * (g - sum(g) / n - x sum(g x) / n), under
-    use_global_stats without the two sums.
+    Backward reads the output's gradient, data, gamma unless fixed, mean and var. As in MXNet, the
+    outputs mean and var pass no gradient back. With n elements per channel, x = (data - mean) /
+    sqrt(var + eps) and g the output's gradient: beta's gradient is sum(g), gamma's is sum(g x), and
+    data's is gamma / sqrt(var + eps) * (g - sum(g) / n - x sum(g x) / n), with use_global_stats
+    gamma / sqrt(var + eps) * g.
     """
 
     type_string = "BatchNorm"
@@ -86,11 +87,11 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
     precision = Precision.INHERIT
 
     def list_arguments(self) -> tuple[str, ...]:
-        """data, and one number a channel: the scale gamma, the shift beta."""
+        """data, the scale gamma and the shift beta, which have one number per channel."""
         return ("data", "gamma", "beta")
 
     def list_outputs(self) -> tuple[str, ...]:
-        """The output, and the statistics it was normalized by."""
+        """The output and the statistics used to normalise it."""
         return ("output", "mean", "var")
 
     def list_auxiliary_states(self) -> tuple[str, ...]:
@@ -99,11 +100,11 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
 
     @property
     def num_visible_outputs(self) -> int:
-        """The output, or all three."""
+        """3 with output_mean_var, else 1."""
         return 3 if self.parameters.output_mean_var else 1
 
     def list_state_updates(self) -> tuple[StateUpdate, ...]:
-        """The moving statistics follow the batch's, but not under use_global_stats."""
+        """Updates of the moving statistics; none with use_global_stats."""
         if self.parameters.use_global_stats:
             return ()
         momentum = self.parameters.momentum
@@ -113,11 +114,11 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
         )
 
     def with_frozen_states(self) -> BatchNormProperty:
-        """The same under use_global_stats."""
+        """Return the same operator with use_global_stats."""
         return type(self)(self.parameters.model_copy(update={"use_global_stats": True}))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data and output have one shape; everything else is [C]."""
+        """Unify data and output; all other tensors have the shape [C]."""
         data = unify("data", inputs[DATA], outputs[OUTPUT], "output")
         channels: int | None = None
         axis = self.parameters.axis
@@ -136,21 +137,21 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
         return PartialInference([data, each, each], [data, each, each], [each, each])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """All computed, but a fixed gamma's is zero."""
+        """The gradients are computed, except that a fixed gamma's is zero."""
         computes, zero = GradientKind.COMPUTES, GradientKind.ZERO
         return (computes, zero if self.parameters.fix_gamma else computes, computes)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """The output's gradient, data, gamma unless fixed, mean and var."""
+        """Return out_grad, data, gamma unless fixed, mean and var."""
         gamma = [] if self.parameters.fix_gamma else [in_data[GAMMA]]
         return [out_grad[OUTPUT], in_data[DATA], *gamma, out_data[MEAN], out_data[VAR]]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over data, which evaluation no longer needs."""
+        """Pair data with the output; in training backward still reads data."""
         return [(in_data[DATA], out_data[OUTPUT])]
 
     def backward_inplace_option(
@@ -160,20 +161,20 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """data's gradient over the output's."""
+        """Pair out_grad with data's gradient."""
         return [(out_grad[OUTPUT], in_grad[DATA])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Mean (one), variance (three), normalization and affine map (four) of every element."""
+        """Eight per element: mean (one), variance (three), normalisation and affine map (four)."""
         return 8 * math.prod(in_shapes[DATA])
 
     def create_operator(self) -> Operator:
-        """NumPy sums over all axes but one."""
+        """Create the NumPy body."""
         return BatchNorm(self.parameters)
 
 
 class BatchNorm(Operator):
-    """The formulas of the property."""
+    """NumPy body: the formulas of the property."""
 
     def __init__(self, parameters: BatchNormParameters) -> None:
         self.parameters = parameters
@@ -186,7 +187,7 @@ class BatchNorm(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The statistics, then the normalized data."""
+        """output, mean and var."""
         found = self.outputs(context, in_data, aux_states)
         for place, request, value in zip(out_data, req, found, strict=True):
             assign(place, request, value)
@@ -194,7 +195,7 @@ class BatchNorm(Operator):
     def outputs(
         self, context: OpContext, in_data: Sequence[Tensor], aux_states: Sequence[Tensor]
     ) -> tuple[Array, Array, Array]:
-        """The output, mean and var."""
+        """Return the output, mean and var."""
         data = in_data[DATA].array
         mean, var = (state.array for state in aux_states)
         if context.is_train and not self.parameters.use_global_stats:
@@ -203,7 +204,7 @@ class BatchNorm(Operator):
         return self.normalized(in_data, mean, var), mean, var
 
     def normalized(self, in_data: Sequence[Tensor | None], mean: Array, var: Array) -> Array:
-        """The output, by statistics that are known."""
+        """Return the output for given statistics."""
         data = require_array(in_data[DATA])
         normalized, _ = self._normalized(data, mean, var)
         if not self.parameters.fix_gamma:
@@ -220,7 +221,7 @@ class BatchNorm(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The two sums, then data's gradient."""
+        """Gradients of data, gamma and beta."""
         found = self.gradients(require_array(out_grad[OUTPUT]), in_data, out_data)
         for place, request, value in zip(in_grad, req, found, strict=True):
             assign(place, request, value)
@@ -228,7 +229,7 @@ class BatchNorm(Operator):
     def gradients(
         self, gradient: Array, in_data: Sequence[Tensor | None], out_data: Sequence[Tensor | None]
     ) -> tuple[Array, Array, Array]:
-        """Those of data, gamma and beta, from the output's."""
+        """Return the gradients of data, gamma and beta from the output's."""
         data = require_array(in_data[DATA])
         normalized, scale = self._normalized(
             data, require_array(out_data[MEAN]), require_array(out_data[VAR])
@@ -246,7 +247,7 @@ class BatchNorm(Operator):
         return data_grad * scale, gamma_grad, beta_grad
 
     def _normalized(self, data: Array, mean: Array, var: Array) -> tuple[Array, Array]:
-        """(data - mean) * scale, and scale = 1 / sqrt(var + eps)."""
+        """Return (data - mean) * scale, and scale = 1 / sqrt(var + eps)."""
         scale = self._along(data, 1 / np.sqrt(var + np.asarray(self.parameters.eps, var.dtype)))
         return (data - self._along(data, mean)) * scale, scale
 
@@ -255,5 +256,5 @@ class BatchNorm(Operator):
         return tuple(other for other in range(data.ndim) if other != axis)
 
     def _along(self, data: Array, channels: Array) -> Array:
-        """[C] in a form that meets data's channels."""
+        """Reshape [C] so that it broadcasts along data's channels."""
         return np.expand_dims(channels, self._other_axes(data))

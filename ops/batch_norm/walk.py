@@ -1,6 +1,6 @@
-"""How a thread of batch normalization's loops walks through its tasks, and the sums it keeps.
+"""Iteration of a thread over its tasks in batch normalisation's loops, and its running sums.
 
-The slots are those of `Tasks.arguments` and 16 to 23, which every loop of a team begins with.
+The slots are those of `Tasks.arguments` and 16 to 23, with which every team's loop begins.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mxrun.backend.vectors import add_lanes, load_lanes, store_lanes
 
 @piece
 def task_at(block: Block, task: int) -> tuple[int, int, int, int, int]:
-    """A task's place in memory, rows, columns, first channel and place among the partial sums."""
+    """Return a task's offset, rows, columns, first channel and offset in the partial sums."""
     rest = task // integer(block, 7)
     cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
     number = rest - row_block * integer(block, 5)
@@ -29,17 +29,17 @@ def task_at(block: Block, task: int) -> tuple[int, int, int, int, int]:
 
 @piece
 def tasks_of(block: Block) -> tuple[int, int, int]:
-    """The calling thread's first task, the one behind its last, and where its own arrays begin."""
-    # share() cuts at multiples of 16; so can a task be the least that a thread takes.
+    """Return the calling thread's first task, the end of its tasks and its arrays' offset."""
+    # share() splits at multiples of 16, so each task counts as 16 elements.
     begin, end = share(block, 16 * integer(block, 0))
     return begin // 16, end // 16, begin // 16 // integer(block, 1) * integer(block, 15)
 
 
 @piece
 def runs_of(block: Block, columns: int, pitch: int, other: int) -> tuple[int, int]:
-    """How many columns of a task's row lie side by side in all tensors; how many such runs it has.
+    """Return the number of columns that are contiguous in all tensors, and the number of such runs.
 
-    Where a tensor has rows of channels that lie apart, those of one of them.
+    If a tensor's rows of channels are not contiguous, a run is one of these rows.
     """
     channels = integer(block, 9)
     if pitch == channels and other == channels:
@@ -50,7 +50,7 @@ def runs_of(block: Block, columns: int, pitch: int, other: int) -> tuple[int, in
 
 @piece
 def place(block: Block, at: int, pitch: int) -> int:
-    """Where element `at` lies in a tensor whose rows of channels lie `pitch` elements apart."""
+    """Return the offset of element `at` in a tensor whose rows of channels have that pitch."""
     channels, found = integer(block, 9), at
     if pitch != channels:
         found = at // channels * pitch + at % channels
@@ -59,7 +59,7 @@ def place(block: Block, at: int, pitch: int) -> int:
 
 @piece
 def spread(block: Block, mine: Any, own: int, first: int) -> None:
-    """One value a column of all arrays given: the channels over and over, a plane's throughout."""
+    """Copy the arrays [C] to one value per column: channels repeat; a plane has one value."""
     width, unit = integer(block, 8), integer(block, 10)
     for array in range(integer(block, 17)):
         if integer(block, 18 + array) != 0:
@@ -72,7 +72,7 @@ def spread(block: Block, mine: Any, own: int, first: int) -> None:
 
 @piece
 def clear(block: Block, mine: Any, own: int, columns: int) -> None:
-    """Both running sums from zero."""
+    """Set both running sums to zero."""
     pitch = integer(block, 14)
     for j in range(own + 3 * pitch, own + 3 * pitch + columns):
         mine[j] = np.float32(0)
@@ -81,13 +81,13 @@ def clear(block: Block, mine: Any, own: int, columns: int) -> None:
 
 @piece
 def accumulate(mine: Any, place: int, left: int, value: Any) -> None:
-    """A vector onto a running sum."""
+    """Add a vector to a running sum."""
     store_lanes(mine, place, add_lanes(load_lanes(mine, place, left), value), left)
 
 
 @piece
 def keep_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: int) -> None:
-    """sums[at + c] and sums[at + C + c] = the columns of a channel, half onto the other half."""
+    """sums[at + c] and sums[at + C + c] = pairwise sums over the columns of each channel."""
     unit, pitch = integer(block, 10), integer(block, 14)
     begin, groups = own + 3 * pitch, columns // unit
     while groups > 1:

@@ -1,1 +1,1 @@
-"""Convolution: its operator, and what is fused with it in inference."""
+"""Convolution: its operator and its fusions for inference."""

@@ -1,4 +1,4 @@
-"""Convolution with what follows it in inference: a sum, and limits."""
+"""Fusion of Convolution with a following sum and limits, for inference."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ T = TypeVar("T")
 
 
 class ConvolutionFusedParameters(ConvolutionParameters):
-    """Those of Convolution, and what follows it."""
+    """Parameters of Convolution, the optional residual and the limits."""
 
     residual: bool = Field(default=False, description="Add the argument residual.")
-    low: float = Field(default=-math.inf, description="The least output.")
-    high: float = Field(default=math.inf, description="The greatest output.")
+    low: float = Field(default=-math.inf, description="Smallest output.")
+    high: float = Field(default=math.inf, description="Largest output.")
 
 
 @register("_convolution_fused")
 class ConvolutionFusedProperty(ConvolutionProperty):
-    """output = Convolution(data) + residual, brought into [low, high].
+    """output = Convolution(data) + residual, limited to [low, high].
 
-    residual, where it is asked for, has the output's shape. For inference: it has no gradient. NaN
-    may become a limit.
+    residual, if requested, has the output's shape. For inference only: no gradient. NaN may become
+    a limit.
     """
 
     type_string = "_convolution_fused"
@@ -49,11 +49,11 @@ class ConvolutionFusedProperty(ConvolutionProperty):
     is_internal = True
 
     def list_arguments(self) -> tuple[str, ...]:
-        """Convolution's, and residual."""
+        """Convolution's arguments and residual."""
         return (*super().list_arguments(), *(("residual",) if self.parameters.residual else ()))
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Convolution's; residual and output have one shape."""
+        """Infer as Convolution; residual and output have one shape."""
         if not self.parameters.residual:
             return super().infer_shape(inputs, outputs)
         *arguments, residual = inputs
@@ -61,22 +61,22 @@ class ConvolutionFusedProperty(ConvolutionProperty):
         return PartialInference([*found.inputs, found.outputs[0]], found.outputs, [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """None."""
+        """No input has a gradient."""
         return (GradientKind.NONE,) * len(self.list_arguments())
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over residual."""
+        """Pair residual with the output."""
         return [(in_data[-1], out_data[0])] if self.parameters.residual else []
 
     def create_operator(self) -> Operator:
-        """Convolution's body, then two expressions."""
+        """Create the NumPy body."""
         return ConvolutionFused(self.parameters)
 
 
 class ConvolutionFused(Convolution):
-    """Unfolds windows into columns, and finishes the products."""
+    """NumPy body: Convolution's, then the sum and the limits."""
 
     def __init__(self, parameters: ConvolutionFusedParameters) -> None:
         super().__init__(parameters)
@@ -90,7 +90,7 @@ class ConvolutionFused(Convolution):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = weight x columns(data) + bias + residual within the limits."""
+        """output = weight x columns(data) + bias + residual, limited to [low, high]."""
         p = self.parameters
         arguments = len(in_data) - p.residual
         result = self.output(context, in_data[:arguments], out_data[0].shape[2:])
@@ -102,17 +102,17 @@ class ConvolutionFused(Convolution):
 
 @implement("_convolution_fused", backend="onednn")
 class OnednnConvolutionFused(OnednnConvolution):
-    """oneDNN's convolutions with post-operations."""
+    """oneDNN's convolutions with post-ops."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """As Convolution's, which adds to what the output's memory holds."""
+        """Prepare Convolution's primitive with a sum post-op, which adds to the output's memory."""
         p = prop.parameters
         limits = () if math.isinf(p.low) and math.isinf(p.high) else (Clip(p.low, p.high),)
         residual = len(request.inputs) - 1 if p.residual else None
         return self.prepare_with(prop, request, residual, limits)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """None: there is no gradient."""
+        """Return None: the operator has no gradient."""
         return None
 
 
@@ -121,7 +121,7 @@ def _fused(convolution: AnyProperty, **further: object) -> AnyProperty:
 
 
 def _limits(following: AnyProperty) -> dict[str, object] | None:
-    """What an Activation or clip limits outputs to; None for what does otherwise."""
+    """Return the limits of an Activation or clip, or None for another function."""
     p = following.parameters
     if following.type_string == "clip":
         return {"low": p.a_min, "high": p.a_max} if p.a_min <= p.a_max else None
@@ -130,14 +130,14 @@ def _limits(following: AnyProperty) -> dict[str, object] | None:
 
 @fusion("convolution and sum", "Convolution", "elemwise_add", inference=True)
 def summed(convolution: AnyProperty, addition: AnyProperty) -> AnyProperty | None:
-    """Convolution + residual."""
+    """Return Convolution + residual."""
     return _fused(convolution, residual=True)
 
 
 @fusion("convolution and rectifier", "Convolution", "Activation", inference=True)
 @fusion("convolution and clip", "Convolution", "clip", inference=True)
 def limited(convolution: AnyProperty, following: AnyProperty) -> AnyProperty | None:
-    """Convolution within limits."""
+    """Return Convolution within limits."""
     limits = _limits(following)
     return None if limits is None else _fused(convolution, **limits)
 
@@ -148,6 +148,6 @@ def limited(convolution: AnyProperty, following: AnyProperty) -> AnyProperty | N
 def summed_and_limited(
     convolution: AnyProperty, addition: AnyProperty, following: AnyProperty
 ) -> AnyProperty | None:
-    """Convolution + residual within limits."""
+    """Return Convolution + residual within limits."""
     limits = _limits(following)
     return None if limits is None else _fused(convolution, residual=True, **limits)

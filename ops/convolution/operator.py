@@ -65,24 +65,27 @@ class ConvolutionParameters(Parameters):
     )
     num_filter: Int32 = Field(ge=1, description="Number of output channels.", examples=[8])
     stride: tuple[Positive, ...] = Field(
-        default=(), description="Distance between windows along each axis; 1 when left out."
+        default=(), description="Distance between windows along each axis; default 1."
     )
     dilate: tuple[Positive, ...] = Field(
-        default=(), description="Distance between kernel elements along each axis; 1 when left out."
+        default=(), description="Distance between kernel elements along each axis; default 1."
     )
     pad: tuple[NonNegative, ...] = Field(
-        default=(), description="Zeros put at both ends of each axis; none when left out."
+        default=(), description="Zeros added at both ends of each axis; default 0."
     )
     num_group: Int32 = Field(
-        default=1, ge=1, description="Channels are split into this many independent convolutions."
+        default=1,
+        ge=1,
+        description="Number of groups of channels that are convolved independently.",
     )
     workspace: Int32 = Field(
         default=1024,
         ge=0,
-        description="Most temporary space in MiB of a product: code that needs more is not taken "
-        "where there is other; sets how many images the readable body unfolds at once.",
+        description="Limit in MiB of the temporary space of a product: an implementation that "
+        "needs more is used only if there is no other. Also limits how many images the NumPy "
+        "body unfolds at once.",
     )
-    no_bias: bool = Field(default=False, description="Leave the bias out.")
+    no_bias: bool = Field(default=False, description="Omit the bias.")
     cudnn_tune: Literal["off", "limited_workspace", "fastest"] | None = Field(
         default=None, description="Accepted for MXNet's models; has no effect."
     )
@@ -111,7 +114,7 @@ class ConvolutionParameters(Parameters):
         return self
 
     def window(self) -> Window:
-        """The geometry with MXNet's defaults filled in."""
+        """Return the window geometry, with MXNet's defaults."""
         rank = len(self.kernel)
         return Window(
             kernel=self.kernel,
@@ -124,7 +127,8 @@ class ConvolutionParameters(Parameters):
 @register("Convolution")
 class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
     """output[n, o, y] = bias[o] + sum over c, k of weight[o, c, k] * data[n, c, y*stride + k*dilate
-    - pad]: y and k are positions along all spatial axes, c runs over the channels of o's group.
+    - pad]. The positions y and k have one coordinate per spatial axis; c runs over the channels of
+    o's group.
 
     data [N, C, spatial...], weight [num_filter, C / num_group, kernel...], bias [num_filter],
     output [N, num_filter, spatial...]. Backward reads the output's gradient, data and weight.
@@ -139,7 +143,7 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
         return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Channels from data or weight; sizes forward always, backward where stride is 1."""
+        """Infer channels from data or weight; sizes forward, and backward if the stride is 1."""
         p = self.parameters
         rank = len(p.kernel)
         axes = f"[batch, channel] and the {rank} axes of kernel {list(p.kernel)}"
@@ -189,17 +193,17 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
         return size, count
 
     def independent_gradients(self) -> list[list[int]]:
-        """Weight and bias, which alone read data; data."""
+        """Groups: weight and bias, which need data; data."""
         return [[*range(1, len(self.list_arguments()))], [0]]
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad, data and weight: neither bias nor output."""
+        """Return out_grad, data and weight."""
         return [out_grad[0], in_data[0], in_data[1]]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Columns of as many images as `workspace` allows, at least one."""
+        """Request columns for as many images as `workspace` allows, at least one."""
         data, window = inputs[0], self.parameters.window()
         positions = tuple(
             window.output_size(axis, size) for axis, size in enumerate(data.shape[2:])
@@ -209,20 +213,20 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
         return [ResourceRequest(ResourceKind.TEMP_SPACE, space)]
 
     def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """The same columns, or their gradients."""
+        """Request the same space, for the columns or their gradients."""
         return self.forward_resource(inputs)
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Two per multiplication with a weight."""
+        """Two per multiply-add."""
         return 2 * math.prod(out_shapes[0]) * math.prod(in_shapes[1][1:])
 
     def create_operator(self) -> Operator:
-        """Unfolds windows into columns and multiplies by the weight."""
+        """Create the NumPy body."""
         return Convolution(self.parameters)
 
 
 class Convolution(Operator):
-    """im2col and a matrix product per image and group."""
+    """NumPy body: im2col and one matrix product per image and group."""
 
     def __init__(self, parameters: ConvolutionParameters) -> None:
         self.groups = parameters.num_group
@@ -240,7 +244,7 @@ class Convolution(Operator):
         assign(out_data[0], req[0], self.output(context, in_data, out_data[0].shape[2:]))
 
     def output(self, context: OpContext, in_data: Sequence[Tensor], spatial: Shape) -> Array:
-        """weight x columns(data) + bias."""
+        """Return weight x columns(data) + bias."""
         data, weight, *bias = (tensor.array for tensor in in_data)
         result = self._products(context).windows(data, weight, spatial)
         if bias:
@@ -257,7 +261,7 @@ class Convolution(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """data: fold(weight^T x grad); weight: sum of grad x columns^T; bias: sum of grad."""
+        """Gradients: data: fold(weight^T x grad); weight: grad x columns^T; bias: sum of grad."""
         gradient, data, weight = (
             require_array(out_grad[0]),
             require_array(in_data[0]),
@@ -276,7 +280,7 @@ class Convolution(Operator):
 
 
 def _forward_slots(*, bias: bool) -> dict[Argument, Slot]:
-    """Where the primitive finds its tensors."""
+    """Return the slots of the primitive's arguments."""
     slots = {
         Argument.SOURCE: source(0),
         Argument.WEIGHTS: source(1),
@@ -289,10 +293,10 @@ def _forward_slots(*, bias: bool) -> dict[Argument, Slot]:
 
 @implement("Convolution", backend="onednn")
 class OnednnConvolution(Implementation):
-    """oneDNN's convolutions on channels-last data, with weights in the packing each prefers."""
+    """oneDNN's convolutions on channels-last data, each with the weight layout it prefers."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """float32 or, where the output is to be, bfloat16 over any number of spatial axes."""
+        """Prepare the convolution in the output's dtype, float32 or bfloat16."""
         return self.prepare_with(prop, request)
 
     def prepare_with(
@@ -302,7 +306,7 @@ class OnednnConvolution(Implementation):
         residual: int | None = None,
         after: tuple[PostOperation, ...] = (),
     ) -> Kernel | None:
-        """The forward, to which input `residual` is added, then `after`."""
+        """Prepare the forward kernel, then the addition of input `residual`, then `after`."""
         data, weight, *bias = request.inputs[:residual]
         if not onednn_serves(*request.inputs, low=True):
             return None
@@ -320,7 +324,7 @@ class OnednnConvolution(Implementation):
         output = specs[Argument.OUTPUT]
         parts: list[KernelPart] = [PrimitivePart(primitive, _forward_slots(bias=bool(bias)))]
         if residual is not None:
-            # The primitive adds to what lies in the output's memory.
+            # The primitive adds to the content of the output's memory.
             team = team_for_elements(output.elements, request.threads)
             words = -(-output.nbytes // 4)
             parts.insert(0, CopyPart(words, source(residual), target(0), team))
@@ -335,10 +339,10 @@ class OnednnConvolution(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The two backward convolutions, each only where asked; the bias by a column sum.
+        """Prepare the requested backward convolutions, and a column sum for the bias.
 
-        The gradient of the bias alone is a sum over the positions of the channels-last gradient,
-        ten times faster than what the weight primitive adds to its own time for it.
+        The bias's gradient is the sum over all positions of the channels-last gradient. This is ten
+        times faster than the additional time of the weight primitive for it.
         """
         (gradient,), (data, weight, *_) = request.out_grad, request.in_data
         assert gradient is not None
@@ -384,7 +388,7 @@ def _product(
     bias: bool,
     after: tuple[PostOperation, ...],
 ) -> Primitive | None:
-    """The forward of data, weight and output as it is wanted; None where oneDNN has no fast one."""
+    """Return the requested forward primitive, or None if oneDNN has no fast one."""
     window = geometry(prop.parameters)
 
     def prepare(wish: ImplementationConstraints) -> Primitive:
@@ -407,9 +411,9 @@ def _product(
 def _has_gradients(
     data: TensorSpec, weight: TensorSpec, output: TensorSpec, window: operations.Window, team: int
 ) -> bool:
-    """Whether oneDNN computes the gradients; in bfloat16, by more than reference code.
+    """Return whether oneDNN computes the gradients correctly, in bfloat16 without reference code.
 
-    What bfloat16 has reference code for alone is faster in float32.
+    float32 is faster than bfloat16 reference code.
     """
     if not weight_gradient_is_sound(data, weight.shape[2:], output, window):
         return False
@@ -423,7 +427,7 @@ def _has_gradients(
 
 
 def geometry(parameters: ConvolutionParameters) -> operations.Window:
-    """The window in oneDNN's terms."""
+    """Return the window in oneDNN's terms."""
     window = parameters.window()
     return operations.Window(
         window.stride, window.dilate, window.pad, window.pad, parameters.num_group

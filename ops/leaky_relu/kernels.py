@@ -33,12 +33,12 @@ LEAKY = scalar.compile(leaky, parameters=("slope",))
 def rrelu_loop(block: Block) -> None:
     """output = data * mask; mask[i] = 1 where data[i] > 0, else lower + width * u.
 
-    u is the upper 24 bits of word i, times 2^-24. The output may be absent (address 0) or lie over
-    data.
+    u is the upper 24 bits of word i, times 2^-24. The output may be absent (address 0) or have the
+    same address as data.
     """
     count, state = integer(block, 0), int64s(block, 1)
     key, step = state[0] ^ integer(block, 2), state[1]
-    # Among the words of the whole batch, the first of this part.
+    # Index, among the words of the entire batch, of this part's first word.
     origin = state[2] * count
     lower, width, one = real(block, 3), real(block, 4), np.float32(1)
     data, output, mask = float32s(block, 5), float32s(block, 6), float32s(block, 7)
@@ -70,9 +70,10 @@ def rrelu_loop(block: Block) -> None:
 
 @native
 def prelu_loop(block: Block) -> None:
-    """output = values * (1 where data > 0, else gamma), seen as [rows, channels, inner].
+    """output = values * (1 where data > 0, else gamma), as [rows, channels, inner].
 
-    Forward's values are data, backward's the gradient. The output may lie over the values.
+    The values are data in forward and the gradient in backward. The output may overwrite the
+    values.
     """
     rows, channels, inner = integer(block, 0), integer(block, 1), integer(block, 2)
     values, data, gamma = float32s(block, 3), float32s(block, 4), float32s(block, 5)
@@ -91,9 +92,9 @@ def prelu_loop(block: Block) -> None:
 
 @native
 def prelu_gamma_loop(block: Block) -> None:
-    """gamma_grad[c] = the sum of grad * data where data <= 0, in the order of memory.
+    """gamma_grad[c] = sum of grad * data where data <= 0, in memory order.
 
-    Each thread has channels of its own: no result depends on the team.
+    Each thread has channels of its own, so that no result depends on the team size.
     """
     rows, channels, inner = integer(block, 0), integer(block, 1), integer(block, 2)
     grad, data, gamma_grad = float32s(block, 3), float32s(block, 4), float32s(block, 5)
@@ -107,7 +108,7 @@ def prelu_gamma_loop(block: Block) -> None:
             for row in range(rows):
                 first = (row * channels + c) * inner
                 stop = first + inner
-                # Four sums beside each other, because one waits for itself at every addition.
+                # Four independent sums, because the additions to one sum depend on each other.
                 sum0, sum1, sum2, sum3 = nothing, nothing, nothing, nothing
                 for i in range(first, stop - 3, 4):
                     sum0 += grad[i] * (nothing if data[i] > 0 else data[i])
@@ -128,13 +129,13 @@ def prelu_gamma_loop(block: Block) -> None:
 
 @implement("LeakyReLU", backend="jit")
 class CompiledLeakyReLU(MapImplementation):
-    """The maps; loops for rrelu, whose mask has the readable body's bits, and for prelu.
+    """Maps; loops for prelu and for rrelu, whose mask is bit-identical to the NumPy body's.
 
-    prelu takes plain and channels-last layouts, rrelu plain ones.
+    prelu supports plain and channels-last layouts, rrelu plain ones.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One pass."""
+        """Prepare the output, in one pass."""
         p, tensors = prop.parameters, request.inputs[: len(prop.list_arguments())]
         if p.act_type not in ("prelu", "rrelu"):
             return super().prepare_forward(prop, request)
@@ -145,7 +146,7 @@ class CompiledLeakyReLU(MapImplementation):
         return _rrelu_forward(request, p) if request.is_train else _rrelu_evaluated(request, p)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One pass; for prelu another one for gamma."""
+        """Prepare data's gradient, in one pass, and for prelu a second pass for gamma's."""
         if prop.parameters.act_type == "prelu":
             return _prelu_backward(request)
         if prop.parameters.act_type == "rrelu":
@@ -154,10 +155,10 @@ class CompiledLeakyReLU(MapImplementation):
 
 
 def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
-    """Draw the slopes into the mask, or into scratch where nobody wants the mask."""
+    """Draw the slopes into the mask, or into scratch space if the mask has a null request."""
     data = request.inputs[0].laid_out(PLAIN)
     output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
-    # Scratch's address is a loop's last argument.
+    # The address of scratch space is a loop's last argument.
     place, scratch = ((target(1),), 0) if mask_wanted else ((), data.nbytes)
     arguments: tuple[Slot | int | float, ...] = (
         *(data.elements, source(1), request.stream),
@@ -177,7 +178,7 @@ def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
 
 
 def _rrelu_evaluated(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel | None:
-    """leaky; a mask, for which nobody asks but to look at it, is left to the readable body."""
+    """Return leaky; a request for the mask (inspection only) is left to the NumPy body."""
     data, threads, req = unpacked(request.inputs[0]), request.threads, request.requests[0]
     if request.requests[1] is not OpReqType.NULL:
         return None
@@ -195,7 +196,7 @@ def _rrelu_evaluated(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel 
 
 
 def _rrelu_backward(request: BackwardRequest) -> Kernel:
-    """grad * mask."""
+    """Return grad * mask."""
     gradient, (req,) = request.in_grad[0].laid_out(PLAIN), request.requests
     operands, count, threads = [source(0), source(4)], gradient.elements, request.threads
     part = PRODUCT.part(target(0), operands, count, threads=threads, request=req)
@@ -211,7 +212,7 @@ def _rrelu_backward(request: BackwardRequest) -> Kernel:
 
 
 def _prelu_forward(request: ForwardRequest) -> Kernel:
-    """data times its channel's slope, in data's layout."""
+    """Return data times its channel's slope, in data's layout."""
     data, gamma = unpacked(request.inputs[0]), request.inputs[1].laid_out(PLAIN)
     places = (source(0), source(0), source(1), target(0))
     team = team_for_elements(data.elements, request.threads)
@@ -227,7 +228,7 @@ def _prelu_forward(request: ForwardRequest) -> Kernel:
 
 
 def _prelu_backward(request: BackwardRequest) -> Kernel:
-    """The gradients that are asked for, in data's layout."""
+    """Return the requested gradients, in data's layout."""
     data, gamma = request.in_data
     assert data is not None
     assert gamma is not None
@@ -250,7 +251,7 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
 
 
 def _geometry(data: TensorSpec, gamma: TensorSpec) -> tuple[int, int, int]:
-    """data in its layout as [rows, channels, inner], with one channel where all share a slope."""
+    """Return data in its layout as [rows, channels, inner]; one channel if all share a slope."""
     shape = data.shape
     if gamma.elements == 1:
         return (1, 1, shape[0]) if len(shape) == 1 else (shape[0], 1, math.prod(shape[1:]))

@@ -1,4 +1,4 @@
-"""LeakyReLU: rectifiers that let something through below zero."""
+"""LeakyReLU: rectifiers with non-zero output below zero."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
-# Scalar functions run on numbers, arrays and values that stand for compiled ones.
+# Scalar functions run on numbers, arrays and symbolic values.
 Scalar = Any
 
-# Klambauer et al., "Self-Normalizing Neural Networks", 2017: with these, activations keep mean 0
-# and variance 1.
+# Klambauer et al., "Self-Normalizing Neural Networks", 2017: with these constants, activations keep
+# mean 0 and variance 1.
 SELU_SLOPE = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
-# The upper bits of a random word that make a number in [0, 1), exact in float32.
+# Upper bits of a random word that give a number in [0, 1), exact in float32.
 RANDOM_BITS = 24
 
 
@@ -51,51 +51,51 @@ class LeakyReLUParameters(Parameters):
     """Parameters of LeakyReLU (MXNet's names and defaults)."""
 
     act_type: Literal["rrelu", "leaky", "prelu", "elu", "selu", "gelu"] = Field(
-        default="leaky", description="The function applied to every element."
+        default="leaky", description="Function applied to every element."
     )
     slope: Float32 = Field(
-        default=0.25, description="Slope below zero of leaky, and of elu at zero."
+        default=0.25, description="Slope of leaky below zero, and of elu just below zero."
     )
     lower_bound: Float32 = Field(
-        default=0.125, description="Least slope that rrelu draws in training."
+        default=0.125, description="Lower bound on rrelu's random slopes in training."
     )
     upper_bound: Float32 = Field(
-        default=0.334, description="Greatest slope that rrelu draws in training."
+        default=0.334, description="Upper bound on rrelu's random slopes in training."
     )
 
     @property
     def mean_slope(self) -> float:
-        """The slope of rrelu in evaluation."""
+        """Slope of rrelu in evaluation."""
         return (self.lower_bound + self.upper_bound) / 2
 
 
 def leaky(x: Scalar, slope: Scalar) -> Scalar:
-    """x, times slope unless it is above 0."""
+    """Return x where x > 0, else slope * x."""
     return where(x > 0, x, slope * x)
 
 
 def leaky_gradient(g: Scalar, sign: Scalar, slope: Scalar) -> Scalar:
-    """g, times slope unless `sign`, which is positive where data is, is above 0."""
+    """Return g where sign > 0, else slope * g; `sign` is positive where data is."""
     return g * where(sign > 0, 1.0, slope)
 
 
 def elu(x: Scalar, slope: Scalar) -> Scalar:
-    """x above 0, else slope (e^x - 1)."""
+    """Return x where x > 0, else slope * (e^x - 1)."""
     return where(x > 0, x, slope * expm1(x))
 
 
 def selu(x: Scalar) -> Scalar:
-    """elu of one slope, scaled."""
+    """Return scale * elu(x) with fixed scale and slope."""
     return SELU_SCALE * elu(x, SELU_SLOPE)
 
 
 def selu_gradient(g: Scalar, y: Scalar) -> Scalar:
-    """The derivative below 0, scale * slope * e^x, follows from the output."""
+    """Return g * scale where y > 0, else g * scale * slope * e^x = g * (y + scale * slope)."""
     return g * where(y > 0, SELU_SCALE, y + SELU_SCALE * SELU_SLOPE)
 
 
 def gelu_gradient(g: Scalar, x: Scalar) -> Scalar:
-    """The normal distribution, and x times its density."""
+    """Return g * (Phi(x) + x * phi(x)), with the normal distribution Phi and its density phi."""
     density = math.sqrt(0.5 / math.pi) * exp(-0.5 * x * x)
     return g * (0.5 + 0.5 * erf(math.sqrt(0.5) * x) + x * density)
 
@@ -110,7 +110,7 @@ _ENTRIES: dict[str, SimpleEntry] = {
     "selu": simple_entry(selu, gradient=reads_output(selu_gradient)),
     "gelu": simple_entry(lambda x: gelu(x), gradient=reads_inputs(gelu_gradient)),
 }
-# Where a slope below 0 makes outputs positive on both sides, data tell them apart.
+# With a slope below 0 the output is positive on both sides, so the gradients read data.
 _ENTRIES_OF_DATA: dict[str, SimpleEntry] = {
     "leaky": simple_entry(leaky, LeakyReLUParameters, gradient=reads_inputs(leaky_gradient)),
     "elu": simple_entry(
@@ -123,19 +123,26 @@ _ENTRIES_OF_DATA: dict[str, SimpleEntry] = {
 
 @register("LeakyReLU")
 class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
-    """output = data where data > 0; elsewhere leaky: slope * data, elu: slope (exp(data) - 1),
-    prelu: gamma * data, rrelu: mask * data, selu as elu with a slope of 1.673..., all of it times
-    1.0507... gelu: data (1 + erf(data / sqrt(2))) / 2 everywhere.
+    """output = data where data > 0, elsewhere a function of data given by act_type. Exceptions:
+    selu multiplies all outputs by 1.0507..., and gelu uses its function everywhere.
 
-    data and output of any shape; gamma, of prelu alone, has one number for each channel (axis 1;
-    of a vector there is one), or one for all. mask, of rrelu alone and hidden: 1 where data > 0,
-    else lower_bound + u (upper_bound - lower_bound), where u is the upper 24 bits of the element's
-    word of the random stream, times 2^-24; in evaluation the mean of the bounds.
+    - leaky: slope * data
+    - elu: slope * (exp(data) - 1)
+    - selu: 1.673... * (exp(data) - 1), times 1.0507...
+    - prelu: gamma * data
+    - rrelu: mask * data
+    - gelu: data * (1 + erf(data / sqrt(2))) / 2
 
-    Backward reads the output's gradient and what the derivative follows from: mask of rrelu; the
-    output of selu, leaky and elu, but data where a slope below 0 makes outputs positive; data of
-    gelu; data and gamma of prelu, whose gradient is the sum of g data where data <= 0.
-    (MXNet 1.9.1's gradient of selu is not the derivative; ours is.)
+    data and output of any shape. gamma, for prelu only, has one number per channel (axis 1; a
+    vector has one channel), or one for all. mask, for rrelu only and hidden, is 1 where data > 0,
+    else lower_bound + u * (upper_bound - lower_bound), where u is the upper 24 bits of the
+    element's word of the random stream, times 2^-24; in evaluation it is the mean of the bounds
+    there.
+
+    Backward reads the output's gradient and: mask for rrelu; output for selu, leaky and elu, but
+    data if a slope below 0 makes outputs positive; data for gelu; data and gamma for prelu. gamma's
+    gradient is the sum of g * data where data <= 0, with the output's gradient g. (MXNet 1.9.1's
+    gradient of selu is not the derivative; this one is.)
     """
 
     type_string = "LeakyReLU"
@@ -143,18 +150,18 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
 
     @property
     def entry(self) -> SimpleEntry:
-        """The map of every act_type but prelu, of another input, and rrelu, of another output."""
+        """Map of act_type; prelu, with another input, and rrelu, with another output, have none."""
         p = self.parameters
         table = _ENTRIES if p.slope >= 0 else {**_ENTRIES, **_ENTRIES_OF_DATA}
         return table[p.act_type]
 
     @property
     def is_map(self) -> bool:
-        """Whether there is an entry."""
+        """True if act_type is an elementwise map, which has an entry."""
         return self.parameters.act_type in _ENTRIES
 
     def list_passed_gradients(self) -> dict[int, int]:
-        """None: every function here bends."""
+        """Empty: no function here is the identity."""
         return {}
 
     def list_arguments(self) -> tuple[str, ...]:
@@ -162,16 +169,16 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
         return ("data", "gamma") if self.parameters.act_type == "prelu" else ("data",)
 
     def list_outputs(self) -> tuple[str, ...]:
-        """The output and, for rrelu, the hidden mask."""
+        """output and, for rrelu, the hidden mask."""
         return ("output", "mask") if self.parameters.act_type == "rrelu" else ("output",)
 
     @property
     def num_visible_outputs(self) -> int:
-        """The output alone."""
+        """1: the mask is hidden."""
         return 1
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data, output and mask have one shape; gamma has its channels, or 1."""
+        """Unify data, output and mask; gamma has data's channels, or one element."""
         names = ("data", *self.list_outputs())
         data, *written = same_shape(names, [inputs[0], *outputs], "elementwise")
         if self.parameters.act_type != "prelu":
@@ -186,13 +193,13 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
         return PartialInference([data, gamma], written, [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """data's and gamma's."""
+        """The gradients of data and gamma are computed."""
         return (GradientKind.COMPUTES,) * len(self.list_arguments())
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """The output's gradient and what the class says."""
+        """Return out_grad and the tensors that act_type's derivative needs."""
         if self.is_map:
             return super().declare_backward_dependency(out_grad, in_data, out_data)
         return [out_grad[0], *(out_data[1:] or in_data)]
@@ -200,7 +207,7 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over data."""
+        """Pair data with the output."""
         return [(in_data[0], out_data[0])]
 
     def backward_inplace_option(
@@ -210,25 +217,25 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """data's gradient over the output's; gamma's needs both, so prelu has no hint."""
+        """Pair out_grad with data's gradient; not for prelu, whose gamma gradient needs both."""
         return [] if self.parameters.act_type == "prelu" else [(out_grad[0], in_grad[0])]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Random numbers for rrelu."""
+        """Request random numbers for rrelu."""
         random = ResourceRequest(ResourceKind.RANDOM)
         return [random] if self.parameters.act_type == "rrelu" else []
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """A comparison and a product of every element."""
+        """Two per element: a comparison and a product."""
         return 2 * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """The entry's functions on arrays, or those of prelu and rrelu."""
+        """Create the NumPy body."""
         return super().create_operator() if self.is_map else LeakyReLU(self.parameters)
 
 
 class LeakyReLU(Operator):
-    """prelu and rrelu: data, times a slope unless it is above 0."""
+    """NumPy body of prelu and rrelu: data where data > 0, else slope * data."""
 
     def __init__(self, parameters: LeakyReLUParameters) -> None:
         self.parameters = parameters
@@ -241,7 +248,7 @@ class LeakyReLU(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The slopes are gamma, or what the mask keeps of those drawn."""
+        """output = data where data > 0, else slope * data; the slope is gamma or random."""
         data = in_data[0].array
         if self.parameters.act_type == "prelu":
             slopes = _along(data, in_data[1].array)
@@ -270,7 +277,7 @@ class LeakyReLU(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """grad * the slope; of gamma, the sum of grad * data along the other axes."""
+        """Gradients: data: grad * slope; gamma: sum of grad * data over the other axes."""
         gradient = require_array(out_grad[0])
         if self.parameters.act_type == "rrelu":
             assign(in_grad[0], req[0], gradient * require_array(out_data[1]))
@@ -283,5 +290,5 @@ class LeakyReLU(Operator):
 
 
 def _along(data: Array, gamma: Array) -> Array:
-    """gamma in a form that meets data's channels."""
+    """Reshape gamma so that it broadcasts along data's channels."""
     return gamma if data.ndim == 1 else gamma.reshape(-1, *(1,) * (data.ndim - 2))

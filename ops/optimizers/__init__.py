@@ -1,1 +1,1 @@
-"""Updates of the optimizers: one operator for each rule."""
+"""Optimizer updates: one operator per rule."""

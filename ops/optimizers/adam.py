@@ -1,4 +1,4 @@
-"""Updates by estimates of the gradient's first and second moment: Adam, AdamW, LAMB."""
+"""Updates by moving averages of the gradient and its square: Adam, AdamW, LAMB."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class MomentParameters(UpdateParameters):
-    """What Adam, AdamW and LAMB share."""
+    """Common parameters of Adam, AdamW and LAMB."""
 
-    beta1: Decay = Field(default=0.9, description="How much of the first moment is kept.")
-    beta2: Decay = Field(default=0.999, description="How much of the second moment is kept.")
-    epsilon: Float32 = Field(default=1e-8, description="Added to the root of the second moment.")
+    beta1: Decay = Field(default=0.9, description="Decay rate of the first moment.")
+    beta2: Decay = Field(default=0.999, description="Decay rate of the second moment.")
+    epsilon: Float32 = Field(
+        default=1e-8, description="Added to the square root of the second moment."
+    )
 
 
 class AdamUpdateParameters(MomentParameters):
@@ -55,24 +57,28 @@ class AdamwUpdateParameters(MomentParameters):
     """Parameters of adamw_update."""
 
     eta: Float32 = Field(
-        description="Factor of the whole step, the decay's included.", examples=[1.0]
+        description="Factor of the step, including the weight decay.", examples=[1.0]
     )
 
 
 class LambUpdateParameters(MomentParameters):
     """Parameters of lamb_update."""
 
-    epsilon: Float32 = Field(default=1e-6, description="Added to the root of the second moment.")
+    epsilon: Float32 = Field(
+        default=1e-6, description="Added to the square root of the second moment."
+    )
     lower_bound: Float32 = Field(
-        default=-1.0, description="Least norm of the weight in the ratio; none when negative."
+        default=-1.0,
+        description="Lower bound on the weight's norm in the ratio; none when negative.",
     )
     upper_bound: Float32 = Field(
-        default=-1.0, description="Largest norm of the weight in the ratio; none when negative."
+        default=-1.0,
+        description="Upper bound on the weight's norm in the ratio; none when negative.",
     )
 
 
 class _MomentUpdate(Update):
-    """The moments, as all of them keep them."""
+    """Update of the first and second moment."""
 
     def moments(self, step: UpdateStep, gradient: Array) -> tuple[Array, Array]:
         """mean = beta1 * mean + (1 - beta1) * g; var = beta2 * var + (1 - beta2) * g^2."""
@@ -82,13 +88,13 @@ class _MomentUpdate(Update):
         return mean, var * beta2 + np.square(gradient) * (1 - beta2)
 
     def correction(self, step: UpdateStep) -> Any:
-        """Both corrections as one factor of the rate: sqrt(1 - beta2^t) / (1 - beta1^t)."""
+        """Return both bias corrections as one factor: sqrt(1 - beta2^t) / (1 - beta1^t)."""
         _, first, second = step.schedule
         return np.sqrt(second) / first
 
 
 class AdamUpdate(_MomentUpdate):
-    """Decay joins the gradient before it is clipped."""
+    """Adam; weight decay is added to the gradient before clipping."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """output = weight - lr * mean / (sqrt(var) + epsilon)."""
@@ -100,7 +106,7 @@ class AdamUpdate(_MomentUpdate):
 
 
 class AdamwUpdate(_MomentUpdate):
-    """Decay acts on the weight itself, past the moments."""
+    """AdamW; weight decay acts directly on the weight, not through the moments."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """output = weight - eta * (lr * mean / (sqrt(var) + epsilon) + wd * weight)."""
@@ -113,7 +119,7 @@ class AdamwUpdate(_MomentUpdate):
 
 
 class LambUpdate(_MomentUpdate):
-    """The step's length follows the weight's norm."""
+    """LAMB; the step's length is proportional to the weight's norm."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """output = weight - lr * |weight| / |move| * move."""
@@ -128,7 +134,7 @@ class LambUpdate(_MomentUpdate):
 
 
 def trust_ratio(weight: float, move: float, lower_bound: float, upper_bound: float) -> float:
-    """The bounded norm of the weight over that of the move; 1 where either is 0."""
+    """Return the bounded norm of the weight divided by that of the move; 1 if either is 0."""
     if lower_bound >= 0:
         weight = max(weight, lower_bound)
     if upper_bound >= 0:
@@ -137,8 +143,6 @@ def trust_ratio(weight: float, move: float, lower_bound: float, upper_bound: flo
 
 
 class _MomentProperty(UpdateProperty):
-    """States of the first and second moment."""
-
     states = ("mean", "var")
 
 
@@ -148,9 +152,9 @@ class AdamUpdateProperty(_MomentProperty):
     + (1 - beta1) * g, var_output = beta2 * var + (1 - beta2) * g^2, g = clip(rescale_grad * grad +
     wd * weight).
 
-    Where it is scheduled, lr is multiplied by schedule[0] * sqrt(schedule[2]) / schedule[1], the
-    bias correction of MXNet's Adam (epsilon is not corrected). All of one shape; output takes
-    weight's place, mean_output mean's, var_output var's. No gradient.
+    With scheduled, lr is multiplied by schedule[0] * sqrt(schedule[2]) / schedule[1], the bias
+    correction of MXNet's Adam (epsilon is not corrected). All shapes are equal; output overwrites
+    weight, mean_output mean, and var_output var. No gradient.
     """
 
     type_string = "adam_update"
@@ -165,10 +169,10 @@ class AdamwUpdateProperty(_MomentProperty):
     mean_output = beta1 * mean + (1 - beta1) * g, var_output = beta2 * var + (1 - beta2) * g^2, g =
     clip(rescale_grad * grad).
 
-    MXNet's contrib.adamw_update. Where it is scheduled, eta is multiplied by schedule[0], so that
-    the decay follows the learning rate, and lr by sqrt(schedule[2]) / schedule[1], the bias
-    correction. All of one shape; output takes weight's place, mean_output mean's, var_output var's.
-    No gradient.
+    MXNet's contrib.adamw_update. With scheduled, eta is multiplied by schedule[0], so that the
+    decay follows the learning rate, and lr by sqrt(schedule[2]) / schedule[1], the bias correction.
+    All shapes are equal; output overwrites weight, mean_output mean, and var_output var. No
+    gradient.
     """
 
     type_string = "adamw_update"
@@ -183,10 +187,10 @@ class LambUpdateProperty(_MomentProperty):
     weight, ratio = |weight| / |move|, mean_output = beta1 * mean + (1 - beta1) * g, var_output =
     beta2 * var + (1 - beta2) * g^2, g = clip(rescale_grad * grad).
 
-    MXNet's lamb_update_phase1 and lamb_update_phase2 in one. |weight| is brought within the bounds;
-    ratio is 1 where a norm is 0. Where it is scheduled, lr is multiplied by schedule[0], and the
-    moments in move are divided by schedule[1] and schedule[2]. All of one shape; output takes
-    weight's place, mean_output mean's, var_output var's. No gradient.
+    MXNet's lamb_update_phase1 and lamb_update_phase2 combined. |weight| is limited to the bounds;
+    ratio is 1 if a norm is 0. With scheduled, lr is multiplied by schedule[0], and the moments in
+    move are divided by schedule[1] and schedule[2]. All shapes are equal; output overwrites weight,
+    mean_output mean, and var_output var. No gradient.
     """
 
     type_string = "lamb_update"
@@ -197,7 +201,7 @@ class LambUpdateProperty(_MomentProperty):
 
 @native
 def adam_loop(block: Block) -> None:
-    """AdamUpdate on float32, over weight, mean and var."""
+    """AdamUpdate in float32; overwrites weight, mean and var."""
     schedule, one = float32s(block, 5), np.float32(1)
     rate = real(block, 1) * schedule[0] * (np.sqrt(schedule[2]) / schedule[1])
     wd, rescale, limit = real(block, 2), real(block, 3) * float32s(block, 6)[0], real(block, 4)
@@ -214,7 +218,7 @@ def adam_loop(block: Block) -> None:
 
 @native
 def adamw_loop(block: Block) -> None:
-    """AdamwUpdate on float32, over weight, mean and var."""
+    """AdamwUpdate in float32; overwrites weight, mean and var."""
     schedule, one = float32s(block, 5), np.float32(1)
     rate = real(block, 1) * (np.sqrt(schedule[2]) / schedule[1])
     wd, rescale, limit = real(block, 2), real(block, 3) * float32s(block, 6)[0], real(block, 4)
@@ -232,7 +236,7 @@ def adamw_loop(block: Block) -> None:
 
 @native
 def lamb_move_loop(block: Block) -> None:
-    """LambUpdate's moments and its move on float32, over mean and var."""
+    """Moments and move of LambUpdate in float32; overwrites mean and var."""
     schedule, one = float32s(block, 5), np.float32(1)
     first, second = schedule[1], schedule[2]
     wd, rescale, limit = real(block, 2), real(block, 3) * float32s(block, 6)[0], real(block, 4)
@@ -250,11 +254,11 @@ def lamb_move_loop(block: Block) -> None:
 
 @native
 def lamb_step_loop(block: Block) -> None:
-    """LambUpdate's step on float32, over the weight; the norms come as partial sums."""
+    """Step of LambUpdate in float32; overwrites weight; the norms are given as partial sums."""
     rate, weight, move = real(block, 1) * float32s(block, 5)[0], float32s(block, 7), 0.0
     lower_bound, upper_bound = np.float64(real(block, 14)), np.float64(real(block, 15))
     moves, partial = float32s(block, 16), float64s(block, 17)
-    # Every thread adds up all partial sums: there are few of them.
+    # Every thread adds all partial sums: there are few of them.
     norm, count = 0.0, integer(block, 18)
     for k in range(count):
         norm += partial[k]
@@ -273,7 +277,7 @@ def lamb_step_loop(block: Block) -> None:
 
 @implement("adam_update", "adamw_update", "lamb_update", backend="jit")
 class CompiledMomentUpdate(CompiledUpdate):
-    """Loops in float32, the bits of the NumPy body."""
+    """Compiled float32 loops, bit-identical to the NumPy bodies."""
 
     loops: ClassVar[Mapping[str, UpdateLoop]] = {
         "adam_update": UpdateLoop(adam_loop, ("beta1", "beta2", "epsilon")),
@@ -284,7 +288,7 @@ class CompiledMomentUpdate(CompiledUpdate):
     }
 
     def parts(self, prop: AnyProperty, count: int, threads: int) -> Sequence[KernelPart]:
-        """One loop; for LAMB moments and move, two norms, and the step."""
+        """Return one loop; for LAMB the loops for moments and move, two norms, and the step."""
         if prop.type_string != "lamb_update":
             return super().parts(prop, count, threads)
         loop = self.loops["lamb_update"]

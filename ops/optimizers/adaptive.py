@@ -1,4 +1,4 @@
-"""Updates whose rate follows the squares of past gradients: AdaGrad, RMSProp, FTRL."""
+"""Updates with a rate that depends on the squares of past gradients: AdaGrad, RMSProp, FTRL."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ Array = npt.NDArray[Any]
 class AdagradUpdateParameters(UpdateParameters):
     """Parameters of adagrad_update."""
 
-    epsilon: Float32 = Field(default=1e-7, description="Added to the history under the root.")
+    epsilon: Float32 = Field(
+        default=1e-7, description="Added to the history under the square root."
+    )
 
 
 class RmspropUpdateParameters(UpdateParameters):
     """Parameters of rmsprop_update."""
 
-    gamma1: Float32 = Field(default=0.95, description="How much of the averages is kept.")
-    epsilon: Float32 = Field(default=1e-8, description="Added under the root.")
+    gamma1: Float32 = Field(default=0.95, description="Decay rate of the moving averages.")
+    epsilon: Float32 = Field(default=1e-8, description="Added under the square root.")
     clip_weights: Float32 = Field(
         default=-1.0, description="Limit of the new weight's absolute value; none when negative."
     )
@@ -45,18 +47,20 @@ class RmspropUpdateParameters(UpdateParameters):
 class RmspropalexUpdateParameters(RmspropUpdateParameters):
     """Parameters of rmspropalex_update."""
 
-    gamma2: Float32 = Field(default=0.9, description="How much of the last step is kept.")
+    gamma2: Float32 = Field(default=0.9, description="Factor of the previous step (momentum).")
 
 
 class FtrlUpdateParameters(UpdateParameters):
     """Parameters of ftrl_update."""
 
     lamda1: Float32 = Field(default=0.01, description="Strength of the L1 regularisation.")
-    beta: Float32 = Field(default=1.0, description="Added to the root of the squares' sum.")
+    beta: Float32 = Field(
+        default=1.0, description="Added to the square root of the sum of squares."
+    )
 
 
 class AdagradUpdate(Update):
-    """The history is a sum."""
+    """AdaGrad: the history is the sum of squared gradients."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """output = weight - lr * (g / sqrt(history_output + epsilon) + wd * weight)."""
@@ -68,19 +72,19 @@ class AdagradUpdate(Update):
 
 
 class _RmspropUpdate(Update):
-    """Decay joins the gradient before it is clipped."""
+    """Common part of both RMSProp updates: weight decay is added before clipping."""
 
     def gradient(self, step: UpdateStep) -> Array:
-        """clip(rescale_grad * grad + wd * weight)."""
+        """Return clip(rescale_grad * grad + wd * weight)."""
         return step.clipped(step.gradient + step.weight * step.number(self.parameters.wd))
 
     def bounded(self, weight: Array) -> Array:
-        """The new weight within clip_weights."""
+        """Limit the new weight to clip_weights."""
         return clipped_array(weight, limit_of(self.parameters.clip_weights))
 
 
 class RmspropUpdate(_RmspropUpdate):
-    """The history is an average."""
+    """RMSProp: n is a moving average of squared gradients."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """output = weight - lr * g / sqrt(n_output + epsilon)."""
@@ -93,10 +97,10 @@ class RmspropUpdate(_RmspropUpdate):
 
 
 class RmspropalexUpdate(_RmspropUpdate):
-    """The average's square is taken off, and there is momentum."""
+    """Graves's RMSProp: the squared mean gradient is subtracted, and the step has momentum."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
-        """delta_output = gamma2 * delta - lr * gradient / sqrt(n_output - g_output^2 + epsilon)."""
+        """output = clip_weights(weight + delta_output), with delta_output as in the property."""
         p, (n, g, delta) = self.parameters, step.states
         gamma1 = step.number(p.gamma1)
         gradient = self.gradient(step)
@@ -109,10 +113,10 @@ class RmspropalexUpdate(_RmspropUpdate):
 
 
 class FtrlUpdate(Update):
-    """Follows the regularised leader."""
+    """FTRL: follow the regularised leader."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
-        """The weight that minimises the past's linear model with both regularisations."""
+        """output = minimiser of the linear model of past gradients with both regularisations."""
         p, (z, n) = self.parameters, step.states
         gradient = step.clipped(step.gradient)
         squares = n + np.square(gradient)
@@ -122,7 +126,7 @@ class FtrlUpdate(Update):
         lamda1 = step.number(p.lamda1)
         divisor = (step.number(p.beta) + np.sqrt(squares)) / step.rate + step.number(p.wd)
         weight = (np.sign(z) * lamda1 - z) / divisor
-        # `not <=`, so that a z that is not a number is not hidden.
+        # `not <=` instead of `>`, so that a NaN in z is not hidden.
         return [np.where(~(np.abs(z) <= lamda1), weight, 0), z, squares]
 
 
@@ -131,7 +135,7 @@ class AdagradUpdateProperty(UpdateProperty):
     """output = weight - lr * (g / sqrt(history_output + epsilon) + wd * weight), history_output =
     history + g^2, g = clip(rescale_grad * grad).
 
-    MXNet's AdaGrad. All of one shape; output takes weight's place, history_output history's. No
+    MXNet's AdaGrad. All shapes are equal; output overwrites weight, history_output history. No
     gradient.
     """
 
@@ -144,11 +148,11 @@ class AdagradUpdateProperty(UpdateProperty):
 
 @register("rmsprop_update")
 class RmspropUpdateProperty(UpdateProperty):
-    """output = clip_weights(weight - lr * g / sqrt(n_output + epsilon)), n_output = gamma1 * n +
-    (1 - gamma1) * g^2, g = clip(rescale_grad * grad + wd * weight).
+    """output = clip_weights(weight - lr * g / sqrt(n_output + epsilon)), n_output = gamma1 * n + (1
+    - gamma1) * g^2, g = clip(rescale_grad * grad + wd * weight).
 
-    Tieleman's and Hinton's RMSProp. All of one shape; output takes weight's place, n_output n's.
-    No gradient.
+    Tieleman's and Hinton's RMSProp. All shapes are equal; output overwrites weight, n_output n. No
+    gradient.
     """
 
     type_string = "rmsprop_update"
@@ -165,9 +169,9 @@ class RmspropalexUpdateProperty(UpdateProperty):
     gradient^2, g_output = gamma1 * g + (1 - gamma1) * gradient, gradient = clip(rescale_grad * grad
     + wd * weight).
 
-    Graves's RMSProp (arXiv 1308.0850, equations 38 to 45). The difference under the root is not
-    negative but for rounding, which MXNet lets become a NaN. All of one shape; each output takes
-    the place of what it replaces. No gradient.
+    Graves's RMSProp (arXiv 1308.0850, equations 38 to 45). The difference under the root can be
+    negative only because of rounding; MXNet then gives NaN. All shapes are equal; each output
+    overwrites the input of its name. No gradient.
     """
 
     type_string = "rmspropalex_update"
@@ -183,9 +187,9 @@ class FtrlUpdateProperty(UpdateProperty):
     |z_output| > lamda1, else 0; z_output = z + g - (sqrt(n_output) - sqrt(n)) * weight / lr,
     n_output = n + g^2, g = clip(rescale_grad * grad).
 
-    McMahan's "Ad Click Prediction: a View from the Trenches". A rate of 0 leaves weight and z alone
-    (MXNet divides by it). All of one shape; output takes weight's place, z_output z's, n_output
-    n's. No gradient.
+    McMahan's "Ad Click Prediction: a View from the Trenches". A rate of 0 does not change weight
+    and z (MXNet divides by it). All shapes are equal; output overwrites weight, z_output z, and
+    n_output n. No gradient.
     """
 
     type_string = "ftrl_update"
@@ -197,7 +201,7 @@ class FtrlUpdateProperty(UpdateProperty):
 
 @native
 def adagrad_loop(block: Block) -> None:
-    """AdagradUpdate on float32, over weight and history."""
+    """AdagradUpdate in float32; overwrites weight and history."""
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
     weight, grad, history = float32s(block, 7), float32s(block, 8), float32s(block, 9)
@@ -211,7 +215,7 @@ def adagrad_loop(block: Block) -> None:
 
 @native
 def rmsprop_loop(block: Block) -> None:
-    """RmspropUpdate on float32, over weight and n."""
+    """RmspropUpdate in float32; overwrites weight and n."""
     one = np.float32(1)
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
@@ -228,7 +232,7 @@ def rmsprop_loop(block: Block) -> None:
 
 @native
 def rmspropalex_loop(block: Block) -> None:
-    """RmspropalexUpdate on float32, over weight, n, g and delta."""
+    """RmspropalexUpdate in float32; overwrites weight, n, g and delta."""
     one, zero = np.float32(1), np.float32(0)
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
@@ -250,7 +254,7 @@ def rmspropalex_loop(block: Block) -> None:
 
 @native
 def ftrl_loop(block: Block) -> None:
-    """FtrlUpdate on float32, over weight, z and n."""
+    """FtrlUpdate in float32; overwrites weight, z and n."""
     zero = np.float32(0)
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
@@ -279,7 +283,7 @@ def ftrl_loop(block: Block) -> None:
     *("adagrad_update", "rmsprop_update", "rmspropalex_update", "ftrl_update"), backend="jit"
 )
 class CompiledAdaptiveUpdate(CompiledUpdate):
-    """One loop in float32, the bits of the NumPy body."""
+    """One compiled float32 loop each, bit-identical to the NumPy bodies."""
 
     loops: ClassVar[Mapping[str, UpdateLoop]] = {
         "adagrad_update": UpdateLoop(adagrad_loop, ("epsilon",)),

@@ -1,4 +1,4 @@
-"""Updates along the gradient or its sign, with and without momentum."""
+"""Updates by the gradient or its sign, with and without momentum."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ class SgdUpdateParameters(UpdateParameters):
 class SgdMomUpdateParameters(SgdUpdateParameters):
     """Parameters of sgd_mom_update: those of sgd_update and momentum."""
 
-    momentum: Float32 = Field(default=0.0, description="Factor of the momentum at every step.")
+    momentum: Float32 = Field(default=0.0, description="Decay rate of the momentum.")
 
 
 class NagMomUpdateParameters(UpdateParameters):
     """Parameters of nag_mom_update."""
 
-    momentum: Float32 = Field(default=0.0, description="Factor of the momentum at every step.")
+    momentum: Float32 = Field(default=0.0, description="Decay rate of the momentum.")
 
 
 class SignumUpdateParameters(UpdateParameters):
     """Parameters of signum_update."""
 
-    momentum: Float32 = Field(default=0.0, description="Factor of the momentum at every step.")
+    momentum: Float32 = Field(default=0.0, description="Decay rate of the momentum.")
     wd_lh: Float32 = Field(
-        default=0.0, description="Weight decay that acts on the weight itself, not by its sign."
+        default=0.0, description="Weight decay applied to the weight directly, outside the sign."
     )
 
 
 class SgdUpdate(Update):
-    """The gradient, decayed."""
+    """Gradient descent with weight decay."""
 
     def gradient(self, step: UpdateStep) -> Array:
-        """clip(rescale_grad * grad) + wd * weight."""
+        """Return clip(rescale_grad * grad) + wd * weight."""
         decay: Array = step.weight * step.number(self.parameters.wd)
         return step.clipped(step.gradient) + decay
 
@@ -67,7 +67,7 @@ class SgdUpdate(Update):
 
 
 class SgdMomUpdate(SgdUpdate):
-    """The same with momentum."""
+    """Gradient descent with momentum."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """mom_output = momentum * mom - lr * gradient; output = weight + mom_output."""
@@ -77,7 +77,7 @@ class SgdMomUpdate(SgdUpdate):
 
 
 class NagMomUpdate(SgdUpdate):
-    """The same, with the gradient's own step taken once more from where momentum leads."""
+    """Nesterov's accelerated gradient."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """mom_output as in sgd_mom_update; output = weight + momentum * mom_output - lr * g."""
@@ -89,7 +89,7 @@ class NagMomUpdate(SgdUpdate):
 
 
 class SignsgdUpdate(Update):
-    """The gradient's sign alone."""
+    """Descent by the sign of the gradient."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """output = (1 - lr * wd) * weight - lr * sign(grad)."""
@@ -98,10 +98,10 @@ class SignsgdUpdate(Update):
 
 
 class SignumUpdate(Update):
-    """The momentum's sign alone."""
+    """Descent by the sign of the momentum."""
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
-        """mom_output = momentum * mom - (1 - momentum) * gradient; output by its sign."""
+        """mom_output = momentum * mom - (1 - momentum) * gradient; the weight moves by its sign."""
         p, (mom,) = self.parameters, step.states
         momentum = step.number(p.momentum)
         gradient = step.clipped(step.gradient) + step.weight * step.number(p.wd)
@@ -111,7 +111,7 @@ class SignumUpdate(Update):
 
 
 def _sign(values: Array) -> Array:
-    """-1, 0 or 1; NaN for what is not finite."""
+    """Return -1, 0 or 1; NaN for values that are not finite."""
     with np.errstate(invalid="ignore"):
         result: Array = np.sign(values) + (values - values)
     return result
@@ -121,7 +121,7 @@ def _sign(values: Array) -> Array:
 class SgdUpdateProperty(UpdateProperty):
     """output = weight - lr * gradient, gradient = clip(rescale_grad * grad) + wd * weight.
 
-    weight, grad and output have one shape; output takes weight's place. No gradient.
+    weight, grad and output have one shape; output overwrites weight. No gradient.
     """
 
     type_string = "sgd_update"
@@ -135,7 +135,7 @@ class SgdMomUpdateProperty(UpdateProperty):
     """mom_output = momentum * mom - lr * gradient, output = weight + mom_output, gradient =
     clip(rescale_grad * grad) + wd * weight.
 
-    All of one shape; output takes weight's place, mom_output mom's. No gradient.
+    All shapes are equal; output overwrites weight, mom_output mom. No gradient.
     """
 
     type_string = "sgd_mom_update"
@@ -147,12 +147,12 @@ class SgdMomUpdateProperty(UpdateProperty):
 
 @register("nag_mom_update")
 class NagMomUpdateProperty(UpdateProperty):
-    """mom_output = momentum * mom - lr * gradient, output = weight + momentum * mom_output -
-    lr * gradient, gradient = clip(rescale_grad * grad) + wd * weight.
+    """mom_output = momentum * mom - lr * gradient, output = weight + momentum * mom_output - lr *
+    gradient, gradient = clip(rescale_grad * grad) + wd * weight.
 
-    Nesterov's accelerated gradient. MXNet 1.9.1 run in place computes mom_output's decay from the
-    new weight instead, which no formula of it says. All of one shape; output takes weight's place,
-    mom_output mom's. No gradient.
+    Nesterov's accelerated gradient. In place, MXNet 1.9.1 computes the decay in mom_output from the
+    new weight, which contradicts its formula. All shapes are equal; output overwrites weight,
+    mom_output mom. No gradient.
     """
 
     type_string = "nag_mom_update"
@@ -166,7 +166,7 @@ class NagMomUpdateProperty(UpdateProperty):
 class SignsgdUpdateProperty(UpdateProperty):
     """output = (1 - lr * wd) * weight - lr * sign(rescale_grad * grad).
 
-    weight, grad and output have one shape; output takes weight's place. No gradient.
+    weight, grad and output have one shape; output overwrites weight. No gradient.
     """
 
     type_string = "signsgd_update"
@@ -179,8 +179,8 @@ class SignumUpdateProperty(UpdateProperty):
     """mom_output = momentum * mom - (1 - momentum) * gradient, output = (1 - lr * wd_lh) * weight +
     lr * sign(mom_output), gradient = clip(rescale_grad * grad) + wd * weight.
 
-    All of one shape; output takes weight's place, mom_output mom's. No gradient. MXNet 1.9.1 keeps
-    the momentum with this sign, against its own documentation.
+    All shapes are equal; output overwrites weight, mom_output mom. No gradient. MXNet 1.9.1 stores
+    the momentum with this sign, contrary to its documentation.
     """
 
     type_string = "signum_update"
@@ -192,7 +192,7 @@ class SignumUpdateProperty(UpdateProperty):
 
 @native
 def sgd_loop(block: Block) -> None:
-    """SgdUpdate on float32, over the weight."""
+    """SgdUpdate in float32; overwrites weight."""
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
     weight, grad = float32s(block, 7), float32s(block, 8)
@@ -203,7 +203,7 @@ def sgd_loop(block: Block) -> None:
 
 @native
 def sgd_mom_loop(block: Block) -> None:
-    """SgdMomUpdate on float32, over weight and mom."""
+    """SgdMomUpdate in float32; overwrites weight and mom."""
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
     weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
@@ -217,7 +217,7 @@ def sgd_mom_loop(block: Block) -> None:
 
 @native
 def nag_mom_loop(block: Block) -> None:
-    """NagMomUpdate on float32, over weight and mom."""
+    """NagMomUpdate in float32; overwrites weight and mom."""
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
     weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
@@ -231,7 +231,7 @@ def nag_mom_loop(block: Block) -> None:
 
 @native
 def signsgd_loop(block: Block) -> None:
-    """SignsgdUpdate on float32, over the weight."""
+    """SignsgdUpdate in float32; overwrites weight."""
     one, zero = np.float32(1), np.float32(0)
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
@@ -246,7 +246,7 @@ def signsgd_loop(block: Block) -> None:
 
 @native
 def signum_loop(block: Block) -> None:
-    """SignumUpdate on float32, over weight and mom."""
+    """SignumUpdate in float32; overwrites weight and mom."""
     one, zero = np.float32(1), np.float32(0)
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
@@ -267,7 +267,7 @@ def signum_loop(block: Block) -> None:
     backend="jit",
 )
 class CompiledMomentumUpdate(CompiledUpdate):
-    """One loop in float32, the bits of the NumPy body."""
+    """One compiled float32 loop each, bit-identical to the NumPy bodies."""
 
     loops: ClassVar[Mapping[str, UpdateLoop]] = {
         "sgd_update": UpdateLoop(sgd_loop),

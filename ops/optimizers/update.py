@@ -1,15 +1,16 @@
-"""What all optimizer updates share: arguments, the step's numbers, the gradient's treatment.
+"""Common part of all optimizer updates: arguments, scalars of the step, gradient preprocessing.
 
 An update is an operator: planned, profiled and overlapped like any other. It takes the weight, its
-gradient and the optimizer's states, which are overwritten, and where it is asked to, two small
-tensors which the run writes:
+gradient and the optimizer's states, and overwrites weight and states. If requested, it takes two
+small tensors, which the training loop writes:
 
-- `gradient_scale`, of shape [1], a further factor of the gradient (clipping by the global norm);
-- `schedule`, of shape [3]: the step's learning rate, then the two corrections that Adam and LAMB
-  divide their moments by, 1 - beta1^t and 1 - beta2^t. The rate is then lr * schedule[0].
+- `gradient_scale`, of shape [1]: a further factor of the gradient (clipping by the global norm);
+- `schedule`, of shape [3]: the step's factor of lr, then the bias corrections by which Adam and
+  LAMB divide their moments: 1 - beta1^t and 1 - beta2^t. The rate is lr * schedule[0].
 
-Where a gradient is not finite, a new weight or state must show it, because a run that diverges is
-recognised by them. So clipping turns infinity into NaN instead of a bound.
+A gradient that is not finite must make the new weight or state NaN or infinite, because the
+training loop detects divergence by them. Therefore clipping turns infinity into NaN instead of a
+bound.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ from mxrun.ops.copy_part import CopyPart
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
-# The step's numbers where the run does not give any: factors of 1.
+# Default of schedule and gradient_scale: factors of 1.
 _ONES: npt.NDArray[np.float32] = np.ones(3, np.float32)
 _NUMBERS = {"gradient_scale": ((1,), "one number"), "schedule": ((3,), "three numbers")}
 
 
 class UpdateParameters(Parameters):
-    """Parameters of every update (MXNet's names and defaults; scheduled and scaled are ours)."""
+    """Parameters of every update (MXNet's names and defaults, and scheduled and scaled)."""
 
     lr: Float32 = Field(description="Learning rate.", examples=[0.1])
     wd: Float32 = Field(default=0.0, description="Weight decay.")
@@ -69,40 +70,40 @@ class UpdateParameters(Parameters):
     )
     scheduled: bool = Field(
         default=False,
-        description="A last argument `schedule` of shape [3] holds the step's rate, a factor of "
-        "lr, and the corrections of the first and the second moment.",
+        description="Adds a last argument `schedule` of shape [3]: the step's factor of lr and "
+        "the bias corrections of the first and the second moment.",
     )
     scaled: bool = Field(
         default=False,
-        description="An argument `gradient_scale` of shape [1] is a further factor of the "
+        description="Adds the argument `gradient_scale` of shape [1], a further factor of the "
         "gradient.",
     )
 
 
 class UpdateProperty(OperatorProperty[Any]):
-    """The new weight and states from weight, grad and states, all of one shape.
+    """New weight and states from weight, grad and states, all of one shape.
 
-    Every output takes the place of what it replaces. No gradient.
+    Every output overwrites the input that it replaces. No gradient.
     """
 
     parameter_type: ClassVar[type[Parameters]] = UpdateParameters
     states: ClassVar[tuple[str, ...]] = ()
-    # Floating-point operations for each element, gradient's treatment included.
+    # Floating-point operations per element, including the preprocessing of the gradient.
     operations: ClassVar[int]
     body: ClassVar[type[Update]]
 
     def list_arguments(self) -> tuple[str, ...]:
-        """weight, grad, the states; gradient_scale when scaled, schedule when scheduled."""
+        """weight, grad, the states; gradient_scale with scaled, schedule with scheduled."""
         asked = {"gradient_scale": self.parameters.scaled, "schedule": self.parameters.scheduled}
         return ("weight", "grad", *self.states, *(name for name in asked if asked[name]))
 
     def list_outputs(self) -> tuple[str, ...]:
-        """The new weight and, hidden, the new states."""
+        """The new weight and the hidden new states."""
         return ("output", *(f"{state}_output" for state in self.states))
 
     @property
     def num_visible_outputs(self) -> int:
-        """The new weight alone."""
+        """1: the new states are hidden."""
         return 1
 
     def list_mutated_inputs(self) -> dict[int, int]:
@@ -110,11 +111,11 @@ class UpdateProperty(OperatorProperty[Any]):
         return {0: 0, **{2 + index: 1 + index for index in range(len(self.states))}}
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """None."""
+        """No input has a gradient."""
         return (GradientKind.NONE,) * len(self.list_arguments())
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """All of one shape, but gradient_scale and schedule."""
+        """Unify all shapes, except gradient_scale and schedule."""
         alike = 2 + len(self.states)
         arguments = self.list_arguments()
         names = (*arguments[:alike], *self.list_outputs())
@@ -128,7 +129,7 @@ class UpdateProperty(OperatorProperty[Any]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """All of one type, but gradient_scale and schedule, which are float32."""
+        """Unify all dtypes, except gradient_scale and schedule, which are float32."""
         alike = 2 + len(self.states)
         common = next((dtype for dtype in [*inputs[:alike], *outputs] if dtype), None)
         completed = [dtype or common for dtype in inputs[:alike]]
@@ -138,26 +139,26 @@ class UpdateProperty(OperatorProperty[Any]):
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """Every output over what it replaces."""
+        """Pair every overwritten input with its output."""
         return [
             (in_data[source], out_data[target])
             for source, target in self.list_mutated_inputs().items()
         ]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """The operations of one element, times the elements."""
+        """Operations per element times the number of elements."""
         return self.operations * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """NumPy expressions."""
+        """Create the NumPy body."""
         return self.body(self)
 
 
 @dataclass(frozen=True)
 class UpdateStep:
-    """What one update works with, in the weight's element type.
+    """Inputs of one update, in the weight's dtype.
 
-    gradient: rescaled, not yet clipped. rate: lr times the schedule's. schedule: its three numbers.
+    gradient: rescaled, not yet clipped. rate: lr * schedule[0]. schedule: its three numbers.
     """
 
     weight: Array
@@ -168,28 +169,28 @@ class UpdateStep:
     limit: float
 
     def clipped(self, gradient: Array) -> Array:
-        """Brought into [-limit, limit] without hiding what is not finite, which becomes NaN."""
+        """Limit a gradient to [-limit, limit]; NaN where it is not finite."""
         return clipped(gradient, self.limit)
 
     def number(self, value: float) -> Any:
-        """A parameter as a scalar of the weight's element type."""
+        """Return a parameter as a scalar of the weight's dtype."""
         return self.weight.dtype.type(value)
 
 
 def clipped(values: Array, limit: float) -> Array:
-    """Values brought into [-limit, limit]; NaN for those that are not finite."""
+    """Limit values to [-limit, limit]; NaN where they are not finite."""
     with np.errstate(invalid="ignore"):
         result: Array = np.clip(values, -limit, limit) + (values - values)
     return result
 
 
 def limit_of(bound: float) -> float:
-    """What MXNet's bounds mean: a negative one does not bind."""
+    """Return the limit of one of MXNet's bounds; a negative bound means no limit."""
     return bound if bound >= 0 else math.inf
 
 
 class Update(Operator):
-    """MXNet's order of operations, in the weight's element type."""
+    """NumPy body with MXNet's order of operations, in the weight's dtype."""
 
     def __init__(self, prop: UpdateProperty) -> None:
         self._prop = prop
@@ -197,7 +198,7 @@ class Update(Operator):
 
     @abstractmethod
     def update(self, step: UpdateStep) -> Sequence[Array]:
-        """The new weight and the new states."""
+        """Return the new weight and the new states."""
 
     def forward(
         self,
@@ -207,8 +208,8 @@ class Update(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The new weight and the new states."""
-        # All are complete before any is stored: the outputs may lie over the inputs.
+        """Store the new weight and the new states."""
+        # Compute all outputs before storing any: they may overwrite the inputs.
         updated = self.update(self._step(in_data))
         for output, request, value in zip(out_data, req, updated, strict=True):
             assign(output, request, value)
@@ -233,19 +234,18 @@ class Update(Operator):
 
 @dataclass(frozen=True)
 class UpdateLoop:
-    """A compiled loop and the parameters that it takes beside what all updates have.
+    """Compiled loop and the names of its additional parameters.
 
-    Its slots: 0 count, 1 lr, 2 wd, 3 rescale_grad, 4 limit, 5 schedule, 6 gradient_scale,
-    7 weight, 8 grad; from 9 on the states, then the named parameters. Weight and states are the
-    outputs, which hold the old values already: a loop that reads and writes at one address can
-    become vector code.
+    Slots: 0 count, 1 lr, 2 wd, 3 rescale_grad, 4 limit, 5 schedule, 6 gradient_scale, 7 weight, 8
+    grad; from 9 the states, then the named parameters. Weight and states are the outputs, which
+    already hold the old values: a loop that reads and writes the same address can be vectorised.
     """
 
     function: NativeFunction
     names: tuple[str, ...] = ()
 
     def arguments(self, prop: AnyProperty, count: int) -> tuple[Slot | int | float, ...]:
-        """The slots' content."""
+        """Return the contents of the slots."""
         p, states = prop.parameters, len(prop.list_mutated_inputs()) - 1
         given = {name: source(index) for index, name in enumerate(prop.list_arguments())}
         ones = _ONES.ctypes.data
@@ -258,17 +258,17 @@ class UpdateLoop:
 
 
 class CompiledUpdate(Implementation):
-    """Loops in float32, the bits of the NumPy body."""
+    """Compiled float32 loops, bit-identical to the NumPy bodies."""
 
     loops: ClassVar[Mapping[str, UpdateLoop]]
 
     def parts(self, prop: AnyProperty, count: int, threads: int) -> Sequence[KernelPart]:
-        """The loops, once weight and states lie in the outputs' places."""
+        """Return the loops; weight and states are already in the outputs."""
         loop = self.loops[prop.type_string]
         return [LoopPart(loop.function, loop.arguments(prop, count), threads)]
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Plain layouts; every output asked for."""
+        """Prepare the update of plain tensors; no output may have a null request."""
         types = {spec.dtype for spec in request.inputs}
         if types != {"float32"} or OpReqType.NULL in request.requests:
             return None
@@ -289,5 +289,5 @@ class CompiledUpdate(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """An update has no gradient."""
+        """Return None: an update has no gradient."""
         return None

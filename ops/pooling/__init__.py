@@ -1,1 +1,1 @@
-"""Pooling: its operator, and compiled loops for maxima and sums."""
+"""Pooling: its operator and the compiled loops for maxima and sums."""

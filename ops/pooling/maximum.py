@@ -1,11 +1,11 @@
 """Maxima over windows as compiled loops on channels-last memory.
 
-The tensors are seen with three spatial axes, as in `window_sum`, whose `window_arguments` come
-first, then the tensor read, the tensor written, the winners and a winner's bytes. Unlike oneDNN's
-maximum, NaN is one: a window's first NaN, if it has any.
+Tensors have three spatial axes, as in `ops/pooling/sum.py`. The arguments are `window_arguments`,
+then the input tensor, the output tensor, the winners and the bytes per winner. Unlike in oneDNN,
+the maximum of a window with NaN is NaN, and the first NaN is the winner.
 
-The usual windows, 2 x 2 and 3 x 3, have loops of their own, which give the same bits. Every loop
-is there for float32 and for bfloat16 memory.
+The common windows 2 x 2 and 3 x 3 have specialised loops, which give the same bits. Every loop
+exists for float32 and for bfloat16 memory.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ LOWEST = float(np.finfo(np.float32).min)
 
 
 def winner_bytes(window: Window) -> int:
-    """Bytes of the number of an element in its window."""
+    """Return the bytes of an element's index in its window."""
     return 1 if math.prod(window.kernel) <= 256 else 4
 
 
 def maximum_code(data: TensorSpec, output: TensorSpec, window: Window) -> NativeCode:
-    """The loop for a geometry, of tensors of data's type."""
+    """Return the loop for a geometry, for tensors of data's dtype."""
     loops = LOOPS[data.dtype]
     if window.kernel == (2, 2) and not any(window.pad) and not _overhang(data, output, window):
         return loops.of_4
@@ -60,29 +60,29 @@ def maximum_code(data: TensorSpec, output: TensorSpec, window: Window) -> Native
 
 
 def _last_starts(output: TensorSpec, window: Window) -> list[int]:
-    """Where the last window of each axis starts."""
+    """Return the position at which the last window of each axis starts."""
     axes = zip(output.shape[2:], window.stride, window.pad, strict=True)
     return [(count - 1) * stride - pad for count, stride, pad in axes]
 
 
 def _overhang(data: TensorSpec, output: TensorSpec, window: Window) -> bool:
-    """Whether the last windows end behind the data."""
+    """Return whether the last windows extend beyond the data."""
     ends = zip(_last_starts(output, window), window.kernel, data.shape[2:], strict=True)
     return any(start + kernel > size for start, kernel, size in ends)
 
 
 def _touching(data: TensorSpec, output: TensorSpec, window: Window) -> bool:
-    """Whether every window has an element of the data."""
+    """Return whether every window contains an element of the data."""
     starts = zip(_last_starts(output, window), data.shape[2:], strict=True)
     return all(start < size for start, size in starts)
 
 
 @piece
 def find_maxima(block: Block, data: Any, output: Any) -> None:
-    """output[n, y, c] = the first maximum of data[n, x, c] over the x in window y.
+    """output[n, y, c] = first maximum of data[n, x, c] over the x in window y.
 
-    winners[n, y, c] = its row-major number in the window, in 1 or 4 bytes; 0 bytes: none wanted.
-    A window wholly outside the data gives the lowest finite number.
+    winners[n, y, c] = its row-major index in the window, in 1 or 4 bytes; 0 bytes: not requested. A
+    window entirely outside the data gives the lowest finite number.
     """
     channels = integer(block, 1)
     depth, height, width = integer(block, 2), integer(block, 3), integer(block, 4)
@@ -105,7 +105,7 @@ def find_maxima(block: Block, data: Any, output: Any) -> None:
             first_x = (window - start) * stride_x - pad_x
             begin_x, end_x = max(first_x, 0), min(first_x + kernel_x, width)
             empty = begin_z >= end_z or begin_y >= end_y or begin_x >= end_x
-            # The first element wins if nothing exceeds -inf.
+            # The first element is the winner if none exceeds -inf.
             inner = (begin_z - first_z) * kernel_y + begin_y - first_y
             first_number = inner * kernel_x + begin_x - first_x
             for c in range(0, channels, 16):
@@ -142,7 +142,7 @@ def maximum_bfloat16_loop(block: Block) -> None:
 
 @piece
 def find_maxima_of_4(block: Block, data: Any, output: Any) -> None:
-    """`find_maxima` for windows of 2 x 2 that all lie in the data."""
+    """`find_maxima` for windows of 2 x 2 that are entirely inside the data."""
     channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
     height, row = integer(block, 3), integer(block, 4) * channels
     stride_y, stride_x = integer(block, 12), integer(block, 13)
@@ -187,7 +187,7 @@ def maximum_of_4_bfloat16_loop(block: Block) -> None:
 
 @piece
 def find_maxima_of_9(block: Block, data: Any, output: Any) -> None:
-    """`find_maxima` for windows of 3 x 3 that each have an element of the data at least."""
+    """`find_maxima` for windows of 3 x 3 that each contain at least one element of the data."""
     channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
     height, width = integer(block, 3), integer(block, 4)
     stride_y, stride_x, pad_y = integer(block, 12), integer(block, 13), integer(block, 15)
@@ -200,8 +200,8 @@ def find_maxima_of_9(block: Block, data: Any, output: Any) -> None:
         start, first_y = line * windows_x, line % windows_y * stride_y - pad_y
         image = line // windows_y * height
         for window in range(max(begin, start), min(end, start + windows_x)):
-            # A position beside the data stands for the nearest one in it: what is in the window
-            # anyway may be seen twice.
+            # A position outside the data is replaced by the nearest one inside: reading an element
+            # of the window twice does not change the maximum.
             first_x = (window - start) * stride_x - pad_x
             x = max(first_x, 0)
             second_x, third_x = min(max(first_x + 1, 0), width - 1), min(first_x + 2, width - 1)
@@ -244,7 +244,7 @@ def maximum_of_9_bfloat16_loop(block: Block) -> None:
 
 @dataclass(frozen=True)
 class MaximumLoops:
-    """The loops for tensors of one type: for any window, for 2 x 2 and for 3 x 3."""
+    """Loops for tensors of one dtype: for any window, for 2 x 2 and for 3 x 3."""
 
     any: NativeFunction
     of_4: NativeFunction

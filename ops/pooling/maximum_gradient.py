@@ -1,8 +1,8 @@
 """Gradients of maxima over windows as compiled loops on channels-last memory.
 
-The arguments are those of `pooling_maximum`'s loops: the output's gradient is read, data's written,
-or added to what is there. Sums are float32, in bfloat16 memory rounded once. The usual windows,
-2 x 2 and 3 x 3, have loops of their own, which give the same bits.
+The arguments are those of the loops in `ops/pooling/maximum.py`: the output's gradient is read,
+data's gradient is written or added to. Sums are float32 and are rounded once for bfloat16 memory.
+The common windows 2 x 2 and 3 x 3 have specialised loops, which give the same bits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from mxrun.ops.window import Window
 def maximum_gradient_code(
     data: TensorSpec, output: TensorSpec, window: Window, adds: bool
 ) -> NativeCode:
-    """The loop for a geometry, of tensors of data's type; adds: to what is there."""
+    """Return the loop for a geometry and data's dtype; with `adds` it adds to the gradient."""
     loops, sizes = LOOPS[adds][data.dtype], zip(output.shape[2:], data.shape[2:], strict=True)
     tiles = all(2 * count == size for count, size in sizes)
     if window.kernel == window.stride == (2, 2) and not any(window.pad) and tiles:
@@ -55,19 +55,19 @@ def maximum_gradient_code(
 
 @piece
 def numbers(block: Block, index: int) -> Any:
-    """Argument `index`, numbers in float32."""
+    """Return argument `index` as float32 memory."""
     return float32s(block, index)
 
 
 @piece
 def low_numbers(block: Block, index: int) -> Any:
-    """Argument `index`, numbers in bfloat16."""
+    """Return argument `index` as bfloat16 memory."""
     return bfloat16s(block, index)
 
 
 @piece
 def held_winners(bytes_: Any, integers: Any, size: int, at: int, count: int) -> Any:
-    """Winners from tensors over one another, of numbers of `size` bytes."""
+    """Load winners of `size` bytes; both views are of the same memory."""
     if size == 1:
         return load_lanes(bytes_, at, count)
     return load_lanes(integers, at, count)
@@ -81,7 +81,7 @@ def give(gradient: Any, at: int, value: Any, count: int) -> None:
 
 @piece
 def give_more(gradient: Any, at: int, value: Any, count: int) -> None:
-    """Add a vector to what is there, rounded as if it were written."""
+    """Add a vector to the memory, after the rounding that a write performs."""
     before = load_lanes(gradient, at, count)
     store_lanes(gradient, at, value, count)
     store_lanes(gradient, at, add_lanes(before, load_lanes(gradient, at, count)), count)
@@ -89,7 +89,7 @@ def give_more(gradient: Any, at: int, value: Any, count: int) -> None:
 
 @native
 def maximum_gradient_loop(block: Block) -> None:
-    """gradient[n, x, c] = the sum of out_grad[n, y, c] over the windows y that x won.
+    """gradient[n, x, c] = sum of out_grad[n, y, c] over the windows y whose winner is x.
 
     Every position gathers from its windows in row-major order.
     """
@@ -105,7 +105,7 @@ def maximum_gradient_loop(block: Block) -> None:
     if begin >= end:
         return
     for line in range(begin // width, (end - 1) // width + 1):
-        # Positions from the start of the first window: window i begins at i * stride.
+        # Positions relative to the start of the first window: window i begins at i * stride.
         plane = line // height
         z, y = plane % depth + integer(block, 14), line % height + integer(block, 15)
         image = plane // depth * windows_z
@@ -114,7 +114,7 @@ def maximum_gradient_loop(block: Block) -> None:
         end_z, end_y = min(z // stride_z + 1, windows_z), min(y // stride_y + 1, windows_y)
         start = line * width
         first = max(begin, start)
-        # The windows with x are begin_x <= window < end_x; both only grow along the line.
+        # The windows with x are begin_x <= window < end_x; both only increase along the line.
         begin_x = max((first - start + pad_x - kernel_x) // stride_x + 1, 0)
         end_x = min((first - start + pad_x) // stride_x + 1, windows_x)
         for pixel in range(first, min(end, start + width)):
@@ -139,9 +139,9 @@ def maximum_gradient_loop(block: Block) -> None:
 
 
 def _with_pieces(loop: NativeFunction, kind: str, **pieces: NativePiece) -> NativeFunction:
-    """The loop with other pieces of these names.
+    """Return a copy of the loop with other functions for some names in its scope.
 
-    As a piece of two native functions it would be optimised on its own before: its short loops
+    A function shared by two native functions would be optimised separately first: its short loops
     would be unrolled and take one and a half times as long.
     """
     scope = {**loop.body.__globals__, **pieces}
@@ -158,7 +158,7 @@ maximum_gradient_bfloat16_loop = _with_pieces(
 
 @piece
 def give_to_winners_of_4(block: Block, out_grad: Any, gradient: Any) -> None:
-    """`maximum_gradient_loop` for windows of 2 x 2 that lie side by side and fill the data."""
+    """`maximum_gradient_loop` for windows of 2 x 2 that tile the data."""
     channels, windows_x = integer(block, 1), integer(block, 7)
     row = integer(block, 4) * channels
     winners = uint8s(block, 23)
@@ -192,7 +192,7 @@ def maximum_of_4_gradient_bfloat16_loop(block: Block) -> None:
 
 @piece
 def with_window(total: Any, winners: Any, out_grad: Any, at: int, number: int, count: int) -> Any:
-    """The total, and out_grad of a window where its winner has this number."""
+    """Return total, plus out_grad of a window where its winner has this index."""
     won = equals(load_lanes(winners, at, count), lanes(number))
     return choose(won, add_lanes(total, load_lanes(out_grad, at, count)), total)
 
@@ -201,9 +201,10 @@ def with_window(total: Any, winners: Any, out_grad: Any, at: int, number: int, c
 def sum_of_four(
     winners: Any, out_grad: Any, at: int, right: int, below: int, sought: Any, count: int
 ) -> Any:
-    """The sum over a window, that so far to its right, that so far below it, and the last.
+    """Return the sum over a window, its neighbours to the right and below, and the diagonal one.
 
-    sought: in each the number of a position, or one that no winner has.
+    right, below: offsets of the neighbours. sought: the position's index in each window, or an
+    index that no winner has.
     """
     total = lanes(np.float32(0))
     total = with_window(total, winners, out_grad, at, sought[0], count)
@@ -223,16 +224,16 @@ def gather_from_four(
     columns: int,
     first: int,
 ) -> None:
-    """`give_to_winners_of_9` for a position in one or two rows and columns of windows."""
+    """`give_to_winners_of_9` for a position in at most two rows and columns of windows."""
     channels, winners = integer(block, 1), uint8s(block, 23)
     stride_y, stride_x, nobody = integer(block, 12), integer(block, 13), 9
-    # A window that is not there is read as one that is.
+    # A missing window is replaced by an existing one, with an index that no winner has.
     right, below = (columns - 1) * channels, (rows - 1) * integer(block, 7) * channels
     beside = first - stride_x if columns == 2 else nobody
     under = first - 3 * stride_y if rows == 2 else nobody
     last = under - stride_x if rows == 2 and columns == 2 else nobody
     sought, whole = (first, beside, under, last), channels // 16 * 16
-    # Vectors that are known to be whole need no masks.
+    # Complete vectors need no masks.
     for c in range(0, whole, 16):
         total = sum_of_four(winners, out_grad, at + c, right, below, sought, 16)
         give(gradient, to + c, total, 16)
@@ -278,13 +279,13 @@ def give_to_winners_of_9(block: Block, out_grad: Any, gradient: Any) -> None:
     if begin >= end:
         return
     for line in range(begin // width, (end - 1) // width + 1):
-        # Positions from the start of the first window: window i begins at i * stride.
+        # Positions relative to the start of the first window: window i begins at i * stride.
         start, y = line * width, line % height + integer(block, 15)
         begin_y = max((y - 3) // stride_y + 1, 0)
         rows = min(y // stride_y + 1, windows_y) - begin_y
         row = (line // height * windows_y + begin_y) * windows_x
         first = max(begin, start)
-        # The windows with x are begin_x <= window < end_x; both only grow along the line.
+        # The windows with x are begin_x <= window < end_x; both only increase along the line.
         begin_x = max((first - start + pad_x - 3) // stride_x + 1, 0)
         end_x = min((first - start + pad_x) // stride_x + 1, windows_x)
         for pixel in range(first, min(end, start + width)):
@@ -326,11 +327,11 @@ _WRITING = {
 
 
 def _adding(loops: MaximumLoops) -> MaximumLoops:
-    """The loops that add what they make to what is there."""
+    """Return the loops that add their results to the memory."""
     return MaximumLoops(
         *(_with_pieces(loop, "sum", give=give_more) for loop in (loops.any, loops.of_4, loops.of_9))
     )
 
 
-# By whether they add, and by the tensors' type.
+# Indexed by whether they add, and by the tensors' dtype.
 LOOPS = (_WRITING, {dtype: _adding(loops) for dtype, loops in _WRITING.items()})

@@ -56,32 +56,33 @@ class PoolingParameters(Parameters):
         examples=[(2, 2)],
     )
     pool_type: Literal["max", "avg", "sum", "lp"] = Field(
-        default="max", description="What a window becomes."
+        default="max", description="Reduction applied to each window."
     )
     global_pool: bool = Field(
-        default=False, description="One window over all positions; kernel, stride and pad unused."
+        default=False,
+        description="One window over all positions; kernel, stride and pad have no effect.",
     )
     cudnn_off: bool = Field(
         default=False, description="Accepted for MXNet's models; has no effect."
     )
     pooling_convention: Literal["valid", "full", "same"] = Field(
         default="valid",
-        description="Rounds the output size down (valid) or up (full); same is size / stride, "
-        "rounded up, for one axis without pad.",
+        description="Rounds the output size down (valid) or up (full); same gives size / "
+        "stride, rounded up, for one axis without pad.",
     )
     stride: tuple[Positive, ...] = Field(
-        default=(), description="Distance between windows along each axis; 1 when left out."
+        default=(), description="Distance between windows along each axis; default 1."
     )
     pad: tuple[NonNegative, ...] = Field(
         default=(),
-        description="Positions added at both ends of each axis; none when left out. For max and "
-        "avg fewer than the kernel has.",
+        description="Positions added at both ends of each axis; default 0. For max and avg it "
+        "must be smaller than the kernel.",
     )
     p_value: Annotated[int, Field(ge=1, le=3)] | None = Field(
-        default=None, description="The power of lp pooling, which needs it."
+        default=None, description="Exponent p of lp pooling; required for lp."
     )
     count_include_pad: bool | None = Field(
-        default=None, description="Whether avg counts padding; it does when left out."
+        default=None, description="Count padding in avg; default true."
     )
     layout: Literal["NCW", "NCHW", "NCDHW"] | None = Field(
         default=None, description="Logical axis order; channels always follow the batch."
@@ -100,7 +101,7 @@ class PoolingParameters(Parameters):
             given = len(getattr(self, name))
             if given not in (0, rank):
                 raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
-        # As in MXNet: a window of padding alone has neither a maximum nor an average.
+        # As in MXNet: a window of padding only has neither a maximum nor an average.
         if self.pool_type in ("max", "avg"):
             for pad, size in zip(self.pad, self.kernel, strict=False):
                 if pad >= size:
@@ -115,14 +116,14 @@ class PoolingParameters(Parameters):
         return self
 
     def window(self, spatial: Shape) -> Window:
-        """The geometry over data's spatial axes, with MXNet's defaults filled in."""
+        """Return the window geometry for data's spatial axes, with MXNet's defaults."""
         ones, zeros = (1,) * len(spatial), (0,) * len(spatial)
         if self.global_pool:
             return Window(kernel=spatial, stride=ones, dilate=ones, pad=zeros)
         return Window(self.kernel, self.stride or ones, ones, self.pad or zeros)
 
     def margin(self, window: Window) -> Shape:
-        """How far beyond the data avg counts a window's positions."""
+        """Return the number of positions beyond the data, per axis, that avg counts."""
         return tuple(pad if self.count_include_pad is not False else 0 for pad in window.pad)
 
 
@@ -130,14 +131,18 @@ class PoolingParameters(Parameters):
 class PoolingProperty(OperatorProperty[PoolingParameters]):
     """output[n, c, y] = max, average, sum or p-norm (sum of x^p)^(1/p) of data's window at y.
 
-    data [N, C, spatial...], output [N, C, windows...]. Padding never is a maximum and adds zero
-    to a sum. Of equal maxima the first in row-major order gets the gradient.
-    NaN is larger than all others, and the maximum of infinities is one; MXNet 1.9.1 passes over
-    NaN and knows none below the lowest finite number, which is what a window wholly outside the
-    data has.
-    Backward reads the output's gradient, data and output (avg and sum the first alone).
-    Fast for float32: avg by oneDNN, max, sum and the averages that oneDNN lacks by compiled
-    loops. lp has the NumPy body alone. Of bfloat16 max, and avg where oneDNN has it.
+    data [N, C, spatial...], output [N, C, windows...]. Padding is never a maximum and adds zero to
+    a sum. If several elements equal the maximum, the first in row-major order receives the
+    gradient.
+
+    The maximum of a window with NaN is NaN, and infinities are maxima like other numbers. MXNet
+    1.9.1 skips NaN, and its maxima are not below the lowest finite number, which is also the
+    maximum of a window entirely outside the data.
+
+    Backward reads the output's gradient, data and output (for avg and sum only the gradient).
+
+    Fast float32 implementations: oneDNN for avg; compiled loops for max, sum and the averages that
+    oneDNN lacks. lp has only the NumPy body. bfloat16: max, and avg where oneDNN supports it.
     """
 
     type_string = "Pooling"
@@ -145,7 +150,7 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
     precision = Precision.INHERIT
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Batch and channels both ways; sizes forward always, backward where stride is 1."""
+        """Infer batch and channels in both directions; sizes forward, backward for stride 1."""
         data, output = self._ranked(inputs[0], outputs[0])
         if data is None or output is None:
             return PartialInference([data], [output], [])
@@ -206,13 +211,13 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
 
     @property
     def is_max_selection(self) -> bool:
-        """Of max, where no window can lie wholly outside of the data."""
+        """True for max, unless a window can be entirely outside the data."""
         return self.parameters.pool_type == "max" and self.parameters.pooling_convention != "full"
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad; max and lp also read data and output, to know who made the output."""
+        """Return out_grad; for max and lp also data and output."""
         if self.parameters.pool_type in ("avg", "sum"):
             return [out_grad[0]]
         return [out_grad[0], in_data[0], out_data[0]]
@@ -223,12 +228,12 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
         return math.prod(out_shapes[0]) * math.prod(window.kernel)
 
     def create_operator(self) -> Operator:
-        """Walks over the kernel's positions, all windows at once."""
+        """Create the NumPy body."""
         return Pooling(self.parameters)
 
 
 class Pooling(Operator):
-    """For each kernel position, folds the elements there into all windows' results."""
+    """NumPy body: one pass over all windows per kernel position."""
 
     def __init__(self, parameters: PoolingParameters) -> None:
         self.parameters = parameters
@@ -241,7 +246,7 @@ class Pooling(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = the windows' maxima, averages, sums or norms."""
+        """output = maxima, averages, sums or norms of the windows."""
         data, shape = in_data[0].array, out_data[0].shape
         window = self.parameters.window(data.shape[2:])
         kind, power = self.parameters.pool_type, self.parameters.p_value or 1
@@ -271,7 +276,9 @@ class Pooling(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """max: grad to the first maximum; avg: grad / count; lp: grad * (x / output)^(p - 1)."""
+        """Gradient of data: max: grad at the first maximum; avg: grad / count; sum: grad; lp: grad
+        * (x / output)^(p - 1).
+        """
         gradient, target = require_array(out_grad[0]), in_grad[0]
         if target is None:
             return
@@ -295,7 +302,7 @@ class Pooling(Operator):
         else:
             data, output = require_array(in_data[0]), require_array(out_data[0])
             power = self.parameters.p_value or 1
-            # A window of zeros has output 0 and, as in MXNet, no gradient above power 1.
+            # A window of zeros has output 0 and, as in MXNet, zero gradient for p > 1.
             safe = np.where(output == 0, 1, output)
             for _, read, written in regions:
                 slope = (data[read] / safe[written]) ** (power - 1)
@@ -303,7 +310,7 @@ class Pooling(Operator):
         assign(target, req[0], result)
 
     def _counts(self, window: Window, spatial: Shape, windows: Shape, dtype: Any) -> Array:
-        """What avg divides by: each window's elements, clipped to the (padded) input."""
+        """Return the divisors of avg: each window's elements within the (padded) input."""
         counts = np.ones((), dtype)
         margins = self.parameters.margin(window)
         for axis, (size, number, margin) in enumerate(zip(spatial, windows, margins, strict=True)):
@@ -311,7 +318,7 @@ class Pooling(Operator):
             length = np.minimum(start + window.kernel[axis], size + margin) - np.maximum(
                 start, -margin
             )
-            # A window past the end (possible under `full`) is empty: its sum is zero anyway.
+            # A window beyond the end (possible with `full`) is empty, and its sum is zero.
             counts = counts[..., None] * np.maximum(length, 1).astype(dtype)
         return counts
 
@@ -327,13 +334,13 @@ def _root(value: Array, power: int) -> Array:
 class OnednnPooling(Implementation):
     """oneDNN's average pooling on channels-last data, float32 or bfloat16.
 
-    Left to others are averages with windows that lie wholly outside the data (possible under
-    `full` where stride exceeds kernel), those that count the padding of a window cut off beyond
-    it, sums, and maxima, for which oneDNN passes over NaN.
+    Not supported here: averages with windows entirely outside the data (possible with `full` if the
+    stride exceeds the kernel), averages that count the padding of a window cut off beyond it, sums,
+    and maxima, for which oneDNN skips NaN.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """output = the windows' averages."""
+        """Prepare the averages of the windows."""
         (data,), (output,) = request.inputs, request.outputs
         pooling = _pooling(prop.parameters, data.shape, output.shape)
         if pooling is None or not onednn_serves(data, low=True) or data.dtype != output.dtype:
@@ -343,7 +350,7 @@ class OnednnPooling(Implementation):
         try:
             primitive = operations.pooling_forward(*specs, *pooling, team, is_train=is_train)
         except Unsupported:
-            # bfloat16 on a processor whose vectors are too short for oneDNN's code.
+            # bfloat16 on a processor whose vectors are too short for oneDNN's implementation.
             return None
         slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
         return native_kernel(
@@ -357,7 +364,7 @@ class OnednnPooling(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The gradient in equal shares."""
+        """Prepare the gradient, in equal shares per window."""
         (gradient,), (data_grad,) = request.out_grad, request.in_grad
         assert gradient is not None
         pooling = _pooling(prop.parameters, data_grad.shape, gradient.shape)
@@ -385,7 +392,7 @@ class OnednnPooling(Implementation):
 def _pooling(
     parameters: PoolingParameters, data: Shape, output: Shape
 ) -> tuple[operations.PoolType, Shape, operations.Window] | None:
-    """Kind, kernel and geometry in oneDNN's terms; None for what it does not compute."""
+    """Return kind, kernel and geometry in oneDNN's terms, or None if it is not supported."""
     if parameters.pool_type != "avg":
         return None
     window = parameters.window(data[2:])
@@ -407,18 +414,17 @@ def _pooling(
 
 @implement("Pooling", backend="jit")
 class CompiledPooling(Implementation):
-    """Maxima, sums, and averages of every kind, on channels-last data; bfloat16 of maxima alone.
+    """Maxima, sums and averages on channels-last data; bfloat16 for maxima only.
 
-    A training forward pass of max also writes which element won each window, a byte per output
-    (four where a window has more than 256 elements), so that backward needs neither data nor
-    output.
+    In training, max also writes the winner of each window, one byte per output (four if a window
+    has more than 256 elements), so that backward needs neither data nor output.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """output = the windows' maxima, sums or averages."""
+        """Prepare the maxima, sums or averages of the windows."""
         (data,), (output,) = request.inputs, request.outputs
         parameters = prop.parameters
-        # The layout wants reorders, which oneDNN makes.
+        # oneDNN is required for the reorders to the channels-last layout.
         low = parameters.pool_type == "max"
         if parameters.pool_type == "lp" or not onednn_serves(data, low=low):
             return None
@@ -448,7 +454,7 @@ class CompiledPooling(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The windows' gradients to their winners, or in equal shares."""
+        """Prepare the gradient, passed to the winners or in equal shares."""
         (gradient,), (data_grad,) = request.out_grad, request.in_grad
         assert gradient is not None
         team = team_for_elements(data_grad.elements, request.threads)
@@ -473,12 +479,12 @@ class CompiledPooling(Implementation):
         )
 
 
-# What names the winner of a window, by its size in bytes.
+# dtypes of winners by their size in bytes.
 _WINNERS = {1: "uint8", 4: "int32"}
 
 
 def _pooled(spec: TensorSpec, dtype: str) -> TensorSpec:
-    """A tensor as all kernels here take it, in some type."""
+    """Return the spec as channels-last with the given dtype, which all kernels here require."""
     return replace(spec, dtype=dtype, layout=CHANNELS_LAST)
 
 

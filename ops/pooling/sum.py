@@ -1,7 +1,7 @@
 """Sums and averages over windows as compiled loops on channels-last memory.
 
-The loops see every tensor with three spatial axes, missing ones of size 1 in front. Their
-arguments are those of `window_arguments`, then the tensor read and the tensor written.
+The loops treat every tensor as having three spatial axes; missing ones are leading axes of size 1.
+Their arguments are `window_arguments`, then the input and the output tensor.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _AXES = 3
 def window_arguments(
     data: Shape, output: Shape, window: Window, margin: Shape, average: bool
 ) -> tuple[int, ...]:
-    """Batch, channels; per axis size, windows, kernel, stride, pad, margin; whether to average.
+    """Return batch, channels; per axis size, windows, kernel, stride, pad, margin; average flag.
 
-    margin: how far beyond the data an average still counts positions.
+    margin: number of positions beyond the data that an average still counts.
     """
     spatial = (data[2:], output[2:], window.kernel, window.stride, window.pad, margin)
     fillings = (1, 1, 1, 1, 0, 0)
@@ -33,7 +33,7 @@ def window_arguments(
 
 @native
 def window_sum_loop(block: Block) -> None:
-    """output[n, y, c] = the sum of data[n, x, c] over the x in window y [/ its size]."""
+    """output[n, y, c] = sum of data[n, x, c] over the x in window y [/ its size]."""
     channels = integer(block, 1)
     depth, height, width = integer(block, 2), integer(block, 3), integer(block, 4)
     windows_z, windows_y, windows_x = integer(block, 5), integer(block, 6), integer(block, 7)
@@ -46,7 +46,7 @@ def window_sum_loop(block: Block) -> None:
         first_z = plane % windows_z * integer(block, 11) - integer(block, 14)
         first_y = line % windows_y * integer(block, 12) - integer(block, 15)
         last_z, last_y = first_z + integer(block, 8), first_y + integer(block, 9)
-        # A window past the end (possible under `full`) is empty: its sum is zero anyway.
+        # A window beyond the end (possible with `full`) is empty, and its sum is zero.
         area = max(min(last_z, depth + margin_z) - max(first_z, -margin_z), 1)
         area *= max(min(last_y, height + margin_y) - max(first_y, -margin_y), 1)
         for window in range(windows_x):
@@ -69,7 +69,7 @@ def window_sum_loop(block: Block) -> None:
 
 @native
 def window_sum_gradient_loop(block: Block) -> None:
-    """gradient[n, x, c] = the sum of out_grad[n, y, c] [/ size of y] over the windows y with x."""
+    """gradient[n, x, c] = sum of out_grad[n, y, c] [/ size of y] over the windows y with x."""
     channels = integer(block, 1)
     depth, height, width = integer(block, 2), integer(block, 3), integer(block, 4)
     windows_z, windows_y, windows_x = integer(block, 5), integer(block, 6), integer(block, 7)
@@ -81,7 +81,7 @@ def window_sum_gradient_loop(block: Block) -> None:
     for line in range(begin, end):
         for c in range(line * width * channels, (line + 1) * width * channels):
             gradient[c] = 0
-        # Positions from the start of the first window: window i begins at i * stride.
+        # Positions relative to the start of the first window: window i begins at i * stride.
         plane = line // height
         z, y, image = plane % depth + pad_z, line % height + pad_y, plane // depth * windows_z
         for i in range(max((z - kernel_z) // stride_z + 1, 0), min(z // stride_z + 1, windows_z)):

@@ -1,1 +1,1 @@
-"""Reductions: values, indices, and the compiled loops of both."""
+"""Reductions: values, indices and their compiled loops."""

@@ -1,4 +1,4 @@
-"""Where along an axis the extremes are: argmax, argmin and argmax_channel."""
+"""Indices of extremes along an axis: argmax, argmin and argmax_channel."""
 
 from __future__ import annotations
 
@@ -35,32 +35,31 @@ class IndexParameters(Parameters):
 
     axis: int | None = Field(
         default=None,
-        description="The axis to search, counted from the end where negative; all elements as one "
-        "row where left out.",
+        description="Axis to search, negative from the end; by default all elements are one row.",
     )
-    keepdims: bool = Field(default=False, description="Keep what was searched, as size 1.")
+    keepdims: bool = Field(default=False, description="Retain the searched axes with size 1.")
 
 
 class ChannelParameters(Parameters):
-    """argmax_channel has none."""
+    """Parameters of argmax_channel: none."""
 
 
 @dataclass(frozen=True)
 class IndexSearch:
-    """An axis to search (None: all elements as one row), and whether it stays."""
+    """Axis to search (None: all elements as one row), and whether it remains."""
 
     axis: int | None
     keepdims: bool = False
 
     def views(self, shape: Shape) -> tuple[int, int, int]:
-        """Sizes before the axis, of it, and behind it; raises ShapeContradiction."""
+        """Return the sizes before, along and after the axis; raises ShapeContradiction."""
         if self.axis is None:
             return 1, math.prod(shape), 1
         (axis,) = chosen_axes([self.axis], len(shape))
         return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
     def output(self, data: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """The shape of what is found in data; raises ShapeContradiction."""
+        """Return the output's shape for data's shape; raises ShapeContradiction."""
         rank = len(data)
         searched = range(rank) if self.axis is None else chosen_axes([self.axis], rank)
         kept = tuple(
@@ -72,8 +71,10 @@ class IndexSearch:
 
 
 class IndexProperty(OperatorProperty[Any]):
-    """output = index of the extreme along an axis, as a number of data's type; the first of equal
-    ones, or the first NaN. The gradient is zero.
+    """output = index of the extreme along an axis, in data's dtype.
+
+    If several elements are equal, the index of the first; with NaN, that of the first NaN. The
+    gradient is zero.
     """
 
     formula: ClassVar[Callable[..., Any]]
@@ -81,11 +82,11 @@ class IndexProperty(OperatorProperty[Any]):
 
     @property
     def search(self) -> IndexSearch:
-        """What is searched."""
+        """Searched axis."""
         return IndexSearch(self.parameters.axis, self.parameters.keepdims)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The output from data; of data, the axes that stay from the output."""
+        """Infer the output from data, and data's remaining axes from the output."""
         data, output = inputs[0], outputs[0]
         if data is None:
             return PartialInference([data], [output], [])
@@ -101,26 +102,26 @@ class IndexProperty(OperatorProperty[Any]):
         return unify("data", data, (*output[:axis], None, *behind), "output")
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Zero: an index does not move with the numbers."""
+        """The gradient is zero: an index is piecewise constant."""
         return (GradientKind.ZERO,)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Nothing."""
+        """Return an empty list."""
         return []
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """A comparison for each element of data."""
+        """One comparison per element of data."""
         return math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """NumPy's search."""
+        """Create the NumPy body."""
         return Index(self.search, type(self).formula)
 
 
 class Index(Operator):
-    """NumPy's search."""
+    """NumPy body: np.argmax or np.argmin."""
 
     def __init__(self, search: IndexSearch, formula: Callable[..., Any]) -> None:
         self.search, self.formula = search, formula
@@ -133,7 +134,7 @@ class Index(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = index."""
+        """output = index of the extreme."""
         data = in_data[0].array
         found: Array = self.formula(data.reshape(self.search.views(data.shape)), axis=1)
         assign(out_data[0], req[0], found.reshape(out_data[0].shape).astype(data.dtype))
@@ -148,14 +149,16 @@ class Index(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Zero."""
+        """Gradient of data: zero."""
         if in_grad[0] is not None:
             assign(in_grad[0], req[0], np.zeros_like(in_grad[0].array))
 
 
 @register("argmax")
 class ArgmaxProperty(IndexProperty):
-    """output = index of the maximum along the axis. Backward reads nothing."""
+    """output = index of the first maximum along the axis. NaN counts as the maximum. The gradient
+    is zero; backward reads nothing.
+    """
 
     type_string = "argmax"
     parameter_type = IndexParameters
@@ -165,7 +168,9 @@ class ArgmaxProperty(IndexProperty):
 
 @register("argmin")
 class ArgminProperty(IndexProperty):
-    """output = index of the minimum along the axis. Backward reads nothing."""
+    """output = index of the first minimum along the axis. NaN counts as the minimum. The gradient
+    is zero; backward reads nothing.
+    """
 
     type_string = "argmin"
     parameter_type = IndexParameters
@@ -175,7 +180,9 @@ class ArgminProperty(IndexProperty):
 
 @register("argmax_channel")
 class ArgmaxChannelProperty(IndexProperty):
-    """output = index of the maximum along axis 1. Backward reads nothing."""
+    """output = index of the first maximum along axis 1. NaN counts as the maximum. The gradient is
+    zero; backward reads nothing.
+    """
 
     type_string = "argmax_channel"
     parameter_type = ChannelParameters
@@ -184,16 +191,15 @@ class ArgmaxChannelProperty(IndexProperty):
 
     @property
     def search(self) -> IndexSearch:
-        """Axis 1, which goes."""
+        """Axis 1, which is removed."""
         return IndexSearch(1)
 
 
 @native
 def index_loop(block: Block) -> None:
-    """output[o, k] = first r where data[o, r, k] is its extreme over r, or NaN.
+    """output[o, k] = first r where data[o, r, k] is the extreme over r, or NaN.
 
-    Slots: the kind of the reduction, outputs, sizes of the searched axis and of what lies behind
-    it, output, data.
+    Slots: kind of reduction, outputs, sizes along and after the searched axis, output, data.
     """
     kind, size, behind = integer(block, 0), integer(block, 2), integer(block, 3)
     output, data = float32s(block, 4), float32s(block, 5)
@@ -220,10 +226,10 @@ def index_loop(block: Block) -> None:
 
 @implement("argmax", "argmin", "argmax_channel", backend="jit")
 class CompiledIndex(Implementation):
-    """One pass in float32; along the last axis the extreme first, then the search for it."""
+    """One pass in float32; for the last axis two: the extreme, then the search for it."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The search, one output by one thread."""
+        """Prepare the search; each output is found by one thread."""
         assert isinstance(prop, IndexProperty)
         data, output = request.inputs[0], request.outputs[0]
         if data.dtype != "float32" or not data.elements:
@@ -242,7 +248,7 @@ class CompiledIndex(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Zero."""
+        """Prepare a zero gradient."""
         (data,) = request.in_grad
         return native_kernel(
             self.name,

@@ -1,8 +1,8 @@
 """Compiled reductions over any axes of a strided tensor.
 
-How the elements of an output are joined depends on the shape alone: not on the team, nor on the
-machine. Where there are too few outputs for a team, or the runs of memory are short, a reduction
-goes in stages: pieces of fixed size first, then their results in their order.
+The order in which the elements of an output are combined depends on the shape only, not on the team
+size or the machine. If there are too few outputs for a team, or contiguous runs are short, a
+reduction has stages: first pieces of fixed size, then their results in order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mxrun.ops.strided import Axes, collapsed
 
 
 class ReductionKind(IntEnum):
-    """What becomes of the elements along the reduced axes; the numbers are `reduced_run`'s."""
+    """Kind of reduction; the numbers are those of `reduced_run`."""
 
     SUM = 0
     MAXIMUM = 1
@@ -45,8 +45,8 @@ class ReductionKind(IntEnum):
     PRODUCT_WITHOUT_NAN = 5
     MAGNITUDES = 6
     ROOT_OF_SQUARES = 7
-    SQUARED_DEVIATIONS = 8  # From one number for each output.
-    DEVIATIONS = 9  # From that number.
+    SQUARED_DEVIATIONS = 8  # From one shift for each output.
+    DEVIATIONS = 9  # From the same shift.
 
 
 _START = {
@@ -56,7 +56,7 @@ _START = {
     ReductionKind.PRODUCT_WITHOUT_NAN: 1.0,
 }
 
-# What becomes of the results of pieces, where that is not what becomes of elements.
+# Kind that combines the results of pieces, where it differs from that of elements.
 _OF_PIECES = {
     ReductionKind.SUM_WITHOUT_NAN: ReductionKind.SUM,
     ReductionKind.PRODUCT_WITHOUT_NAN: ReductionKind.PRODUCT,
@@ -65,25 +65,27 @@ _OF_PIECES = {
     ReductionKind.DEVIATIONS: ReductionKind.SUM,
 }
 
-# A piece is no smaller than this, and not more are made than teams can take.
+# Minimum elements and rows of a piece, and maximum number of pieces, enough for any team.
 _PIECE_ELEMENTS = 32_768
 _PIECE_ROWS = 16
 _PIECES = 32
-# A sum of float32 is of no more rows than this.
+# Maximum rows in one float32 sum.
 _MAX_ROWS = 512
-# Outputs side by side in memory that a team can divide among itself.
+# Number of adjacent outputs that suffices to occupy a team.
 _ENOUGH_COLUMNS = 8192
-# Runs shorter than this are taken many at a time, or joined where there are many, to longer ones.
+# Runs shorter than _SHORT are processed several at a time; if there are at least _MANY rows, they
+# are joined into runs of up to _LONG.
 _SHORT = 32
 _MANY = 1024
 _LONG = 128
-# Runs shorter than this are not worth the way to the next of the same output.
+# Runs shorter than this are reduced in memory order, because the next run of the same output is too
+# far away.
 _FAR = 512
 
 
 @piece
 def place_of(block: Block, begin: int, end: int, number: int) -> int:
-    """Where an element lies, of its number along the axes that those slots describe."""
+    """Return the offset of element `number` along the axes in slots `begin` to `end`."""
     place, rest = 0, number
     for axis in range(begin, end, 2):
         place += rest % integer(block, axis) * integer(block, axis + 1)
@@ -93,13 +95,15 @@ def place_of(block: Block, begin: int, end: int, number: int) -> int:
 
 @native
 def reduce_runs_loop(block: Block) -> None:
-    """output[k, p] = piece p of data[k, r], reduced over r, then divided; for runs of r in memory.
+    """output[k, p] = piece p of data[k, r], reduced over r, then divided; for contiguous runs of r.
 
-    Taken in float64, or in float32 where that is exact; each run goes through lanes of its own
-    (`reduced_run`), the runs follow one another. Slots: output, data, one shift for each k or
-    address 0, the kind, outputs, pieces of each, elements of a piece, elements of an innermost run,
-    divisor, start, counts of kept and of outer reduced axes, the gap between runs, then size and
-    stride of each axis, the innermost first, the kept ones before the reduced.
+    Computed in float64, or in float32 where that is exact. Each run is reduced in separate lanes
+    (`reduced_run`), and the runs are reduced in sequence.
+
+    Slots: output, data, one shift for each k or address 0, the kind, outputs, pieces per output,
+    elements per piece, elements per innermost run, divisor, start, numbers of remaining and of
+    outer reduced axes, the gap between runs; then size and stride of each axis, innermost first,
+    the remaining axes before the reduced ones.
     """
     output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
     kind, pieces, length = integer(block, 3), integer(block, 5), integer(block, 6)
@@ -109,7 +113,7 @@ def reduce_runs_loop(block: Block) -> None:
     elements = inner
     for axis in range(reduced, last, 2):
         elements *= integer(block, axis)
-    # share() cuts at multiples of 16; so can a piece be the least that a thread takes.
+    # share() splits at multiples of 16, so each piece counts as 16 elements.
     item, end = share(block, integer(block, 4) * pieces * 16)
     item, end = item // 16, end // 16
     while item < end:
@@ -140,11 +144,11 @@ def reduce_runs_loop(block: Block) -> None:
 
 @native
 def reduce_rows_loop(block: Block) -> None:
-    """output[p, k] = piece p of data[k, r], reduced over r, then divided; for k side by side.
+    """output[p, k] = piece p of data[k, r], reduced over r, then divided; for adjacent k.
 
-    Taken in float32, row after row, by blocks of columns that stay near. Slots: those of
-    `reduce_runs_loop`, a piece being counted in rows; of the innermost run, which is the kept axis,
-    k's elements lie a step apart, which takes the gap's place.
+    Computed in float32, row by row, in blocks of columns that stay in the cache. Slots: those of
+    `reduce_runs_loop`, with the piece's size in rows. The innermost run is a remaining axis; the
+    distance between its elements replaces the gap.
     """
     output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
     kind, outputs, length = integer(block, 3), integer(block, 4), integer(block, 6)
@@ -172,7 +176,7 @@ def reduce_rows_loop(block: Block) -> None:
         while row < stop:
             rest = row // size
             first = row - rest * size
-            # Not more than the processor can follow as streams of their own.
+            # At most as many rows as the hardware prefetcher can follow.
             lines = min(min(stop - row, size - first), 8)
             place = base + first * stride + place_of(block, reduced + 2, last, rest)
             join_rows(kind, output, at, count, data, place, step, stride, lines, shifts, k)
@@ -188,7 +192,7 @@ def reduce_rows_loop(block: Block) -> None:
 
 @dataclass(frozen=True)
 class _Stage:
-    """One loop; `numbers`: its slots behind the three addresses. outputs: how many it writes."""
+    """One loop; `numbers`: its slots after the three addresses. outputs: how many it writes."""
 
     function: NativeFunction
     numbers: tuple[int | float, ...]
@@ -198,9 +202,9 @@ class _Stage:
 
 @dataclass(frozen=True)
 class ReducePart:
-    """Loops one after the other, each over what the one before has left in scratch.
+    """Sequence of loops, each of which reduces its predecessor's results in scratch space.
 
-    shift: the tensor whose elements the first stage takes off those of each output.
+    shift: the tensor whose elements the first stage subtracts from those of each output.
     """
 
     output: Slot
@@ -210,12 +214,12 @@ class ReducePart:
 
     @property
     def team(self) -> None:
-        """None: the loops start their own."""
+        """None: the loops start their own team."""
         return
 
     @property
     def scratch_bytes(self) -> int:
-        """What every stage but the last writes."""
+        """Size of the results of every stage but the last."""
         return sum(_nbytes(stage) for stage in self.stages[:-1])
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
@@ -241,9 +245,9 @@ def reduce_part(
     divisor: float = 1.0,
     shift: Slot | None = None,
 ) -> ReducePart:
-    """output = the plain tensor of data's kept axes, reduced over `axes`, then divided.
+    """Return output = data reduced over `axes`, then divided; the output is plain.
 
-    shift: the plain tensor that deviations are from, of the output's shape.
+    shift: plain tensor of the output's shape from which deviations are computed.
     """
     slot, spec = data
     stages = _stages(kind, _axes(spec, axes), threads, divisor)
@@ -251,7 +255,7 @@ def reduce_part(
 
 
 def _stages(kind: ReductionKind, axes: Axes, threads: int, divisor: float) -> tuple[_Stage, ...]:
-    """The loops that reduce axes in the order of memory, strides being data's and the output's."""
+    """Return the loops that reduce axes in memory order, with data's and the output's strides."""
     shifted = kind in (ReductionKind.SQUARED_DEVIATIONS, ReductionKind.DEVIATIONS)
     split = None if shifted else _joined_rows(axes) or _runs_alone(axes)
     if split is not None:
@@ -271,7 +275,7 @@ def _stages(kind: ReductionKind, axes: Axes, threads: int, divisor: float) -> tu
 
 @dataclass(frozen=True)
 class _Split:
-    """A reduction over `first`, whose results are reduced along some axes of their shape."""
+    """Reduction over `first` and the axes of its result's shape that are then reduced."""
 
     first: Axes
     shape: Shape
@@ -279,10 +283,10 @@ class _Split:
 
 
 def _innermost(axes: Axes) -> tuple[bool, int]:
-    """Whether the reduction goes by rows, and which of the axes its loop takes as runs.
+    """Return whether the loop reduces by rows, and the index of the axis it takes as runs.
 
-    By rows where the innermost axis is kept; also where it is reduced but short, the next kept axis
-    being taken for the rows' elements then.
+    It reduces by rows if the innermost axis remains. It also does so if that axis is reduced but
+    short; the next remaining axis then gives the rows' elements.
     """
     if not axes:
         return False, 0
@@ -296,8 +300,9 @@ def _innermost(axes: Axes) -> tuple[bool, int]:
 
 
 def _joined_rows(axes: Axes) -> _Split | None:
-    """Neighbouring short rows as one longer, whose parts are joined at the end; a divisor of their
-    number at a time.
+    """Join adjacent short rows into longer ones, whose parts are reduced at the end.
+
+    The number of rows joined is a divisor of the number of rows.
     """
     if len(axes) < 2:
         return None
@@ -315,7 +320,7 @@ def _joined_rows(axes: Axes) -> _Split | None:
 
 
 def _runs_alone(axes: Axes) -> _Split | None:
-    """Runs that lie far apart for each output, in the order of memory, before the other axes."""
+    """Reduce runs that are far apart for each output in memory order, before the other axes."""
     if len(axes) < 3 or axes[-1][1][1] or not _SHORT <= axes[-1][0] < _FAR:
         return None
     outer, shape = axes[:-1], tuple(size for size, _ in axes[:-1])
@@ -326,7 +331,7 @@ def _runs_alone(axes: Axes) -> _Split | None:
 
 
 def _pieces(by_rows: bool, outputs: int, elements: int) -> int:
-    """Into how many pieces the elements of each output are divided."""
+    """Return the number of pieces into which the elements of each output are divided."""
     pieces = elements // _PIECE_ELEMENTS
     if not by_rows:
         return max(1, min(-(-_PIECES // outputs), pieces))
@@ -338,7 +343,7 @@ def _pieces(by_rows: bool, outputs: int, elements: int) -> int:
 def _stage(
     kind: ReductionKind, axes: Axes, inner: int, pieces: int, threads: int, divisor: float
 ) -> _Stage:
-    """One loop over the axes; `inner`: the place of the one taken as runs."""
+    """Return one loop over the axes; `inner`: index of the axis taken as runs."""
     size, (step, moves) = axes[inner] if axes else (1, (1, 0))
     outer = [axis for place, axis in enumerate(axes) if place != inner][::-1]
     kept = [(n, stride) for n, (stride, moved) in outer if moved]
@@ -356,10 +361,10 @@ def _stage(
 
 
 def _gap(size: int, following: Sequence[tuple[int, int]]) -> int:
-    """Elements from the end of a run to the next, along the first of some axes.
+    """Return the elements from the end of a run to the next, along the first of the axes.
 
-    Behind a short run, what is that far away is of a later one: where they lie apart, the loop is
-    sent back to what it has.
+    The loop prefetches that far ahead. For short runs that are not adjacent the distance would
+    reach a later run; the result then points back to data already in the cache.
     """
     gap = following[0][1] - size if following else 0
     return gap if gap == 0 or size >= _FAR else -_FAR
@@ -370,7 +375,7 @@ def _nbytes(stage: _Stage) -> int:
 
 
 def _axes(spec: TensorSpec, axes: Sequence[int]) -> Axes:
-    """The axes in the order of memory, with the strides of the tensor and of what is kept of it."""
+    """Return the axes in memory order, with the strides of the tensor and of the output."""
     own = strides_of(spec.shape, spec.layout)
     sizes: Shape = tuple(1 if axis in axes else size for axis, size in enumerate(spec.shape))
     kept = strides_of(sizes, PLAIN)

@@ -1,4 +1,4 @@
-"""Reductions over some or all axes: sums, mean, products, extremes and norms."""
+"""Reductions over some or all axes: sums, means, products, extremes and norms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 
 def as_axes(value: object) -> object:
-    """One axis may stand for a tuple of one."""
+    """Convert a single axis to a tuple."""
     is_axis = isinstance(value, int) and not isinstance(value, bool)
     return (value,) if is_axis else value
 
@@ -48,36 +48,33 @@ AXES_SCHEMA = {
 }
 
 
-# None or an empty tuple stands for all axes.
+# None or an empty tuple means all axes.
 AxesOption = Annotated[
     tuple[int, ...] | None, BeforeValidator(as_axes), WithJsonSchema(AXES_SCHEMA)
 ]
 
 
 class AxisParameters(Parameters):
-    """Which axes an operator reduces, and whether they stay."""
+    """Axes that an operator reduces, and whether they remain."""
 
     axis: AxesOption = Field(
         default=None,
-        description="The axis or axes to reduce, counted from the end where negative; all where "
-        "left out or empty.",
+        description="Axis or axes to reduce, negative from the end; all by default or if empty.",
     )
-    keepdims: bool = Field(
-        default=False, description="Keep the reduced axes, with one element each."
-    )
+    keepdims: bool = Field(default=False, description="Retain the reduced axes with size 1.")
 
     def reduced(self, rank: int) -> tuple[int, ...]:
-        """The axes to reduce of data with `rank` axes; raises ShapeContradiction."""
+        """Return the axes to reduce for data of `rank` axes; raises ShapeContradiction."""
         return chosen_axes(self.axis, rank) if self.axis else tuple(range(rank))
 
 
 class ReduceParameters(AxisParameters):
     """Parameters of the reductions (MXNet's)."""
 
-    exclude: bool = Field(default=False, description="Reduce all axes but those given.")
+    exclude: bool = Field(default=False, description="Reduce all axes except the given ones.")
 
     def reduced(self, rank: int) -> tuple[int, ...]:
-        """The axes to reduce of data with `rank` axes; raises ShapeContradiction."""
+        """Return the axes to reduce for data of `rank` axes; raises ShapeContradiction."""
         chosen = super().reduced(rank)
         if not (self.exclude and self.axis):
             return chosen
@@ -85,22 +82,25 @@ class ReduceParameters(AxisParameters):
 
 
 class NormParameters(AxisParameters):
-    """Parameters of norm (MXNet's, but out_dtype, which its CPU cannot make differ from data's)."""
+    """Parameters of norm (MXNet's, except out_dtype, which on its CPU must equal data's dtype)."""
 
     ord: int = Field(
-        default=2, ge=1, le=2, description="1: sum of magnitudes; 2: root of the sum of squares."
+        default=2,
+        ge=1,
+        le=2,
+        description="1: sum of magnitudes; 2: square root of the sum of squares.",
     )
 
 
 def chosen_axes(axes: Sequence[int], rank: int, name: str = "axis") -> tuple[int, ...]:
-    """`axes` of `rank` in their order, counted from 0; raises ShapeContradiction."""
+    """Return `axes` of `rank` in order, counted from 0; raises ShapeContradiction."""
     chosen = {axis + rank if axis < 0 else axis for axis in axes}
     if len(chosen) < len(axes) or not chosen <= set(range(rank)):
         raise ShapeContradiction("data", f"{name} {list(axes)}", f"different axes of {rank}", name)
     return tuple(sorted(chosen))
 
 
-# Scalar functions run on arrays and on values that stand for compiled ones.
+# Scalar functions run on arrays and symbolic values.
 Scalar = Any
 
 
@@ -110,12 +110,14 @@ def _itself(out_grad: Scalar) -> Scalar:
 
 @dataclass(frozen=True)
 class ReduceRule:
-    """What becomes of the elements along the reduced axes, and of the gradient.
+    """Functions that define a reduction and its gradient.
 
-    formula: NumPy's function of (data, axis, keepdims). gradient: of out_grad and, as `reads` says,
-    data and output, out_grad and output being repeated along the reduced axes. head: of out_grad
-    and output, what takes out_grad's place in the gradient. mean: whether the result is divided by
-    how many elements it is made of, whose inverse is the gradient's last argument then.
+    formula: NumPy's function of (data, axis, keepdims).
+    gradient: function of out_grad and, if `reads` is 1 or 2, data and output; out_grad and output
+        are broadcast along the reduced axes.
+    head: function of out_grad and output that replaces out_grad in the gradient.
+    mean: True if the result is divided by the number of reduced elements, whose inverse is then the
+        gradient's last argument.
     """
 
     formula: Callable[..., Array]
@@ -127,27 +129,28 @@ class ReduceRule:
 
     @property
     def reads_output(self) -> bool:
-        """Whether the gradient is made of the output as well."""
+        """True if the gradient depends on the output."""
         return self.head is not None or self.reads > 1
 
     @cached_property
     def compiled_gradient(self) -> MapKernel:
-        """The gradient as a map."""
+        """Gradient as a map."""
         return scalar.compile(self.gradient, parameters=("part",) if self.mean else ())
 
     @cached_property
     def compiled_head(self) -> MapKernel | None:
-        """The head as a map."""
+        """Head as a map."""
         return None if self.head is None else scalar.compile(self.head)
 
     def parameters(self, count: int) -> list[float]:
-        """The gradient's further arguments, `count` elements being reduced to one."""
+        """Return the gradient's further arguments, for `count` elements reduced to one."""
         return [1 / count] if self.mean else []
 
 
 class ReduceProperty(OperatorProperty[AxisParameters]):
-    """output = data reduced over the axes, which vanish unless keepdims; a full reduction's shape
-    is [1].
+    """output = data reduced over the axes, which are removed unless keepdims.
+
+    The output of a reduction over all axes has shape [1].
     """
 
     parameter_type: ClassVar[type[AxisParameters]] = ReduceParameters
@@ -155,11 +158,11 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
 
     @property
     def rule(self) -> ReduceRule:
-        """What these parameters make of it."""
+        """Reduction and gradient for these parameters."""
         return self.reduction
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The output from data; of data, the kept axes from the output."""
+        """Infer the output from data, and data's remaining axes from the output."""
         data, output = inputs[0], outputs[0]
         if data is None:
             return PartialInference([data], [output], [])
@@ -174,7 +177,7 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
         return PartialInference([data], [output], [])
 
     def _kept_axes(self, rank: int, reduced: Sequence[int]) -> tuple[int, ...]:
-        """Which of data's axes the output's are."""
+        """Return the axes of data that the output has."""
         return tuple(
             axis for axis in range(rank) if self.parameters.keepdims or axis not in reduced
         )
@@ -186,7 +189,7 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """out_grad, and what the gradient is made of besides."""
+        """Return out_grad and the tensors that the gradient reads."""
         rule = self.rule
         return [*out_grad, *in_data[: rule.reads], *(out_data if rule.reads_output else ())]
 
@@ -195,12 +198,12 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
         return math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
-        """NumPy's reduction."""
+        """Create the NumPy body."""
         return Reduce(self.parameters, self.rule)
 
 
 class Reduce(Operator):
-    """NumPy's reduction with the axes kept, which is what gradients are spread from."""
+    """NumPy body; retains the reduced axes with size 1, from which gradients are broadcast."""
 
     def __init__(self, parameters: AxisParameters, rule: ReduceRule) -> None:
         self.parameters, self.rule = parameters, rule
@@ -213,7 +216,7 @@ class Reduce(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """output = data reduced."""
+        """output = data reduced over the axes."""
         data = in_data[0].array
         axes = self.parameters.reduced(data.ndim)
         reduced = self.rule.formula(data, axis=axes, keepdims=True)
@@ -229,7 +232,7 @@ class Reduce(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The rule's gradient, of tensors that are repeated along the reduced axes."""
+        """Gradient of data: the rule's, of tensors broadcast along the reduced axes."""
         if in_grad[0] is None:
             return
         shape = in_grad[0].shape
@@ -246,17 +249,17 @@ class Reduce(Operator):
 
 
 def count_of(shape: Shape, axes: Sequence[int]) -> int:
-    """How many elements of `shape` each output of a reduction over `axes` is made of."""
+    """Return the number of elements per output of a reduction of `shape` over `axes`."""
     return math.prod(shape[axis] for axis in axes)
 
 
 def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
-    """`shape` with the axes that are reduced kept as ones."""
+    """Return `shape` with size 1 for the reduced axes."""
     return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
 
 
 def in_kept_order(data: TensorSpec, axes: Sequence[int]) -> TensorSpec:
-    """The layout to take data in, to be reduced over `axes`: its own where that is possible."""
+    """Return data in its own layout if that allows a reduction over `axes`, else plain."""
     data = unpacked(data)
     return data if same_order(data, axes) else data.laid_out(PLAIN)
 
@@ -298,7 +301,7 @@ def _times(head: Scalar, data: Scalar) -> Scalar:
 
 
 def _average(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
-    """The mean; of integers without its fraction."""
+    """Return the mean; for integers truncated."""
     if data.dtype.kind == "f":
         floating: Array = np.mean(data, axis=tuple(axis), keepdims=keepdims)
         return floating
@@ -320,7 +323,9 @@ def _root_of_squares(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
 
 @register("sum", "sum_axis")
 class SumProperty(ReduceProperty):
-    """output = sum of data over the axes. Backward reads the output's gradient only."""
+    """output = sum of data over the axes. Backward reads only the output's gradient, which is the
+    gradient of every summed element.
+    """
 
     type_string = "sum"
     reduction = ReduceRule(np.sum, ReductionKind.SUM)
@@ -328,7 +333,9 @@ class SumProperty(ReduceProperty):
 
 @register("mean")
 class MeanProperty(ReduceProperty):
-    """output = mean of data over the axes. Backward reads the output's gradient only."""
+    """output = mean of data over the axes. Backward reads only the output's gradient: the gradient
+    of data is out_grad / number of averaged elements.
+    """
 
     type_string = "mean"
     reduction = ReduceRule(_average, ReductionKind.SUM, _part_of, mean=True)
@@ -336,8 +343,9 @@ class MeanProperty(ReduceProperty):
 
 @register("prod")
 class ProdProperty(ReduceProperty):
-    """output = product of data over the axes; gradient = out_grad * output / data, which as in
-    MXNet is NaN where data is 0. Backward reads the output's gradient, data and output.
+    """output = product of data over the axes. The gradient of data is out_grad * output / data,
+    which is NaN where data is 0, as in MXNet. Backward reads the output's gradient, data and
+    output.
     """
 
     type_string = "prod"
@@ -346,8 +354,8 @@ class ProdProperty(ReduceProperty):
 
 @register("nansum")
 class NanSumProperty(ReduceProperty):
-    """output = sum over the axes of what is not NaN, to which alone the gradient goes. Backward
-    reads the output's gradient and data.
+    """output = sum of data over the axes without NaN elements. The gradient of data is out_grad,
+    and 0 for NaN. Backward reads the output's gradient and data.
     """
 
     type_string = "nansum"
@@ -356,8 +364,9 @@ class NanSumProperty(ReduceProperty):
 
 @register("nanprod")
 class NanProductProperty(ReduceProperty):
-    """output = product over the axes of what is not NaN; the gradient is prod's, 0 for NaN.
-    Backward reads the output's gradient, data and output.
+    """output = product of data over the axes without NaN elements. The gradient of data is out_grad
+    * output / data, which is NaN where data is 0, and 0 for NaN. Backward reads the output's
+    gradient, data and output.
     """
 
     type_string = "nanprod"
@@ -368,8 +377,9 @@ class NanProductProperty(ReduceProperty):
 
 @register("max", "max_axis")
 class MaxProperty(ReduceProperty):
-    """output = maximum of data over the axes; all elements that equal it get its whole gradient,
-    as in MXNet. Backward reads the output's gradient, data and output.
+    """output = maximum of data over the axes. The gradient of data is out_grad for every element
+    that equals the maximum, as in MXNet, else 0. Backward reads the output's gradient, data and
+    output.
     """
 
     type_string = "max"
@@ -378,8 +388,9 @@ class MaxProperty(ReduceProperty):
 
 @register("min", "min_axis")
 class MinProperty(ReduceProperty):
-    """output = minimum of data over the axes; all elements that equal it get its whole gradient,
-    as in MXNet. Backward reads the output's gradient, data and output.
+    """output = minimum of data over the axes. The gradient of data is out_grad for every element
+    that equals the minimum, as in MXNet, else 0. Backward reads the output's gradient, data and
+    output.
     """
 
     type_string = "min"
@@ -388,10 +399,11 @@ class MinProperty(ReduceProperty):
 
 @register("norm")
 class NormProperty(ReduceProperty):
-    """output = sum of |data| (ord 1) or root of the sum of data^2 (ord 2) over the axes.
+    """output = sum of |data| (ord 1) or square root of the sum of data^2 (ord 2) over the axes.
 
-    gradient = out_grad * sign(data), 0 for NaN, or out_grad * data / output, which as in MXNet is
-    NaN where output is 0. Backward reads the output's gradient, data and, for ord 2, output.
+    The gradient of data is out_grad * sign(data), 0 for NaN (ord 1), or out_grad * data / output,
+    which is NaN where output is 0, as in MXNet (ord 2). Backward reads the output's gradient, data
+    and, for ord 2, output.
     """
 
     type_string = "norm"
@@ -399,7 +411,7 @@ class NormProperty(ReduceProperty):
 
     @property
     def rule(self) -> ReduceRule:
-        """That of the order."""
+        """Reduction and gradient for ord."""
         assert isinstance(self.parameters, NormParameters)
         if self.parameters.ord == 1:
             return ReduceRule(_magnitudes, ReductionKind.MAGNITUDES, _signed, reads=1)
@@ -410,10 +422,10 @@ class NormProperty(ReduceProperty):
 
 @implement("sum", "mean", "prod", "nansum", "nanprod", "max", "min", "norm", backend="jit")
 class CompiledReduce(Implementation):
-    """Of float32, over plain data or any whose kept axes lie in order."""
+    """Compiled float32 reductions of plain data, or of a layout with remaining axes in order."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """The reduction, in whatever stages its shape asks for."""
+        """Prepare the reduction, in the stages that its shape requires."""
         assert isinstance(prop, ReduceProperty)
         (data,) = request.inputs
         if OpReqType.NULL in request.requests or data.dtype != "float32" or not data.elements:
@@ -433,7 +445,7 @@ class CompiledReduce(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """The gradient in one pass over data's shape."""
+        """Prepare the gradient, in one pass."""
         assert isinstance(prop, ReduceProperty)
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert gradient is not None

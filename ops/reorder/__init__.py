@@ -1,1 +1,1 @@
-"""Reorders between layouts and types, and the loops for packed layouts."""
+"""Reorders between layouts and dtypes, and the loops for packed layouts."""

@@ -1,19 +1,20 @@
-"""Loops between a plain tensor and its packed layout, sixteen rows and columns at a time.
+"""Loops between a plain tensor and its packed layout, in tiles of 16 rows and 16 columns.
 
-A layout that is packed for products has lines of sixteen words that belong to sixteen positions
-along one axis of the matrix, output or input channels: the lane axis. A word is a float32, or two
-bfloat16 of neighbours along the other axis. A tile has sixteen positions along both axes with all
-taps of the kernel: it is read whole, brought into lines in the thread's own scratch, which stays in
-the first cache, and written whole. So no line of memory is fetched twice, whichever side has the
-long strides.
+A packed layout for matrix products consists of lines of sixteen words, which belong to sixteen
+positions along one axis of the matrix (output or input channels): the lane axis. A word is a
+float32, or two bfloat16 that are neighbours along the other axis. A tile has sixteen positions
+along both axes with all taps of the kernel. It is read completely, transposed into lines in the
+thread's scratch space, which stays in the L1 cache, and written completely. Therefore no cache line
+is fetched twice, whichever side has the long strides.
 
-The processor sees no pattern in so many streams: while a tile is moved, the next is fetched.
+The hardware prefetcher cannot follow so many streams: the loops prefetch the next tile while they
+move the present one.
 
 Slots of both loops: 0 plain [rows, columns, taps], 1 packed, 2 rows, 3 columns, 4 taps, 5 and 6
-tiles along rows and columns, 7 whether columns are the lane axis, 8 elements of a word, 9 positions
-of the other axis that the packed layout keeps, 10 words between lines, 11 words between taps, 12
-floats of the team's scratch; then where tiles begin in words: each tile's rows, and each tile's
-columns; last the scratch.
+tiles along rows and columns, 7 whether columns are the lane axis, 8 elements per word, 9 positions
+of the other axis in the packed layout (with padding), 10 words between lines, 11 words between
+taps, 12 floats of the team's scratch space; then the tiles' offsets in words: one per tile along
+rows, and one per tile along columns; last the scratch space.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from mxrun.backend.vectors import (
     transpose_lanes,
 )
 
-# Slots before the tables.
+# Slots before the tables of offsets.
 HEADER = 13
 
 
 @piece
 def scratch_of(block: Block) -> tuple[Any, int]:
-    """The team's scratch, and where the calling thread's part of it begins."""
+    """Return the team's scratch space and the offset of the calling thread's part."""
     begin, _ = share(block, integer(block, 12))
     return float32s(block, HEADER + integer(block, 5) + integer(block, 6)), begin
 
 
 @piece
 def tiles_of(block: Block) -> tuple[int, int]:
-    """The calling thread's first tile and the one behind its last."""
-    # share() cuts at multiples of 16; so can a tile be the least that a thread takes.
+    """Return the calling thread's first tile and the end of its tiles."""
+    # share() splits at multiples of 16, so each tile counts as 16 elements.
     begin, end = share(block, LANES * integer(block, 5) * integer(block, 6))
     return begin // LANES, end // LANES
 
 
 @piece
 def tile_at(block: Block, tile: int) -> tuple[int, int, int, int, int]:
-    """Where a tile lies in plain and packed, its lanes and other positions, and those kept.
+    """Return a tile's offsets in plain and packed, lanes, other positions, and those with padding.
 
-    A tile that is all padding has neither lanes nor others.
+    A tile that is all padding has neither lanes nor other positions.
     """
     row, tiles = tile // integer(block, 6), integer(block, 5)
     column = tile - row * integer(block, 6)
@@ -73,7 +74,7 @@ def tile_at(block: Block, tile: int) -> tuple[int, int, int, int, int]:
 
 @piece
 def next_of(block: Block, tile: int, end: int) -> tuple[int, int]:
-    """Where the tile behind one lies in plain and packed; the last itself."""
+    """Return the offsets in plain and packed of the next tile, or of the last one itself."""
     plain, packed, _, _, _ = tile_at(block, min(tile + 1, end - 1))
     return plain, packed
 
@@ -82,7 +83,7 @@ def next_of(block: Block, tile: int, end: int) -> tuple[int, int]:
 def lines_of(
     block: Block, at: int, behind: int, width: int, others: int, lines: Any, own: int
 ) -> None:
-    """A tile of plain as lines in scratch, which are as wide as the tile; then `behind` is near."""
+    """Transpose a tile of plain into lines in scratch, as wide as the tile; prefetch `behind`."""
     plain, taps = float32s(block, 0), integer(block, 4)
     row, run = integer(block, 3) * taps, others * taps
     if integer(block, 7) == 0:
@@ -104,7 +105,7 @@ def lines_of(
 
 @native
 def pack_loop(block: Block) -> None:
-    """packed = plain, in float32 or rounded to pairs of bfloat16; what is beyond plain is 0."""
+    """packed = plain, in float32 or rounded to pairs of bfloat16; padding is 0."""
     plain, packed, (lines, own) = float32s(block, 0), float32s(block, 1), scratch_of(block)
     taps, word = integer(block, 4), integer(block, 8)
     lane, tap, row = integer(block, 10), integer(block, 11), integer(block, 3) * taps
@@ -112,7 +113,7 @@ def pack_loop(block: Block) -> None:
     for tile in range(begin, end):
         at, to, width, others, kept = tile_at(block, tile)
         behind, further = next_of(block, tile, end)
-        # Where columns are the lane axis and there is one tap, lines are what plain has.
+        # If columns are the lane axis and there is one tap, plain already consists of lines.
         source, place, apart = plain, at, row
         if integer(block, 7) == 0 or taps > 1 or others < kept:
             source, place, apart = lines, own, LANES * taps

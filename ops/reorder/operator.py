@@ -1,4 +1,4 @@
-"""The reorder: the same tensor in another layout or type; planned, never written by users."""
+"""Reorder: conversion to another layout or dtype; inserted by the planner, never by users."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mxrun.ops.reorder.packing import packing_part
 
 
 class ReorderParameters(Parameters):
-    """A reorder has no parameters: the specs say everything."""
+    """Parameters of a reorder: none, the specs define it."""
 
 
 @register("_reorder")
 class ReorderProperty(OperatorProperty[ReorderParameters]):
-    """output = data, element by element, in the layout and type of the output's spec.
+    """output = data, element by element, in the layout and dtype of the output's spec.
 
-    A number is rounded to the nearest, of two the even one.
+    Numbers are rounded to nearest, ties to even.
     """
 
     type_string = "_reorder"
@@ -33,12 +33,12 @@ class ReorderProperty(OperatorProperty[ReorderParameters]):
     unchecked = "A reorder has no NumPy body, which knows plain layouts alone, to check it against."
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """data and output have one shape."""
+        """Unify the shapes of data and output."""
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
         return PartialInference([data], [output], [])
 
     def create_operator(self) -> Operator:
-        """Raises TypeError: layouts other than plain do not exist for NumPy bodies."""
+        """Raise TypeError: NumPy bodies support plain layouts only."""
         raise TypeError("a reorder has no NumPy body")
 
 
@@ -47,10 +47,10 @@ _COPY = scalar.compile(lambda x: x)
 
 @implement("_reorder", backend="packing")
 class CompiledPacking(Implementation):
-    """Between a plain tensor and a packed layout of the kind that products have."""
+    """Reorders between a plain tensor and a packed layout for matrix products."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Tile by tile; None for other layouts."""
+        """Prepare a reorder in tiles; returns None for other layouts."""
         (data,), (output,) = request.inputs, request.outputs
         part = packing_part((source(0), data), (target(0), output), request.threads)
         if part is None:
@@ -60,7 +60,7 @@ class CompiledPacking(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """None: reorders are inserted after differentiation."""
+        """Return None: reorders are inserted after differentiation."""
         return None
 
 
@@ -69,7 +69,7 @@ class OnednnReorder(Implementation):
     """oneDNN's reorder primitive."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """From the input's layout to the output's; None where oneDNN knows no way."""
+        """Prepare the reorder; returns None if oneDNN does not support it."""
         if library.load() is None:
             return None
         try:
@@ -87,16 +87,16 @@ class OnednnReorder(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """None: reorders are inserted after differentiation."""
+        """Return None: reorders are inserted after differentiation."""
         return None
 
 
 @implement("_reorder", backend="jit")
 class CompiledConversion(Implementation):
-    """Another type in the same layout, for machines without oneDNN."""
+    """Conversion to another dtype in the same layout, for machines without oneDNN."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """One pass over memory."""
+        """Prepare the conversion, in one pass."""
         (data,), (output,) = request.inputs, request.outputs
         types = (output.dtype, data.dtype)
         if data.layout != output.layout or not {*types} <= {BFLOAT16, FLOAT32}:
@@ -109,5 +109,5 @@ class CompiledConversion(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """None: reorders are inserted after differentiation."""
+        """Return None: reorders are inserted after differentiation."""
         return None

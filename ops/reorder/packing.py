@@ -1,8 +1,8 @@
-"""Which packed layouts the compiled loops serve, and their arguments.
+"""Packed layouts that the compiled loops support, and the loops' arguments.
 
-A matrix or an ungrouped kernel [rows, columns, taps...] is served where its packed layout is made
-of lines of sixteen words that follow one another regularly within every tile of sixteen positions
-along both axes; any nesting of blocks that comes to that.
+A matrix or an ungrouped kernel [rows, columns, taps...] is supported if its packed layout consists
+of lines of sixteen words at constant distances within every tile of sixteen positions along both
+axes, whatever the nesting of blocks.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Lines:
-    """A packed layout as the loops see it, all in words.
+    """Geometry of a packed layout for the loops, in words.
 
-    lane_axis: 0 for rows, 1 for columns; word: elements of one; kept: positions of the other axis
-    with their padding; lane: from one line to the next; tap: from one tap to the next; starts:
-    where tiles of each axis begin.
+    lane_axis: 0 for rows, 1 for columns; word: elements per word; kept: positions of the other axis
+    with their padding; lane: distance between lines; tap: distance between taps; starts: offsets of
+    the tiles along each axis.
     """
 
     lane_axis: int
@@ -46,7 +46,7 @@ class Lines:
 
     @staticmethod
     def of(layout: Blocked, word: int) -> Lines | None:
-        """How the layout's lines lie; None where it is not made of any that the loops know."""
+        """Return the geometry of a layout, or None if the loops do not support it."""
         if not layout.blocks or not {axis for _, axis in layout.blocks} <= {0, 1}:
             return None
         innermost = layout.blocks[-1][1]
@@ -67,14 +67,14 @@ class Lines:
 
     @property
     def elements(self) -> int:
-        """Of one tap, with the padding."""
+        """Number of elements of one tap, with padding."""
         return LANES * len(self.starts[self.lane_axis]) * self.kept
 
 
 def packing_part(
     data: tuple[Slot, TensorSpec], output: tuple[Slot, TensorSpec], threads: int
 ) -> LoopPart | None:
-    """output = data, of which one is plain; None for layouts and types that are not served."""
+    """Return output = data, one of them plain; None for unsupported layouts and dtypes."""
     packs = data[1].layout == PLAIN
     (_, plain), (_, packed) = (data, output) if packs else (output, data)
     types = (FLOAT32, BFLOAT16) if packs else (FLOAT32,)
@@ -83,7 +83,7 @@ def packing_part(
     if packed.layout.nbytes is None or view_of(packed) != IDENTITY or len(plain.shape) < 2:
         return None
     lines = _lines_of(packed)
-    # What columns are the lane axis of, oneDNN moves as fast in float32.
+    # For float32 with columns as the lane axis, oneDNN is as fast.
     if lines is None or (lines.lane_axis == 1 and lines.word == 1):
         return None
     if packed.nbytes * lines.word != lines.elements * math.prod(plain.shape[2:]) * _FLOAT:
@@ -93,14 +93,14 @@ def packing_part(
 
 @cache
 def _lines_of(packed: TensorSpec) -> Lines | None:
-    """How a packed tensor's lines lie, as `Lines.of` says; layers alike have one layout."""
+    """Return the cached result of `Lines.of` for a packed tensor; equal layers share a layout."""
     return Lines.of(blocked(packed), _FLOAT // item_size(packed.dtype))
 
 
 def moving_part(
     lines: Lines, shape: Shape, data: Slot, output: Slot, packs: bool, threads: int
 ) -> LoopPart:
-    """The loop that packs a tensor of `shape`, or unpacks what has rows for its lane axis."""
+    """Return the loop that packs a tensor of `shape`, or unpacks one with rows as lane axis."""
     rows, columns, *kernel = shape
     taps, tiles = math.prod(kernel), tuple(map(len, lines.starts))
     team = min(team_for_elements(math.prod(shape), threads), math.prod(tiles))
@@ -115,7 +115,7 @@ def moving_part(
 
 
 def _tap_step(layout: Blocked) -> int | None:
-    """How far one tap of a kernel is from the next; None where the axes leave gaps."""
+    """Return the distance between taps of a kernel, or None if it is not constant."""
     pairs = zip(layout.sizes[2:], layout.strides[2:], strict=True)
     axes = [(size, stride) for size, stride in pairs if size > 1]
     if any(outer != size * inner for (_, outer), (size, inner) in pairwise(axes)):
@@ -124,7 +124,7 @@ def _tap_step(layout: Blocked) -> int | None:
 
 
 def _step(offsets: Offsets, group: int) -> int | None:
-    """How far one position of every group is from the next; None where they differ."""
+    """Return the distance between positions of every group, or None if it is not constant."""
     steps = np.diff(offsets)[np.arange(1, len(offsets)) % group != 0]
     if not len(steps):
         return 0

@@ -1,4 +1,4 @@
-"""SoftmaxOutput on oneDNN and in compiled loops, in float32."""
+"""SoftmaxOutput with oneDNN and compiled loops, in float32."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement
 
 @native
 def cross_entropy_loop(block: Block) -> None:
-    """loss[0] = the sum over samples, in their order, of weight * -(target . log(output))."""
+    """loss[0] = sum over samples, in order, of weight * -(target . log(output))."""
     samples, classes = integer(block, 0), integer(block, 1)
     output, label, loss = float32s(block, 2), int32s(block, 3), float32s(block, 4)
     ignoring, ignored = integer(block, 5), integer(block, 6)
@@ -49,7 +49,8 @@ def cross_entropy_loop(block: Block) -> None:
         if 0 <= label[n] < classes:
             chosen = output[n * classes + label[n]]
             if chosen == 0:
-                # Where the data are not finite, oneDNN leaves NaN there and 0 beside it.
+                # For data that are not finite, oneDNN gives NaN for those classes and 0 for the
+                # others.
                 for k in range(n * classes, (n + 1) * classes):
                     if math.isnan(output[k]):
                         chosen = output[k]
@@ -67,7 +68,7 @@ def cross_entropy_loop(block: Block) -> None:
 
 @native
 def softmax_gradient_loop(block: Block) -> None:
-    """gradient = (output - target) * weight * scale / divisor; it may lie over the output."""
+    """gradient = (output - target) * weight * scale / divisor; it may overwrite the output."""
     samples, classes = integer(block, 0), integer(block, 1)
     output, label, gradient = float32s(block, 2), int32s(block, 3), float32s(block, 4)
     ignoring, ignored = integer(block, 5), integer(block, 6)
@@ -101,10 +102,10 @@ def softmax_gradient_loop(block: Block) -> None:
 
 @implement("SoftmaxOutput", backend="onednn")
 class OnednnSoftmaxOutput(Implementation):
-    """oneDNN's softmax of float32 rows with one int32 label each; loss and gradient are loops."""
+    """oneDNN's softmax of float32 rows with one int32 label each; loops for loss and gradient."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Softmax by the team; the loss, if asked for, by one thread in the samples' order."""
+        """Prepare the softmax on the team; the loss, if requested, on one thread in order."""
         data, label = request.inputs[:2]
         if not self._serves(prop, data, label) or request.requests[0] is OpReqType.NULL:
             return None
@@ -130,7 +131,7 @@ class OnednnSoftmaxOutput(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """One pass over the output, which the gradient may replace."""
+        """Prepare the gradient in one pass over the output, which it may overwrite."""
         label, output = request.in_data[1], request.out_data[0]
         assert label is not None
         assert output is not None
@@ -173,8 +174,10 @@ class OnednnSoftmaxOutput(Implementation):
     def _rules(
         self, prop: AnyProperty, label: TensorSpec, classes: int, last: float, weight: int
     ) -> tuple[Slot | int | float, ...]:
-        """ignoring, ignored, the target inside and outside the label, `last`, the weights and how
-        many samples share one.
+        """Return further slots of both loops.
+
+        They are: ignoring, ignored, target at and outside the label, `last`, weights, samples per
+        weight.
         """
         p = prop.parameters
         smooth = float(p.smooth_alpha)

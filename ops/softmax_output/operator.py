@@ -1,4 +1,4 @@
-"""SoftmaxOutput: softmax with the cross-entropy's gradient built in."""
+"""SoftmaxOutput: softmax with the gradient of the cross-entropy."""
 
 from __future__ import annotations
 
@@ -31,30 +31,31 @@ Array = npt.NDArray[Any]
 
 
 class SoftmaxOutputParameters(Parameters):
-    """Parameters of SoftmaxOutput (MXNet's names and defaults; use_sample_weight is ours)."""
+    """Parameters of SoftmaxOutput (MXNet's names and defaults, and use_sample_weight)."""
 
     grad_scale: Float32 = Field(default=1.0, description="Factor of the gradient.")
     ignore_label: float = Field(
         default=-1.0,
         ge=-(2**31),
         lt=2**31,
-        description="The label of samples that do not count, with use_ignore.",
+        description="Label of the samples to ignore, with use_ignore.",
     )
     multi_output: bool = Field(
         default=False,
-        description="Softmax over axis 1 at every position of the others, each with a label. "
-        "The gradient is divided by the number of positions unless normalization is valid.",
+        description="Softmax over axis 1 at every position of the other axes, with one label "
+        "each. The gradient is divided by the number of positions unless normalization is "
+        "valid.",
     )
     use_ignore: bool = Field(
-        default=False, description="Samples labelled ignore_label get no gradient and no loss."
+        default=False, description="Samples labelled ignore_label have zero gradient and zero loss."
     )
     preserve_shape: bool = Field(
         default=False, description="Softmax over the last axis instead of over all but the first."
     )
     normalization: Literal["null", "batch", "valid"] = Field(
         default="null",
-        description="Divide the gradient by nothing, by the number of samples, or by the number "
-        "of samples not labelled ignore_label.",
+        description="Divides the gradient by 1 (null), by the number of samples (batch), or by "
+        "the number of samples not labelled ignore_label (valid).",
     )
     out_grad: bool = Field(
         default=False, description="Multiply the gradient by the output's gradient."
@@ -63,13 +64,13 @@ class SoftmaxOutputParameters(Parameters):
         default=0.0,
         ge=0.0,
         le=1.0,
-        description="Probability moved from the label to the other classes, evenly; as in MXNet "
-        "without effect under multi_output.",
+        description="Probability moved from the label to the other classes, in equal shares; no "
+        "effect with multi_output, as in MXNet.",
     )
     use_sample_weight: bool = Field(
         default=False,
-        description="A third argument weighs each row of the batch; weight 0 takes it out of "
-        "loss, gradient and normalization.",
+        description="Adds the argument sample_weight [batch], which weights each row; weight 0 "
+        "excludes a row from loss, gradient and normalization.",
     )
 
 
@@ -77,14 +78,16 @@ class SoftmaxOutputParameters(Parameters):
 class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     """output = exp(data - max) / sum exp(data - max); loss = sum of -log(output[label]).
 
-    data and output [N, ...]. label: data's shape without its last axis, so [N] for rows alone (of
-    more axes MXNet reads the first N labels: Flatten data first); with multi_output without axis 1;
-    or data's shape, as probabilities in float32. loss [1], hidden; of C classes with smooth_alpha
-    a: the sum of -(1 - a) * log(output[label]) and, for each other k, of -a / (C - 1) *
-    log(output[k]).
-    Backward: data's gradient is (output - onehot(label)) * grad_scale, unnormalised unless asked;
-    a label outside the classes is no class at all, as in MXNet. It reads label and output, with
-    out_grad also the output's gradient, with use_sample_weight also the weights [N].
+    data and output [N, ...]. label: data's shape without its last axis, so [N] for data [N, C] (for
+    data of higher rank MXNet reads the first N labels: Flatten data first); with multi_output,
+    data's shape without axis 1; or data's shape, as float32 probabilities. loss [1], hidden. With
+    smooth_alpha a and C classes, loss = sum of -(1 - a) * log(output[label]) and, for each other
+    class k, of -a / (C - 1) * log(output[k]).
+
+    The gradient of data is (output - onehot(label)) * grad_scale, not normalised by default. With
+    out_grad it is multiplied by the output's gradient, which is otherwise ignored. A label outside
+    the classes has a zero row in onehot, as in MXNet. Backward reads label and output, with
+    out_grad also the output's gradient, and with use_sample_weight also the weights [N].
     """
 
     type_string = "SoftmaxOutput"
@@ -92,7 +95,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     parameter_type = SoftmaxOutputParameters
     label_arguments = ("label", "sample_weight")
     nonstandard_gradient = (
-        "That of loss, times grad_scale; with out_grad each element is multiplied by the output's."
+        "The gradient of loss times grad_scale; with out_grad also times the output's gradient."
     )
 
     def list_arguments(self) -> tuple[str, ...]:
@@ -101,29 +104,29 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         return ("data", "label", *weight)
 
     def list_outputs(self) -> tuple[str, ...]:
-        """output, and the hidden loss."""
+        """output and the hidden loss."""
         return ("output", "loss")
 
     @property
     def num_visible_outputs(self) -> int:
-        """The output alone."""
+        """1: loss is hidden."""
         return 1
 
     @property
     def mixes_samples(self) -> bool:
-        """Gradients are divided by what the whole batch counts, unless normalization is null."""
+        """True unless normalization is null: gradients are divided by a count over the batch."""
         return self.parameters.normalization != "null"
 
     @property
     def loss_output(self) -> int:
-        """The second output."""
+        """Index of the second output."""
         return 1
 
     def classification(self, data: Shape, label: Shape) -> Classification:
-        """Rows, positions of the last axis (preserve_shape) or of axis 1 (multi_output).
+        """Classes along rows, the last axis (preserve_shape) or axis 1 (multi_output).
 
-        Labels of data's shape are probabilities; rows of higher rank have more labels than are
-        read. Neither names one class for each prediction.
+        Labels of data's shape are probabilities, and rows of higher rank have more labels than are
+        read. In both cases the labels are not one class index per prediction.
         """
         p = self.parameters
         if p.multi_output:
@@ -137,7 +140,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         return Classification(samples, classes, positions, labelled, ignored)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """output is data's shape; the label's follows from data's."""
+        """Unify data and output; infer label's shape from data's."""
         data = unify("data", inputs[0], outputs[0], "output")
         loss = unify("loss", outputs[1], (1,), "one number")
         label = inputs[1]
@@ -173,7 +176,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         raise ShapeContradiction("label", show(label), shapes, f"data {show(data)}")
 
     def types_of_shapes(self, inputs: PartialShapes) -> list[PartialType]:
-        """A label of data's shape holds probabilities."""
+        """Labels of data's shape are float32 probabilities."""
         types: list[PartialType] = [None] * len(inputs)
         if inputs[1] is not None and None not in inputs[1] and inputs[0] == inputs[1]:
             types[1] = "float32"
@@ -182,7 +185,7 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Labels are int32 unless given, or probabilities; weights are float32."""
+        """Default labels to int32, unless they are probabilities, and weights to float32."""
         completed, types = super().infer_type(inputs, outputs)
         for index, default in enumerate(("int32", "float32"), start=1):
             if index < len(completed):
@@ -192,14 +195,14 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """label, output; out_grad and sample_weight where the parameters bring them in."""
+        """Return label, output, and as the parameters require out_grad and sample_weight."""
         gradient = [out_grad[0]] if self.parameters.out_grad else []
         return [*gradient, *in_data[1:], out_data[0]]
 
     def forward_inplace_option(
         self, in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[tuple[T, T]]:
-        """The output over data."""
+        """Pair data with the output."""
         return [(in_data[0], out_data[0])]
 
     def backward_inplace_option(
@@ -209,25 +212,25 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """data's gradient over the output."""
+        """Pair the output with data's gradient."""
         return [(out_data[0], in_grad[0])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Maximum, subtraction, exponential, sum and division of every element."""
+        """Five per element: maximum, subtraction, exponential, sum and division."""
         return 5 * (product(in_shapes[0]) or 0)
 
     def create_operator(self) -> Operator:
-        """NumPy on samples x classes x positions."""
+        """Create the NumPy body."""
         return SoftmaxOutput(self.parameters)
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What the labels say, in the form [samples, classes, positions].
+    """Labels in the form [samples, classes, positions].
 
-    target: the probabilities to reach; scale [samples, 1, positions]: each one's weight, zero
-    where it is ignored; missing [samples, positions]: the target outside the classes; divisor: the
-    gradient's normalization.
+    target: target probabilities; scale [samples, 1, positions]: each sample's weight, 0 if it is
+    ignored; missing [samples, positions]: target probability outside the classes; divisor: the
+    gradient's normalisation.
     """
 
     target: Array
@@ -237,10 +240,10 @@ class Samples:
 
 
 class SoftmaxOutput(Operator):
-    """Sees every form of data as [samples, classes, positions], of labels as [samples, positions].
+    """NumPy body with data as [samples, classes, positions] and labels as [samples, positions].
 
-    All rows: positions 1; preserve_shape: samples are all but the last axis; multi_output:
-    classes are axis 1, positions the axes after it.
+    By default samples are rows, with one position. With preserve_shape samples are all axes but the
+    last. With multi_output classes are axis 1 and positions the axes after it.
     """
 
     def __init__(self, parameters: SoftmaxOutputParameters) -> None:
@@ -254,9 +257,9 @@ class SoftmaxOutput(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The stable softmax, and the cross-entropy summed over the samples that count."""
+        """output = softmax; loss = cross-entropy, summed over the samples that are not ignored."""
         data = self._as_samples(in_data[0].array)
-        # A difference of -inf rightly gives probability 0, one of two infinities NaN.
+        # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             exponential = np.exp(data - data.max(axis=1, keepdims=True))
         probability = exponential / exponential.sum(axis=1, keepdims=True)
@@ -279,7 +282,7 @@ class SoftmaxOutput(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """(output - target) * weight * grad_scale / divisor [* out_grad]."""
+        """Gradient of data: (output - target) * weight * grad_scale / divisor [* out_grad]."""
         output = require_array(out_data[0])
         probability = self._as_samples(output)
         labels = [require_array(tensor) for tensor in in_data[1:]]
@@ -305,9 +308,11 @@ class SoftmaxOutput(Operator):
         if label.shape == data:
             target = label.reshape(probability.shape)
             return Samples(target, scale, np.zeros((count, positions)), 1)
-        with np.errstate(invalid="ignore"):  # a label beyond int32 becomes one outside the classes
+        with np.errstate(
+            invalid="ignore"
+        ):  # a label beyond int32 is cast to one outside the classes
             rows = label.astype(np.int32).reshape(label.shape[0], -1)
-        # As in MXNet, rows of higher rank read the first label of each; the others only count.
+        # As in MXNet, rows of higher rank read the first labels only; the others are just counted.
         read = rows.reshape(-1)[: count * positions].reshape(count, 1, positions)
         ignored = int(self.parameters.ignore_label)
         if self.parameters.use_ignore:
@@ -317,7 +322,7 @@ class SoftmaxOutput(Operator):
         return Samples(target, scale, missing, divisor)
 
     def _smoothed(self, label: Array, probability: Array) -> tuple[Array, Array]:
-        """The target distribution, and what of it lies outside the classes."""
+        """Return the target distribution, and its probability outside the classes."""
         classes = probability.shape[1]
         smooth = 0.0 if self.parameters.multi_output else self.parameters.smooth_alpha
         chosen = label == np.arange(classes)[:, None]

@@ -1,4 +1,4 @@
-"""The key of cached machine code follows all that the code is made from, and nothing else."""
+"""The cache key of machine code covers all of the code's sources, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOPS = Path(batch_norm_loops.__file__).read_text()
 
 
 def imported(name: str, text: str, folder: Path) -> ModuleType:
-    """A module of its own with this text."""
+    """Import a separate module with this text."""
     path = folder / f"{name}.py"
     path.write_text(text)
     module = ModuleType(name)
@@ -30,7 +30,7 @@ def imported(name: str, text: str, folder: Path) -> ModuleType:
 
 
 def batch_norm_keys(folder: Path, walk: str = WALK, loops: str = LOOPS) -> dict[str, str | None]:
-    """The keys of batch normalization's loops, with other texts of their two files."""
+    """Return the cache keys of batch normalisation's loops for other texts of their two files."""
     imported("copied_walk", walk, folder)
     module = imported(
         "copied_loops", loops.replace("mxrun.ops.batch_norm.walk", "copied_walk"), folder
@@ -55,7 +55,8 @@ def test_a_piece_of_another_file_belongs_to_the_key(
 ) -> None:
     walk = WALK.replace("cut * width\n    rows =", "cut * width + 0 * task\n    rows =")
     assert walk != WALK
-    # All but the loop that takes a sample go through tasks.
+    # All loops take their rows from tasks, except the loop that computes the statistics of a
+    # sample.
     assert "statistics_loop" in changed(before, batch_norm_keys(tmp_path, walk))
     assert "shift_loop" not in changed(before, batch_norm_keys(tmp_path, walk))
 

@@ -1,4 +1,4 @@
-"""Whatever became of the cache folder, a native function computes what it should."""
+"""Native functions compute correct results with an empty, damaged or hostile cache folder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def started(folder: Path, cache: Path | str) -> subprocess.Popen[str]:
 
 
 def compiles(process: subprocess.Popen[str]) -> bool:
-    """Whether a process compiled the function instead of finding it; its result must be right."""
+    """Return whether a process compiled the function instead of finding it; checks its result."""
     output, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, (process.returncode, errors)
     assert errors == ""
@@ -72,13 +72,13 @@ def compiles(process: subprocess.Popen[str]) -> bool:
 
 
 def kept(cache: Path) -> Path:
-    """The one object in a cache folder, where nothing else may have been left."""
+    """Return the only object in a cache folder; no other file may be left there."""
     (path,) = (cache / "mxrun" / "native").iterdir()
     return path
 
 
 def sealed(body: bytes) -> bytes:
-    """A cache file whose digest is right, whatever it holds."""
+    """Return a cache file with arbitrary content and a correct digest."""
     return hashlib.sha256(body).digest() + body
 
 
@@ -203,7 +203,7 @@ def test_a_relative_cache_folder_is_not_used(tmp_path: Path) -> None:
 
 
 def test_every_file_that_makes_code_is_part_of_the_key() -> None:
-    """What the vocabulary imports of this package decides what a native function becomes."""
+    """The modules that the intrinsics import from this package determine the code of a function."""
     script = (
         "import sys, mxrun.backend.jit, mxrun.backend.numba_intrinsics;"
         "print(*(n.rpartition('.')[2] for n in sys.modules if n.startswith('mxrun.backend.')))"

@@ -1,4 +1,4 @@
-"""oneDNN primitives against NumPy, their layouts, and the memory they ask for."""
+"""oneDNN primitives compared with NumPy; their layouts and workspaces."""
 
 import ctypes
 import itertools
@@ -47,7 +47,7 @@ def stored(array, spec):
 
 
 def loaded(block, spec):
-    """The logical array held in the spec's layout."""
+    """Return the logical array stored in the spec's layout."""
     if spec.layout.nbytes is not None:
         plain = spec.laid_out(PLAIN)
         target = aligned(plain.nbytes)
@@ -69,7 +69,7 @@ def call(bound):
 
 
 def run(primitive, blocks):
-    """Execute on blocks by argument; no byte behind any block may change."""
+    """Execute on blocks by argument; asserts that no byte after any block changes."""
     scratchpad = aligned(primitive.scratchpad_bytes)
     addresses = {argument: block.ctypes.data for argument, block in blocks.items()}
     set_threads(primitive.threads)
@@ -79,7 +79,7 @@ def run(primitive, blocks):
 
 
 def compute(primitive, wanted, **arrays):
-    """Run on logical arrays named by argument; the logical result(s) of the `wanted` ones."""
+    """Run on logical arrays by argument, and return the logical results named in `wanted`."""
     blocks = {argument: aligned(spec.nbytes) for argument, spec in primitive.specs.items()}
     for name, array in arrays.items():
         argument = Argument[name]
@@ -93,7 +93,7 @@ def normal(*shape):
 
 
 def allocates(implementation):
-    """Whether oneDNN's code of that name allocates memory while it runs."""
+    """Return whether oneDNN's kernel of that name allocates memory while it runs."""
     return "gemm" in implementation.split(":")
 
 
@@ -387,7 +387,9 @@ def test_the_scratchpad_is_the_callers():
 
 
 def test_implementations_that_allocate_are_refused():
-    """oneDNN's own first choice for a convolution of plain tensors is `gemm`; ours must not be."""
+    """oneDNN's first choice for a convolution of plain tensors is `gemm`, which must not be
+    selected.
+    """
     loaded_library = library.require()
     x, w = TensorSpec((2, 16, 10, 10)), TensorSpec((16, 16, 3, 3))
     window = Window((1, 1), (1, 1), (1, 1), (1, 1))

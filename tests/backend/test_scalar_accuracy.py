@@ -18,9 +18,9 @@ from mxrun.backend.scalar_lowering import lowered
 from mxrun.backend.scalar_value import LoopForm
 from mxrun.operator import scalar
 
-# Largest error in units of float32's last place, measured over every 211th of all float32 numbers
-# and three million from -20 to 20; what is not named here is rounded correctly but for one case in
-# thousands, which is 0.52 at most.
+# Largest error in units in the last place of float32, measured over every 211th float32 number and
+# three million numbers from -20 to 20. Functions not listed are rounded correctly except in one
+# case in thousands, with an error of 0.52 at most.
 LIMITS = {
     "exp": 1.0,
     "expm1": 1.6,
@@ -32,7 +32,7 @@ LIMITS = {
     "rsqrt": 1.6,
     "gelu": 1.8,
 }
-# Of machines that have no tables in registers.
+# Limits on machines without in-register tables.
 PORTABLE_LIMITS = {"gelu": 4.0, "tanh": 1.8, "erf": 1.2}
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.1754944e-38, 3.4028235e38]
 SPECIAL += [sign * number for sign in (1, -1) for number in (0.5, 1, 1.5, 2, 2.5, 3, 8, 20, 100)]
@@ -88,7 +88,7 @@ def test_remainders_are_those_of_numpy_however_large_the_quotient_is() -> None:
         signs = random.choice([-1, 1], (2, 20_000))
         drawn = (signs * np.exp(random.uniform(-size, size, signs.shape))).astype(np.float32)
         x, y = np.concatenate([x, drawn[0]]), np.concatenate([y, drawn[1]])
-    # Beside whole quotients, where rounding the quotient moves it across.
+    # Numbers next to integer quotients, where rounding the quotient would cross the integer.
     step = random.integers(1, 5000, 20_000).astype(np.float32) * np.float32(0.1)
     multiple = (step * random.integers(-(2**24), 2**24, 20_000)).astype(np.float32)
     x = np.concatenate([x, multiple, np.nextafter(multiple, np.float32(0))])
@@ -112,7 +112,8 @@ def test_a_product_and_a_sum_are_rounded_once(dtype: str) -> None:
     assert found[0] != 0
 
 
-# By the C library, whose errors are not ours to bound tightly: 10 for the gamma functions (glibc).
+# Computed by the C library, whose errors cannot be bounded tightly here: 10 for the gamma functions
+# (glibc).
 @pytest.mark.parametrize("name", [n for n in UNARY if n not in ("gammaln", "digamma")])
 def test_a_function_of_float64_agrees_with_its_formula(name: str) -> None:
     random = np.random.default_rng(3)
@@ -146,7 +147,7 @@ def test_float32_code_calls_no_library(name: str) -> None:
 
 
 def run_portably(name: str, x: Any) -> Any:
-    """A function in the code of a machine that has none of the optional instructions."""
+    """Run a function compiled for a machine without any optional instructions."""
     kernel = scalar.compile(lambda x: getattr(scalar, name)(x))
     graph, result = lowered(kernel.graph, kernel.result, frozenset())
     compiled = compile_map(f"portable_{name}", graph, result, LoopForm("float32", (1,), False))
@@ -158,7 +159,7 @@ def run_portably(name: str, x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Code:
-    """Machine code that is there already."""
+    """Existing machine code."""
 
     address: int
 
@@ -167,7 +168,7 @@ class Code:
 def test_machines_without_the_short_instructions_give_the_same_bits(name: str) -> None:
     x = numbers(65_521)
     word = getattr(scalar, name)
-    # Which NaN it is may differ.
+    # The payload of NaN may differ.
     portable, usual = (
         np.where(np.isnan(y), np.float32(np.nan), y)
         for y in (run_portably(name, x), run_map(lambda x: word(x), [x]))
@@ -191,7 +192,8 @@ def test_limits_are_reached_and_not_passed(name: str) -> None:
         assert (found[x >= 20] == 1).all()
 
 
-# What is computed for a vector that has an element of the kind: large, far below 0, of no size.
+# Functions with a second branch that runs for a vector with at least one rare element: large, far
+# below 0, NaN or infinite.
 @pytest.mark.parametrize("name", ["gelu", "sin", "cos", "tan", "gamma", "gammaln", "digamma"])
 def test_rare_elements_and_their_neighbours_do_not_change_each_other(name: str) -> None:
     random = np.random.default_rng(4)

@@ -1,4 +1,4 @@
-"""Compiled maps are kept: by what their functions compute, wherever these are written."""
+"""Cache of compiled maps: keyed by the computation, not by the place of the function."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(
     comment: str = "a rectifier",
     cache: str = "cache",
 ) -> tuple[list[float], bool]:
-    """The map's values of -4 and 8 in a process of its own, and whether it was compiled there."""
+    """Return the map's values for -4 and 8 from a new process, and whether it compiled the map."""
     (folder / "plugin.py").write_text(PLUGIN.format(slope=slope, body=body, comment=comment))
     (folder / "run.py").write_text(SCRIPT.format(folder=str(folder)))
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / cache) if cache else "relative"}

@@ -1,4 +1,4 @@
-"""The code of compiled maps: what it reads, and what it computes for rare elements alone."""
+"""Code of compiled maps: its memory reads, and branches for rare elements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_code_reads_nothing_that_is_not_there(name: str, adds: bool) -> None:
     form = LoopForm("float32", (1,) * count, adds)
     for machine in (instructions(), frozenset[str]()):
         text = module_text(*lowered(kernel.graph, kernel.result, machine), form)
-        # Vectors are built in places that are not defined yet, and only those.
+        # Undefined values are allowed only as the start of a vector that is then filled.
         for line in text.splitlines():
             if re.search(r"\b(undef|poison)\b", line):
                 assert re.search(r"= (insertelement|shufflevector) ", line), line

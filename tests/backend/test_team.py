@@ -1,4 +1,4 @@
-"""The compute team: one libgomp, its size, and how long its threads wait awake."""
+"""Compute team: a single libgomp, its size, and the spin time of its threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def members() -> set[int]:
 
 
 def printed(script: str, environment: dict[str, str]) -> str:
-    """What a fresh interpreter prints for a script."""
+    """Return the output of a script in a fresh interpreter."""
     command = [sys.executable, "-c", script]
     return subprocess.check_output(command, env=environment, text=True).strip()
 

@@ -52,7 +52,7 @@ def first_lanes_loop(block: Block) -> None:
 
 @native
 def stored_loop(block: Block) -> None:
-    """One output = data as float32 memory would give it back, the other as bfloat16 memory."""
+    """Write data rounded to float32 memory to one output, and to bfloat16 memory to the other."""
     count, data = integer(block, 0), float32s(block, 1)
     narrow, wide, low = float32s(block, 2), float32s(block, 3), bfloat16s(block, 4)
     for at in range(0, count, LANES):
@@ -80,7 +80,7 @@ def pair_loop(block: Block) -> None:
 
 @native
 def transpose_loop(block: Block) -> None:
-    """output = so many rows and columns, others between them."""
+    """Transpose the given rows and columns, with strides that skip other elements."""
     data, output = float32s(block, 0), float32s(block, 3)
     transpose_lanes(data, 2, 19, integer(block, 1), integer(block, 2), output, 3, 21)
 
@@ -115,7 +115,7 @@ def test_float32_is_rounded_to_the_nearest_bfloat16_and_ties_to_even(lower: int)
     got, number = rounded(bits), ~np.isnan(values)
     expected = values[number].astype(BFLOAT16).view(np.uint16)
     np.testing.assert_array_equal(got[number], expected)
-    # NaN keeps its sign and what it says as far as there is room, and is quiet.
+    # NaN keeps its sign and as much of its payload as fits, and becomes quiet.
     missing = PATTERNS[~number] | QUIET
     np.testing.assert_array_equal(got[~number], missing)
     assert (missing & 0x7FFF > INFINITY).all()
@@ -140,7 +140,7 @@ def test_lanes_that_are_not_read_are_zero(count: int) -> None:
 
 
 def test_lanes_may_be_rounded_as_memory_would_round_them() -> None:
-    """Without a place in memory: there is none here."""
+    """The address of the bfloat16 memory is 0: rounding must not access it."""
     data = (np.arange(1 << 16, dtype=np.uint32) << 16 | 0x8001).view(np.float32)
     narrow, wide = np.empty_like(data), np.empty_like(data)
     addresses = [array.ctypes.data for array in (data, narrow, wide)]

@@ -1,4 +1,4 @@
-"""Files of the cache folder count only where nobody else can have written them."""
+"""Files of the cache folder are used only if no other user can have written them."""
 
 from __future__ import annotations
 

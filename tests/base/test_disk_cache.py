@@ -1,4 +1,4 @@
-"""Findings of former processes, of which the oldest go."""
+"""Disk cache: results of earlier processes, with removal of the oldest entries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_oldest_go(folder: Path) -> None:
     for number in range(6):
         disk_cache.put("things", f"key {number}", number, most=3)
         for path in folder.iterdir():
-            # Files of one moment have no order.
+            # Files with equal timestamps have no order.
             os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 10**9))
     assert [disk_cache.get("things", f"key {number}") for number in range(6)] == [
         *(None, None, None),

@@ -1,4 +1,4 @@
-"""A machine's figures: what they say of any size, and that only sound ones are believed."""
+"""Machine figures: interpolation between sizes, and rejection of invalid figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_bandwidth_lies_between_the_sizes_measured() -> None:
         assert MACHINE.bandwidth(row.nbytes) == row
     assert MACHINE.bandwidth(1) == replace(MACHINE.bandwidths[0], nbytes=1)
     assert MACHINE.bandwidth(1 << 30) == replace(MACHINE.bandwidths[-1], nbytes=1 << 30)
-    # Half the way between 2^10 and 2^14, and a third of that between 2^14 and 2^20.
+    # Half of the way from 2^10 to 2^14, and a third of the way from 2^14 to 2^20.
     assert MACHINE.bandwidth(1 << 12) == Bandwidth(1 << 12, 6e10, 3e10, 4.5e10)
     third = MACHINE.bandwidth(1 << 16)
     assert third.copy == pytest.approx(2e10 - 1e10 / 3)

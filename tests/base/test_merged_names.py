@@ -1,4 +1,4 @@
-"""Many names as a few patterns."""
+"""Merging of many names into a few patterns."""
 
 from __future__ import annotations
 

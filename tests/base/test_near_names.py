@@ -1,4 +1,4 @@
-"""Names that misspelt ones may mean, and what holding them against each other takes."""
+"""Suggestions for misspelt names, and the cost of the comparison."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_long_lists_of_names_are_cut() -> None:
 
 
 class Counted(list[str]):
-    """Names that count how often they are gone through."""
+    """Names that count their iterations."""
 
     read = 0
 

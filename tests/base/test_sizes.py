@@ -1,4 +1,4 @@
-"""Sizes of memory as people write them."""
+"""Parsing of memory sizes."""
 
 from __future__ import annotations
 

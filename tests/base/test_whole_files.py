@@ -1,4 +1,4 @@
-"""The one way in which files are written: whole or not at all, through links, into pipes."""
+"""Atomic writing of files: complete or not at all, through links and into pipes."""
 
 from __future__ import annotations
 

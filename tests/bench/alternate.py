@@ -1,8 +1,8 @@
-"""Calls of mxrun and of PyTorch taking turns in one process, and the table of their times.
+"""Calls of mxrun and of PyTorch, alternating in one process, and the table of their times.
 
-Both write into tensors that exist, on the same number of threads; mxrun runs what an executor would
-run: prepared kernels, bound to addresses, on the tape. Needs torch beside mxrun; to be imported
-before it, because the runtimes of the teams read their settings once.
+Both write into existing tensors, on the same number of threads. mxrun runs the calls of an
+executor: prepared kernels, bound to addresses, on the tape. Needs torch in the same environment.
+Import this module before torch, because the runtimes of the thread teams read their settings once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 
 # Both sides bring a team, and a team that waits must not keep the cores from the other.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-# Nor may the system wake a thread on the core of the one that waits for it, which halves the speed.
+# The system must not move a thread to the core of the thread that waits for it, which halves the
+# speed.
 os.environ.setdefault("GOMP_CPU_AFFINITY", " ".join(map(str, sorted(os.sched_getaffinity(0)))))
 
 import numpy as np
@@ -45,7 +46,7 @@ _MIN_SECONDS = 0.001
 
 @dataclass(frozen=True)
 class Match:
-    """What both sides are to do; `error` compares what they wrote, once both have run."""
+    """Calls of both sides; `error` compares their results after both have run."""
 
     own: Callable[[], object]
     peer: Callable[[], object]
@@ -53,20 +54,21 @@ class Match:
 
 
 def tape(calls: Iterable[Call]) -> Tape:
-    """The calls as a bound step runs them."""
+    """Return the calls as a tape, as for a bound step."""
     return Tape([TapeEntry("call", call) for call in calls])
 
 
 def difference(own: Any, peer: Any) -> float:
-    """The largest error of one number, as a part of the peer's where that is beyond 1."""
+    """Return the largest error of one number, relative to the peer's if that is beyond 1."""
     return float(((own - peer).abs() / peer.abs().clamp(min=1)).max())
 
 
 class Bound:
-    """One operator on tensors of PyTorch's: `forward` and `backward` make calls.
+    """Operator bound to tensors of PyTorch: `forward` and `backward` return calls.
 
-    Every output and every gradient in `wanted` is written; what a forward kernel hands to its
-    backward kernel is kept between them. `out_grad` None: nobody supplies the outputs' gradients.
+    Every output and every gradient in `wanted` is written. The data that a forward kernel saves for
+    its backward kernel stays in memory between the two. out_grad: None if the outputs have no
+    gradient.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Bound:
         return self._tape(self.kernel, self.inputs, self.outputs, self._extra)
 
     def backward(self) -> Callable[[], None]:
-        """The gradients, from what the property declares; forward has been made before."""
+        """Return the call of backward for the declared dependencies; forward has run before."""
         out_grad = self.out_grad or [None] * len(self.outputs)
         groups = [*out_grad, *self.inputs, *self.outputs]
         first, second = len(out_grad), len(out_grad) + len(self.inputs)
@@ -138,7 +140,7 @@ class Bound:
         return partial(self._run, made)
 
     def _run(self, made: Tape) -> None:
-        """Run a tape; what is bound to it knows of the memory, which lives as long as this does."""
+        """Run a tape. It holds references to its memory, which lives as long as this object."""
         made.run()
 
 
@@ -151,7 +153,7 @@ def _address(tensor: Any) -> int:
 
 
 def _seconds(run: Callable[[], object], repeat: int) -> float:
-    """Time of one call, the best of three after each other, when the other side's team sleeps."""
+    """Return the best time of three consecutive calls while the other side's team sleeps."""
     times = []
     time.sleep(_PAUSE_SECONDS)
     for _ in range(3):
@@ -163,14 +165,14 @@ def _seconds(run: Callable[[], object], repeat: int) -> float:
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """A parser of what all tables take."""
+    """Return a parser of the options that all tables share."""
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     return parser
 
 
-# A name, and what makes its match: tensors of one case at a time.
+# Name and factory of a match; tensors of one case exist at a time.
 Case = tuple[str, Callable[[], Match]]
 
 

@@ -1,11 +1,10 @@
-"""What less memory costs: whole training steps and resident bytes by budget, in turns.
+"""Cost of memory budgets: training steps and resident bytes by budget, alternating.
 
     python tests/bench/bench_budget.py resnet50_imagenet --batch 16 --budgets 75% 50% --torch python
 
-Every round runs the plain plan and each budget in a process of its own, PyTorch too where its
-Python is named (ResNet-50 alone). Prints, of the rounds, the median of the fastest step, that over
-the plain plan's of the same round, what was predicted, and the largest resident size of the whole
-process. Not one of the tests.
+Every round runs the plain plan and each budget in a process of its own, and PyTorch if its Python
+is given (ResNet-50 only). Prints medians over the rounds: the fastest step, its ratio to the plain
+plan's of the same round, the prediction, and the peak resident bytes of the process. Not a test.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PEER = Path(__file__).with_name("resnet50_torch.py")
 
 
 def run(command: list[str]) -> dict[str, Any]:
-    """What a process printed as JSON."""
+    """Run a process and return its JSON output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -33,7 +32,9 @@ def run(command: list[str]) -> dict[str, Any]:
 
 
 def measured(options: argparse.Namespace, budget: str) -> dict[str, float]:
-    """One process: seconds of its fastest step, its largest resident bytes, the predicted cost."""
+    """Run one process; return the seconds of its fastest step, peak resident bytes, and predicted
+    cost.
+    """
     common = [str(options.batch), str(options.steps), str(options.threads)]
     if budget == TORCH:
         return run([options.torch, str(_PEER), *common])
@@ -53,7 +54,7 @@ def measured(options: argparse.Namespace, budget: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure in turns and print."""
+    """Measure all variants in alternation and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("config")
     parser.add_argument("--batch", type=int, default=16)

@@ -1,13 +1,14 @@
-"""What a busy Python thread costs mxrun's training steps: turns alone, beside a busy process and
-beside a busy thread, alternating.
+"""Cost of a busy Python thread for mxrun's training steps.
+
+Measures alone, beside a busy process and beside a busy thread, alternating.
 
     python tests/bench/bench_busy.py lenet_mnist --rounds 10
 
-A segment of the tape runs without the interpreter's lock and asks for it back at its end. A thread
-that never rests hands it over after a switch interval, which is short while steps are taken. By
-default the team leaves one core to that thread. What a process costs that does the same is the
-machine's: caches, memory, and cores that others want. What the thread costs beyond is the lock's.
-Not one of the tests.
+A segment of the tape runs without the interpreter's lock and acquires it again at its end. A busy
+thread releases it after a switch interval, which is short while steps run. By default the team
+leaves one core to that thread. The cost of a process that does the same is due to the machine:
+caches, memory, and contention for cores. The additional cost of the thread is due to the lock. Not
+a test.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from mxrun.session.benchmark_loop import Steps
 from mxrun.session.planning import load, plan_for
 
 _WARM_UP = 10
-# Steps of a turn before those that are timed.
+# Untimed steps at the start of a run.
 _LEAD = 2
 
 
 @contextmanager
 def busy_thread() -> Iterator[None]:
-    """A thread of pure Python runs meanwhile."""
+    """Context manager with a thread that runs pure Python."""
     running = True
 
     def spin() -> None:
@@ -52,7 +53,7 @@ def busy_thread() -> Iterator[None]:
 
 @contextmanager
 def busy_process() -> Iterator[None]:
-    """A process of pure Python runs meanwhile."""
+    """Context manager with a process that runs pure Python."""
     loop = "print(flush=True)\ncount = 0\nwhile True: count += 1"
     command = [sys.executable, "-S", "-c", loop]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -72,7 +73,7 @@ TURNS = {
 
 
 def milliseconds(steps: Steps, rounds: int, count: int) -> dict[str, list[float]]:
-    """Of each step in turns of `count`, by turn; who begins a round alternates."""
+    """Return the time of each step by condition, in runs of `count` steps; the order alternates."""
     times: dict[str, list[float]] = {name: [] for name in TURNS}
     order = list(TURNS)
     for _ in range(rounds):

@@ -1,9 +1,9 @@
-"""Whether a network learns as much in bfloat16 as in float32: ResNet-20, handwritten digits.
+"""Accuracy after training in bfloat16 and in float32: ResNet-20 on handwritten digits.
 
     python tests/bench/bench_precision.py --epochs 15 --seeds 3
 
-The bundled digits, enlarged to 16 x 16, with what only the seed decides: initial weights, order
-and shifts. Prints both accuracies on the test set for each seed. Not one of the tests.
+Uses the bundled digits, enlarged to 16 x 16. The seed alone decides the initial weights, the order
+and the shifts. Prints both accuracies on the test set for each seed. Not a test.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NETWORK = [
 
 
 def accuracy(precision: str, seed: int, epochs: int) -> tuple[float, float]:
-    """Of the test set after training, and the mean loss there."""
+    """Return the accuracy on the test set after training, and the mean loss there."""
     words = ["train", "resnet20_cifar10", *_NETWORK, f"seed={seed}", f"precision={precision}"]
     words += [f"train.epochs={epochs}", "--json"]
     with tempfile.TemporaryDirectory() as folder:

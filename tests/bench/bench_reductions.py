@@ -1,8 +1,8 @@
 """Reductions, row loops and broadcasting against PyTorch: `bench_reductions.py [--only NAME]`.
 
-Every case takes turns with its counterpart in one process; the table gives the medians, their ratio
-and that of the best. Gradients of PyTorch's are its formulas for them, written into a tensor that
-exists. Needs torch beside mxrun.
+Every case alternates with its counterpart in one process. The table gives the medians, their ratio
+and the ratio of the best times. The gradients of PyTorch are its formulas, written into an existing
+tensor. Needs torch in the same environment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REDUCED: tuple[tuple[Shape, tuple[Axes, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Reduction:
-    """PyTorch's ways: forward(x, axes) with axes kept, gradient(g, x, y, axes, out)."""
+    """PyTorch's functions: forward(x, axes) with axes kept, gradient(g, x, y, axes, out)."""
 
     forward: Callable[..., Any]
     gradient: Callable[..., Any] | None = None
@@ -56,7 +56,7 @@ def one(x: Any, axes: Axes) -> int | None:
 
 
 def product(x: Any, axes: Axes, out: Any) -> None:
-    """PyTorch multiplies along one axis, or all without `out`."""
+    """Return PyTorch's product along one axis, or over all elements without `out`."""
     if len(axes) == 1:
         torch.prod(x, axes[0], keepdim=True, out=out)
     else:
@@ -123,7 +123,7 @@ def listed(axes: Axes, shape: Shape) -> str:
 
 
 def values(name: str, shape: Shape) -> Any:
-    """Normal numbers; for products such as stay near one."""
+    """Return normal numbers; for products, numbers near one."""
     torch.manual_seed(0)
     return torch.rand(shape) * 0.002 + 0.999 if name == "prod" else torch.randn(shape)
 
@@ -335,7 +335,7 @@ def update_match(name: str, size: int) -> alternate.Match:
     given = {"lr": 1e-3, "wd": 0.01, **eta}
     bound = alternate.Bound(name, given, [weight, grad, torch.zeros(size), torch.zeros(size)])
     bound.outputs = [weight, *bound.inputs[2:]]
-    # PyTorch corrects the moments for a step that it counts, so that the results differ.
+    # PyTorch's bias correction counts its steps, so the results differ.
     return alternate.Match(bound.forward(), optimizer.step, lambda: math.nan)
 
 
@@ -393,7 +393,7 @@ def broadcast_match(name: str, left: Shape, right: Shape, wanted: Sequence[int])
 
 
 def cases() -> Iterator[alternate.Case]:
-    """All of them."""
+    """Yield all cases."""
     yield from reductions()
     yield from moments()
     yield from cumulative()

@@ -1,7 +1,7 @@
 """Elementwise maps against PyTorch, alternating in one process: `bench_scalar.py [--elements N]`.
 
-Both write into tensors that exist, on the same number of threads. Every case takes turns with its
-counterpart; the table gives the medians and the ratio of the medians. Needs torch beside mxrun.
+Both write into existing tensors, on the same number of threads. The table gives the medians and the
+ratio of the medians. Needs torch in the same environment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ops: Any = torch.ops.aten
 
 @dataclass(frozen=True)
 class Scalar:
-    """A map of (g, x, y), x the input and y the forward output, and PyTorch's way to do it."""
+    """Map of (g, x, y), with input x and forward output y, and PyTorch's counterpart."""
 
     name: str
     function: Callable[..., Any]
@@ -93,12 +93,12 @@ def five(g: Any, x: Any, y: Any) -> Any:
 
 
 def five_peer(g: Any, x: Any, y: Any, out: Any) -> None:
-    """The same five operations, one after the other in one tensor."""
+    """Run the same five operations in sequence in one tensor."""
     torch.mul(x, y, out=out).add_(0.5).tanh_().mul_(g).sub_(x)
 
 
 def match(case: Scalar, elements: int) -> alternate.Match:
-    """The map on the tape beside PyTorch's, over tensors of PyTorch's."""
+    """Return the map on the tape and PyTorch's, over tensors of PyTorch."""
     random = np.random.default_rng(0)
     g, x = (torch.from_numpy(random.standard_normal(elements, np.float32)) for _ in range(2))
     x = x.abs() if case.name.startswith("log") else x

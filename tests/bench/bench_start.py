@@ -1,9 +1,9 @@
-"""How soon mxrun answers: `--help`, `check`, and the first training step, cold and warm.
+"""Start-up times of mxrun: `--help`, `check`, and the first training step, cold and warm.
 
     python tests/bench/bench_start.py
 
-Prints the least of several runs, each a process of its own, beside what it should be at most. The
-modules lie there as bytecode, as an installation leaves them. Not one of the tests.
+Prints the minimum of several runs, each in a process of its own, with its limit. The modules are
+compiled to bytecode, as by an installation. Not a test.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Environment = Mapping[str, str]
 
 
 def environment_in(folder: str) -> Environment:
-    """This process's, with bytecode and compiled kernels kept in `folder`."""
+    """Return this process's environment, with bytecode and compiled kernels cached in `folder`."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     caches = {
         name: os.path.join(folder, name) for name in ("XDG_CACHE_HOME", "PYTHONPYCACHEPREFIX")
@@ -35,7 +35,7 @@ def environment_in(folder: str) -> Environment:
 
 
 def process_seconds(command: list[str], folder: str, environment: Environment) -> float:
-    """Whole-process time of a command."""
+    """Return the time of a command from start to exit of its process."""
     started = time.perf_counter()
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
     return time.perf_counter() - started

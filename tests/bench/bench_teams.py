@@ -1,9 +1,10 @@
-"""The default team of networks, and what their training steps take on each team, alone and beside
-a busy process, in turns.
+"""Default thread team of networks, and training step times for each team.
+
+Measures alone and beside a busy process, alternating.
 
     python tests/bench/bench_teams.py digits_lenet mlp_mnist resnet50_imagenet:16
 
-A name may say the batch size. Not one of the tests.
+A name may include the batch size. Not a test.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from mxrun.session.benchmark_loop import Steps
 from mxrun.session.planning import load, plan_for, team_size
 
 _WARM_UP = 3
-# Steps of a turn before those that are timed: the first runs on cold caches.
+# Untimed steps at the start of a run: the first ones run on cold caches.
 _LEAD = 1
 _PLACES = ("alone", "beside a busy process")
-# A turn is as many steps as take about so long, and at least two.
+# Approximate duration of a run, of at least two steps.
 _TURN_S = 0.25
 
 

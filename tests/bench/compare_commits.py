@@ -1,10 +1,10 @@
-"""Compare a base commit with the working tree: what is planned, what is computed, how fast.
+"""Compare a base commit with the working tree: plans, results and speed.
 
     python tests/bench/compare_commits.py origin/main
     python tests/bench/compare_commits.py HEAD~20 --only resnet --rounds 15
     python tests/bench/compare_commits.py origin/main --skip-times
 
-Both are installed into environments of their own, on this Python. Of each config, training and
+Both are installed into environments of their own, on this Python. For each config, in training and
 inference, with the default implementations on a fixed team, the following must be the same:
 
 - planned bytes, the lower bound, offset and lifetime of every block;
@@ -13,12 +13,13 @@ inference, with the default implementations on a fixed team, the following must 
 - after 20 training steps the SHA-256 of every tensor of the checkpoint, and the outputs of the
   trained network for its records.
 
-Everything is read from the commands' JSON and files, so that modules may be renamed and moved in
-between. Names that a change gives to tensors, operators or implementations stand in `RENAMES`.
+Everything is read from the JSON output and the files of commands, so modules may be renamed and
+moved in between. Names that a change gives to tensors, operators or implementations are in
+`RENAMES`.
 
-Then `mxrun bench` of both take turns, at least seven. A row is slower where the median of the
-ratios is above 1.03 and the quartiles of the two do not overlap. Exits with 1 where anything
-differs or is slower. Not one of the tests.
+Then `mxrun bench` runs alternately in both, at least seven times. A row is slower if the median of
+the ratios is above 1.03 and the quartiles of the two do not overlap. Exits with 1 if anything
+differs or is slower. Not a test.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _STEPS = 20
 _CLASSES = 10
 _SLOWER = 1.03
 _MIN_ROUNDS = 7
-# A turn of timing takes about so long, start-up aside.
+# Approximate duration of a timing run, without start-up.
 _TURN_S = 2.0
 _PHASES = ("train", "infer")
 _OF_A_BLOCK = ("tensor", "class", "offset", "bytes", "first", "last")
@@ -102,7 +103,7 @@ class Installation:
     def run(self, *arguments: str) -> str:
         """Run `mxrun` in the installation's folder and return its standard output.
 
-        Raises SystemExit with the command and what it printed, where it fails.
+        Raises SystemExit with the command and its output if it fails.
         """
         command = [str(self.folder / "bin" / "python"), "-m", "mxrun", *arguments]
         cache = str(self.folder / "cache")
@@ -139,7 +140,7 @@ def sources_of(commit: str, folder: Path) -> Path:
 
 
 def sources_of_working_tree(folder: Path) -> Path:
-    """Copy the files that git knows or does not ignore, as they are now."""
+    """Copy the files that git tracks or does not ignore, in their current state."""
     command = [
         "git",
         "-C",
@@ -215,7 +216,7 @@ def tensor_hashes(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def facts_of(mxrun: Installation, case: Case) -> Facts:
-    """Everything that must be the same."""
+    """Return all facts that must be the same."""
     facts = result_facts(mxrun, case)
     for phase in _PHASES:
         facts |= plan_facts(mxrun, case, phase)
@@ -223,7 +224,7 @@ def facts_of(mxrun: Installation, case: Case) -> Facts:
 
 
 def renamed(value: Any) -> Any:
-    """A fact of the base in the names of the working tree."""
+    """Translate a fact of the base into the names of the working tree."""
     if isinstance(value, str):
         for pattern, replacement in RENAMES:
             value = re.sub(pattern, replacement, value)
@@ -236,7 +237,7 @@ def renamed(value: Any) -> Any:
 
 
 def differences(base: Facts, work: Facts) -> Iterator[str]:
-    """A line for each fact that is not the same, with the first entries that differ."""
+    """Yield a line for each fact that differs, with the first differing entries."""
     for key in sorted({*base, *work}):
         if key not in base or key not in work:
             yield f"{key}: only in the {'base' if key in base else 'working tree'}"
@@ -246,7 +247,7 @@ def differences(base: Facts, work: Facts) -> Iterator[str]:
 
 
 def first_difference(before: Any, after: Any) -> tuple[Any, Any]:
-    """The first elements that differ of two lists of equal length, else what is given."""
+    """Return the first differing elements of two lists of equal length, else both arguments."""
     if isinstance(before, list) and isinstance(after, list):
         for one, other in zip(before, after, strict=False):
             if one != other:
@@ -264,7 +265,7 @@ def step_ms(mxrun: Installation, case: Case, phase: str, steps: int) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """Step times of the two in turns, ms."""
+    """Step times of both commits in alternating runs, in ms."""
 
     base: Sequence[float]
     work: Sequence[float]
@@ -276,7 +277,7 @@ class Row:
 
     @property
     def is_slower(self) -> bool:
-        """Whether the ratio is above 1.03 and the quartiles do not overlap."""
+        """Return whether the ratio is above 1.03 and the quartiles do not overlap."""
         highest = statistics.quantiles(self.base, n=4)[2]
         lowest = statistics.quantiles(self.work, n=4)[0]
         return self.ratio > _SLOWER and lowest > highest
@@ -288,7 +289,7 @@ class Row:
 
 
 def timed_row(base: Installation, work: Installation, case: Case, phase: str, rounds: int) -> Row:
-    """Times of processes that alternate; who begins a round alternates too."""
+    """Return the times of alternating processes; the order alternates too."""
     first = step_ms(base, case, phase, 2)
     steps = max(3, min(2000, int(_TURN_S * 1e3 / first)))
     times: dict[str, list[float]] = {"base": [], "work": []}

@@ -1,7 +1,7 @@
-"""A training step of ResNet-50 in PyTorch, eager, for `bench_budget.py`: BATCH STEPS THREADS.
+"""Training step of ResNet-50 in PyTorch, eager, for `bench_budget.py`: BATCH STEPS THREADS.
 
 The stride is on the 3x3 convolutions, as in configs/resnet50_imagenet.yaml; SGD with momentum on
-made-up images. Prints the fastest step's seconds and the process' largest resident bytes as JSON.
+synthetic images. Prints the seconds of the fastest step and the peak resident bytes as JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import nn
 
 
 class Unit(nn.Module):
-    """A bottleneck: 1x1, 3x3, 1x1, and the way around them."""
+    """Bottleneck: 1x1, 3x3 and 1x1 convolutions with a shortcut."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Unit(nn.Module):
         self.limit = nn.ReLU(inplace=True)
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
-        """The branch and the way around it, rectified."""
+        """Return the rectified sum of branch and shortcut."""
         return self.limit(self.branch(data) + self.around(data))
 
 
@@ -46,7 +46,7 @@ def normalized(before: int, after: int, kernel: int, stride: int) -> tuple[nn.Mo
 
 
 def resnet50() -> nn.Module:
-    """The whole network."""
+    """Return the complete network."""
     layers: list[nn.Module] = [*normalized(3, 64, 7, 2), nn.ReLU(inplace=True)]
     layers.append(nn.MaxPool2d(3, 2, 1))
     before = 64

@@ -1,4 +1,4 @@
-"""`mxrun check-op`: what it says, and its exit codes."""
+"""`mxrun check-op`: its output and exit codes."""
 
 from __future__ import annotations
 

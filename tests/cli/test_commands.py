@@ -1,4 +1,4 @@
-"""The commands as people and programs run them: real processes, streams and exit codes."""
+"""Commands in real processes: streams and exit codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = ("train", "infer", "bench", "check", "inspect-memory", "ops", "plot",
 
 
 def mxrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command as people do, without MXRUN_DEBUG."""
+    """Run a command without MXRUN_DEBUG."""
     return subprocess.run(
         [*MXRUN, *arguments],
         capture_output=True,
@@ -43,14 +43,14 @@ def good(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProces
 
 
 def result(*arguments: str, cwd: Path | None = None) -> dict[str, Any]:
-    """The JSON result, which must be all there is on standard output."""
+    """Return the JSON result, which must be the only content of standard output."""
     value = json.loads(good(*arguments, "--json", cwd=cwd).stdout)
     assert isinstance(value, dict)
     return value
 
 
 def refused(*arguments: str, cwd: Path | None = None) -> str:
-    """What a command says that refuses its input."""
+    """Return the message of a command that refuses its input."""
     done = mxrun(*arguments, cwd=cwd)
     assert done.returncode == 2, done
     assert done.stdout == ""
@@ -292,7 +292,7 @@ def test_without_onednn_everything_runs_and_says_so_once(
 
 
 def test_a_missing_value_is_asked_for(tmp_path: Path) -> None:
-    """What is evaluated is there, so made-up records to train on would help nobody."""
+    """The evaluation data exist, so synthetic training data would be useless."""
     there = "data.eval={dataset: synthetic, split: test}"
     text = refused("train", "mlp_mnist", there, cwd=tmp_path)
     assert "data.train.path must be given" in text
@@ -318,7 +318,7 @@ def test_an_interrupted_run_saves_and_ends_with_75(tmp_path: Path) -> None:
     assert process.returncode == 75
     assert output == ""
     assert "Traceback" not in errors
-    assert "--resume goes on" in errors
+    assert "--resume continues" in errors
     saved = [path.name for path in (tmp_path / "runs/digits_lenet").glob("checkpoint-*")]
     newest = max(int(name.removeprefix("checkpoint-")) for name in saved)
     assert f"after step {newest} and saved" in errors
@@ -336,7 +336,7 @@ def test_an_interrupt_during_imports_ends_with_130(program: tuple[str, ...], mod
         env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
     )
     assert process.stderr is not None
-    # A pipe so small that the process cannot get to its end before the signal is sent.
+    # The pipe is so small that the process blocks before its end until the signal is sent.
     fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
     while (line := process.stderr.readline()).rpartition("|")[2].strip() != module:
         assert line, f"{module} is not imported"

@@ -1,4 +1,4 @@
-"""How the name on the command line becomes a config file, and when the process began."""
+"""Lookup of configs by name or path, and the start time of the process."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_process_start_lies_before_the_program() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     after = time.monotonic()
-    # The kernel counts in ticks of 0.01 s; an interpreter is not up within one.
+    # The kernel counts in ticks of 0.01 s; an interpreter takes longer than one to start.
     assert before - 0.02 <= float(output) < after - 0.01
 
 

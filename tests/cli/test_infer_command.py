@@ -1,4 +1,4 @@
-"""`mxrun infer` as people use it: files and streams in, tables, lines and arrays out."""
+"""`mxrun infer`: files and streams as input; tables, lines and arrays as output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def work(tmp_path_factory) -> Path:
 
 
 def given(work: Path, content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """A run of the command that reads standard input."""
+    """Run the command with content on standard input."""
     return subprocess.run(
         [*MXRUN, "infer", *arguments], input=content, capture_output=True, cwd=work, check=False
     )
@@ -138,7 +138,7 @@ def test_a_bad_file_is_named_and_leaves_no_half_result(work, tmp_path):
         ((), "nothing to run on: name files, folders or -"),
         (("digits.npy", "--split", "eval"), "both say what to run on"),
         (("digits.npy", "--json", "--output", "csv"), "--json prints everything"),
-        (("digits.npy", "--to", "results.txt"), "says no form: end it in one of .jsonl"),
+        (("digits.npy", "--to", "results.txt"), "does not name a format: use one of .jsonl"),
         (("digits.npy", "--to", "results.npy", "--top", "2"), "leave out --top"),
         (("--split", "tests"), "did you mean 'test'?"),
         (("digits.npy", "--outputs", "conv1", "--top", "2"), "one number for each class"),
@@ -194,7 +194,7 @@ sys.exit(run())
 
 
 def test_memory_that_is_not_to_be_had_is_one_line(work):
-    """Room for all that standard input may hold, 4 GiB, is asked for at once."""
+    """Standard input may hold 4 GiB, and that buffer is allocated at once."""
     done = subprocess.run(
         [sys.executable, "-c", LITTLE_MEMORY, "infer", RUN, "-"],
         input="",

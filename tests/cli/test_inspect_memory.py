@@ -1,4 +1,4 @@
-"""`inspect-memory` as people and programs read it."""
+"""Output of `inspect-memory`: tables and JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_F1_the_peak_names_every_live_byte(report: dict[str, Any]) -> None:
 
 
 def test_F1_every_figure_stands_beside_the_lower_bound(report: dict[str, Any]) -> None:
-    """Sizes from what is best to what nobody would do, and the waste in bytes and as a share."""
+    """Arena sizes are reported from the lower bound to no sharing, with the gap in bytes and as a
+    share.
+    """
     sizes = ("lower_bound", "planned", "free_list", "in_place_only", "naive")
     found = [report[f"{size}_bytes"] for size in sizes]
     assert found == sorted(found)
@@ -58,7 +60,7 @@ def test_F1_every_figure_stands_beside_the_lower_bound(report: dict[str, Any]) -
 
 
 def test_F1_every_block_is_there_with_its_reason(report: dict[str, Any]) -> None:
-    """Pinned blocks first, then those of each phase; what is alive adds up to the timeline."""
+    """Pinned blocks come first, then those of each phase; live bytes add up to the timeline."""
     pinned = sum(block["bytes"] for block in report["pinned"])
     for phase, blocks in report["blocks"].items():
         alive = [pinned] * len(report["timeline"][phase]["operators"])
@@ -84,7 +86,7 @@ def test_F1_the_timeline_is_highest_at_the_peak(report: dict[str, Any]) -> None:
 
 
 def test_F1_what_lies_outside_is_measured_and_named(report: dict[str, Any], tmp_path: Path) -> None:
-    """What a run has resident beside its arena is what was measured, and its Python objects."""
+    """Resident memory of a run beside its arena is the measured memory plus its Python objects."""
     outside = report["outside"]
     parts = ("libraries_bytes", "compiled_bytes", "heap_bytes", "stack_bytes", "team_bytes")
     assert sum(outside[part] for part in parts) == outside["total_bytes"]
@@ -92,7 +94,7 @@ def test_F1_what_lies_outside_is_measured_and_named(report: dict[str, Any], tmp_
     assert any("python" in name for name in outside["libraries"])
     train = ("train", "digits_lenet", "threads=1", "train.epochs=1", "train.metrics=[accuracy]")
     memory = result(*train, cwd=tmp_path)["memory"]
-    # Measured again, as the first time may have compiled what the cache now holds.
+    # A second measurement: the first one may have compiled code that is now in the cache.
     outside = result(*NET, cwd=tmp_path)["outside"]
     beside = memory["rss_peak_bytes"] - memory["touched_bytes"]
     assert outside["total_bytes"] == pytest.approx(beside, rel=0.25)
@@ -114,9 +116,9 @@ def test_a_network_beyond_all_memory_can_be_inspected(tmp_path: Path) -> None:
 
 
 def test_F7_people_see_the_peak_and_why(shown: list[str], report: dict[str, Any]) -> None:
-    """Every block of the step with its holder and reason; what is always there, by its reason."""
+    """Each live block is shown with its root and reason; pinned blocks are grouped by reason."""
     peak = report["peak"]
-    (title,) = [line for line in shown if line.startswith("alive at the peak")]
+    (title,) = [line for line in shown if line.startswith("live at the peak")]
     told = f"{peak['title']} (step {peak['step']}), {peak['bytes']:,} bytes"
     assert told in title
     assert peak["title"] == "backward of Pooling 'pool1'"

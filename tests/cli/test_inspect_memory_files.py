@@ -1,4 +1,4 @@
-"""The files of `inspect-memory`: a drawing, a page and a problem, held against the plan itself."""
+"""Files of `inspect-memory`: drawing, page and CSV, compared with the plan itself."""
 
 from __future__ import annotations
 
@@ -133,14 +133,14 @@ def test_F1_each_rectangle_tells_its_tensor_and_reason() -> None:
         assert f"{block['bytes']:,} bytes at {block['offset']:,}" in lines[1]
         assert lines[3] == block["reason"]
     by_name = {lines[0]: lines for lines in told}
-    assert by_name["fc1_weight"][2:] == ["always there", "parameter"]
+    assert by_name["fc1_weight"][2:] == ["live at every step", "parameter"]
     kept = by_name["pool1_output"]
     assert kept[2].endswith("pool1 to backward of relu1")
     assert kept[3] == "backward of relu1 reads it (output)"
 
 
 class Page(HTMLParser):
-    """What a page is made of, and what it would fetch."""
+    """Parser of a page: its elements, and the resources that it would load."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ def test_F1_the_page_is_whole_and_asks_for_nothing(inspected: tuple[Plan, dict[s
 
 
 def test_F7_each_row_of_the_page_knows_its_block(inspected: tuple[Plan, dict[str, Any]]) -> None:
-    """Blocks in the order of the rectangles; the rows are those alive at the peak."""
+    """Blocks are in the order of the rectangles; the rows are those live at the peak."""
     plan, report = inspected
     text = memory_html(report)
     page = Page(text)
@@ -206,7 +206,7 @@ def test_F7_each_row_of_the_page_knows_its_block(inspected: tuple[Plan, dict[str
 
 
 def test_F1_no_name_becomes_markup() -> None:
-    """Wherever a page tells a name: tables, drawing, and the script's own figures."""
+    """Names are escaped in tables, drawing, and the data of the script."""
     path = find_config("digits_lenet")
     asked = inspect_memory(path, threads=1, measured=False, changes=True)
     report = asked.to_json()
@@ -250,7 +250,7 @@ def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
 
 
 def test_F7_a_browser_lists_what_is_alive_where_one_clicks(tmp_path: Path) -> None:
-    """And lights the block of the row that the pointer is over."""
+    """Also highlights the block of the row under the pointer."""
     report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
     path = tmp_path / "arena.html"
     first = report["blocks"]["train"][0]["first"]
@@ -258,7 +258,7 @@ def test_F7_a_browser_lists_what_is_alive_where_one_clicks(tmp_path: Path) -> No
     path.write_text(memory_html(report).replace("</body>", clicking))
     shown = opened(path)
     nbytes = report["timeline"]["train"]["bytes"][first]
-    assert f"alive in train at step {first}, " in shown
+    assert f"live in train at step {first}, " in shown
     assert f": {nbytes:,} bytes</caption>" in shown
     alive = [
         block for block in report["blocks"]["train"] if block["first"] <= first <= block["last"]
@@ -317,14 +317,14 @@ def test_files_are_written_beside_the_report(tmp_path: Path) -> None:
 def test_two_files_have_two_paths(
     options: tuple[str, ...], both: tuple[str, str], tmp_path: Path
 ) -> None:
-    """Before anything is planned or written; least of all over a config."""
+    """Refused before anything is planned or written, also for the path of a config."""
     (tmp_path / "folder").mkdir()
     configs = [tmp_path / "net.yaml", tmp_path / "folder" / "other.yaml"]
     content = find_config("digits_lenet").read_text()
     for config in configs:
         config.write_text(content)
     told = refused("inspect-memory", "net.yaml", *options, cwd=tmp_path)
-    assert f"{both[0]} and {both[1]} name one file" in told
+    assert f"{both[0]} and {both[1]} name the same file" in told
     assert sorted(tmp_path.rglob("*.*")) == sorted(configs)
     assert [config.read_text() for config in configs] == [content, content]
 

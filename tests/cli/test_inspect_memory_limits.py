@@ -1,4 +1,4 @@
-"""`inspect-memory --diff` and `--fail-above`: what changed, and whether it is too much."""
+"""`inspect-memory --diff` and `--fail-above`: differences and limits."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_F7_what_if_and_the_difference_are_asked_apart(folder: Path) -> None:
 
 @pytest.mark.parametrize("at_fault", [ONE, OTHER])
 def test_F7_what_is_wrong_with_one_of_two_configs_names_it(at_fault: str, folder: Path) -> None:
-    """The budget stands on the command line, for both; one of them needs more."""
+    """A budget from the command line applies to both configs; one of them needs more."""
     pair = (at_fault, "--diff", "mlp_regression")
     if at_fault == OTHER:
         pair = ("mlp_regression", "--diff", at_fault)

@@ -1,4 +1,4 @@
-"""`inspect-memory --problem` as people and programs run it."""
+"""`inspect-memory --problem`: tables and JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_problem_is_answered_for_people(tmp_path: Path) -> None:
     path = written(tmp_path, "id,lower,upper,size\n" + rows)
     done = mxrun("inspect-memory", "--problem", str(path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for text in ("planned", "128 B", "as small as can be", "block0", "10 others"):
+    for text in ("planned", "128 B", "proved optimal", "block0", "10 others"):
         assert text in done.stdout
 
 
@@ -61,7 +61,7 @@ def test_minimallocs_problems_are_answered_for_programs(name: str, tmp_path: Pat
 
 
 def test_the_form_of_a_file_may_vary(tmp_path: Path) -> None:
-    """Any order of columns, spaces, quotes, a byte order mark, empty lines, two kinds of ends."""
+    """Any order of columns, spaces, quotes, a byte order mark, empty lines, two line ends."""
     content = '\ufeffsize, upper ,id,lower\r\n64,2,"a,1",-3\r\n\r\n 8 , 3,"say ""b""",1'
     path = written(tmp_path, content)
     assert read_problem(path) == [("a,1", -3, 2, 64), ('say "b"', 1, 3, 8)]
@@ -79,7 +79,7 @@ def test_what_the_csv_option_writes_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "place", "words"),
     [
-        ("", "1:1", "no column"),
+        ("", "1:1", "not a known column"),
         ("id,lower,upper\n", "1:1", "no column 'size'"),
         ("id,lower,upper,sise\n", "1:16", "did you mean 'size'?"),
         ("id,lower,upper,size,alignment\n", "1:21", "'alignment' is not supported"),
@@ -90,10 +90,10 @@ def test_what_the_csv_option_writes_is_read_back(tmp_path: Path) -> None:
         (GOOD + "d,0,1,6.5\n", "5:7", "'6.5'"),
         (GOOD + "d,0,1,1_0\n", "5:7", "'1_0'"),
         (GOOD + f"d,0,1,{1 << 61}\n", "5:7", "at most"),
-        (GOOD + f"d,0,1,{1 << 60}\n", "5:7", "add up"),
+        (GOOD + f"d,0,1,{1 << 60}\n", "5:7", "sum of the sizes"),
         (GOOD + "d,0,1,-64\n", "5:7", "negative"),
-        (GOOD + "d,2,2,64\n", "5:5", "never alive"),
-        (GOOD + "a,0,1,64\n", "5:1", "one id"),
+        (GOOD + "d,2,2,64\n", "5:5", "never live"),
+        (GOOD + "a,0,1,64\n", "5:1", "same id"),
         (GOOD + ",0,1,64\n", "5:1", "no id"),
         (GOOD + "\x1b[31md,0,1,64\n", "5:1", r"'\x1b[31md'"),
         (GOOD + '"d\re",0,1,64\n', "5:2", r"'d\re'"),
@@ -123,7 +123,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         assert f"not a network: {named} cannot be combined with it" in said
     assert "neither CONFIG nor --problem FILE is given" in refused("inspect-memory", cwd=tmp_path)
     limit = ("--time-limit", "5")
-    assert "goes with --problem" in refused("inspect-memory", "digits_lenet", *limit, cwd=tmp_path)
+    assert "requires --problem" in refused("inspect-memory", "digits_lenet", *limit, cwd=tmp_path)
 
 
 def test_within_a_time_limit_the_search_ends_where_nothing_can_be_better(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_an_interrupted_search_gives_the_best_found(tmp_path: Path) -> None:
 
 
 def test_the_search_goes_on_until_the_time_is_over(tmp_path: Path) -> None:
-    """The time is over by the third portion, whatever the machine has to do meanwhile."""
+    """The time limit is reached by the third portion, whatever the load of the machine."""
     size, first, last = puzzle(0, 200, 60, 4096)
     rows = [f"{i},{first[i]},{last[i]},{size[i]}\n" for i in range(len(size))]
     path = written(tmp_path, "id,lower,upper,size\n" + "".join(rows))
@@ -177,4 +177,4 @@ def test_a_terminal_shows_how_far_a_search_is(monkeypatch: pytest.MonkeyPatch) -
     with searching(60) as advance:
         advance(1.0, Allocation((0,), 2048, 1024, 1536, "search"))
     assert "2 KiB" in shown.getvalue() or "2.00 KiB" in shown.getvalue()
-    assert "at most 512 bytes too large" in shown.getvalue()
+    assert "at most 512 bytes above the optimum" in shown.getvalue()

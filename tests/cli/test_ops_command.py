@@ -1,4 +1,4 @@
-"""`mxrun ops`: the registry as people and programs read it."""
+"""`mxrun ops`: the registry as tables and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESCRIPTIONS: dict[str, dict[str, Any]] = {name: operator(name) for name in NAME
 LAYERS = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("network:")]
 UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("train:")]
 
-# One more layer that can be trained, so that any operator may stand beside it.
+# A further trainable layer, so that any operator may be beside it.
 LEARNED = {"weight", "bias", "gamma", "beta"}
 HEAD: list[dict[str, Any]] = [
     {"FullyConnected": {"name": "head", "inputs": ["other"], "num_hidden": 2}},
@@ -126,7 +126,7 @@ def test_wrong_input_is_refused(arguments: tuple[str, ...], told: str, tmp_path:
 
 
 def layer_config(name: str) -> dict[str, Any]:
-    """A config in which the operator's example stands beside a network that can be trained."""
+    """Return a config with the operator's example beside a trainable network."""
     network = yaml.safe_load(DESCRIPTIONS[name]["yaml"])["network"]
     (layer,) = network["layers"]
     body = layer[name] if isinstance(layer, dict) else {}
@@ -134,7 +134,7 @@ def layer_config(name: str) -> dict[str, Any]:
     # The first layer reads the first input; named, since the other network has inputs too.
     body = {"inputs": [first], **body, "name": "example"}
     arguments = {argument["name"] for argument in DESCRIPTIONS[name]["arguments"]}
-    # No loss depends on the example, so that what it learns would not be trained.
+    # No loss depends on the example, so its parameters would not be trained.
     frozen = {"example_*": {"frozen": True}} if arguments & LEARNED else {}
     return {
         "network": {

@@ -1,4 +1,4 @@
-"""`mxrun plot`: networks, operators and learning curves as people and programs get them."""
+"""`mxrun plot`: networks, operators and learning curves, as text, SVG and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATA = "data.train={dataset: synthetic, split: train, records: 32}"
 
 
 def drawn(*arguments: str, cwd: Path) -> ElementTree.Element:
-    """The drawing that a command writes; it is well-formed, or this raises ParseError."""
+    """Return the drawing that a command writes. Raises ParseError if it is not well-formed."""
     done = mxrun("plot", *arguments, "--svg", "out.svg", cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "mxrun: wrote out.svg\n"
@@ -123,7 +123,7 @@ def test_the_terminals_width_is_used(tmp_path: Path) -> None:
     with subprocess.Popen([*MXRUN, "plot", str(folder)], stdout=theirs, env=environment):
         os.close(theirs)
         shown = b""
-        # Linux says EIO when the last writer is gone.
+        # Linux reports EIO when the last writer has closed the terminal.
         with contextlib.suppress(OSError):
             while part := os.read(ours, 65536):
                 shown += part

@@ -40,7 +40,7 @@ def test_names_that_are_no_utf8_are_saved_and_shown_escaped(tmp_path, monkeypatc
     train(Path("net.yaml"), (), NullObserver(), TrainRequest())
     (newest,) = Path("runs/net").glob("checkpoint-4")
     assert load_checkpoint(newest).manifest.classes == (os.fsdecode(b"caf\xe9"), "tea")
-    # As UTF-8 terminals have it: what is no text cannot be written as it is.
+    # The encoding of UTF-8 terminals: bytes that are not text cannot be written unchanged.
     strict = {"PYTHONIOENCODING": "utf-8:strict"}
     words = ("infer", "runs/net", os.fsdecode(FOLDER), "--top", "2")
     done = mxrun(*words, cwd=tmp_path, environment=strict)

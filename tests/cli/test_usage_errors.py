@@ -1,4 +1,4 @@
-"""A mistake in a command line is answered with what is wrong with it and what to type."""
+"""Errors in a command line are reported with the cause and a correction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxrun.cli.main import app
 
 
 def said(*arguments: str) -> str:
-    """What a command that refuses its arguments says, on one line."""
+    """Return the message of a command that refuses its arguments, on one line."""
     done = CliRunner().invoke(app, list(arguments))
     if isinstance(done.exception, UserError):
         return " ".join(str(done.exception).split())
@@ -30,20 +30,26 @@ def said(*arguments: str) -> str:
         ("infer runs/a a.png b.png --split eval", ["a.png, b.png and --split eval both say"]),
         ("infer runs/a a.png --json --to f.npy", ["leave out --to f.npy, or --json"]),
         ("infer runs/a a.png --json --output csv", ["leave out --output csv, or --json"]),
-        ("infer runs/a a.png --to f.foo", ["the ending '.foo' says no form", ".jsonl, .csv"]),
-        ("infer runs/a a.png --to results", ["a name without an ending says no form"]),
+        (
+            "infer runs/a a.png --to f.foo",
+            ["the ending '.foo' does not name a format", ".jsonl, .csv"],
+        ),
+        ("infer runs/a a.png --to results", ["a name without an ending does not name a format"]),
         ("infer runs/a a.png --to f.csv --output table", ["--output table is for the terminal"]),
-        ("infer runs/a a.png --to f.npy --top 2", ["--top 2 picks classes", "leave out --top"]),
+        ("infer runs/a a.png --to f.npy --top 2", ["--top 2 selects classes", "leave out --top"]),
         ("infer runs/a a.png --outputs fc1,,fc2", ["'fc1,,fc2' has an empty name", "fc1,fc2"]),
-        ("train net.yaml --resume --overwrite", ["--resume goes on with the run", "give one"]),
-        ("train net.yaml --allow-changes", ["--allow-changes says how to resume", "--resume"]),
+        ("train net.yaml --resume --overwrite", ["--resume continues the run", "give only one"]),
+        (
+            "train net.yaml --allow-changes",
+            ["--allow-changes applies to --resume only", "add --resume"],
+        ),
         ("train digits_lenet epochs", ["not an override", "'epochs'", "train.epochs=3"]),
         ("inspect-memory", ["nothing to inspect", "inspect-memory --problem blocks.csv"]),
         (
             "inspect-memory a.yaml --problem b.csv --phase infer",
             [
                 "CONFIG, --phase cannot be combined with it",
-                "--problem b.csv goes with --time-limit",
+                "--problem b.csv accepts --time-limit",
             ],
         ),
         (
@@ -52,7 +58,7 @@ def said(*arguments: str) -> str:
         ),
         (
             "bench digits_lenet --peer-python torch=/a",
-            ["--peer-python says where torch is", "add --against torch"],
+            ["--peer-python is given for torch", "add --against torch"],
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""`bench` measures any config without its data and leaves nothing behind."""
+"""`bench` measures any config without its data and writes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = ("--steps", "4", "--warmup", "1", "--threads", "1")
 @pytest.mark.parametrize("phase", ["train", "infer"])
 @pytest.mark.parametrize("config", BUNDLED)
 def test_the_json_has_the_promised_fields(config: str, phase: str, tmp_path: Path) -> None:
-    """The MNIST configs name no path, so no file could be read."""
+    """The MNIST configs have no path, so no file could be read."""
     report = result("bench", config, "--phase", phase, "--batch", "8", *FEW, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
     figures = report["mxrun"]
@@ -78,7 +78,7 @@ def test_the_tapes_own_cost_is_that_of_the_plans_calls(threads: int) -> None:
     tape = report.to_json()["tape"]
     calls_of_a_step = len(report.calls) / len(report.profiled)
     assert tape["calls"] == calls_of_a_step
-    # At least the first call sets the team; small products run on one thread of two.
+    # At least the first call sets the team; small products run on one of two threads.
     assert 1 <= tape["team_switches"] < tape["calls"]
     assert (tape["team_switches"] > 1) is (threads > 1)
     assert tape["us_per_call_without_switches"] > 0
@@ -125,7 +125,7 @@ def test_the_table_for_people_has_operators_and_steps(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     for part in ("step, median", "samples/s", "GFLOP/s", "fc1:backward", "sgd_mom_update"):
         assert part in done.stdout
-    assert "the steps without clocks between them" in done.stdout
+    assert "the unprofiled steps between them" in done.stdout
 
 
 def test_the_trace_holds_every_profiled_call(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_the_trace_holds_every_profiled_call(tmp_path: Path) -> None:
 
 def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    # So many steps would take hours.
+    # These steps would take hours.
     steps = ("--steps", "100000000")
     for target in ("folder", "missing/step.json"):
         text = refused("bench", "mlp_mnist", "--trace", target, *steps, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""`bench --against`: peers in processes of their own, the same work, pairs of turns, refusals."""
+"""`bench --against`: peer processes, equal results, pairs of measurements, refusals."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def work_of(path: Path, overrides: Sequence[str] = (), phase: str = TRAIN) -> Re
 
 @cache
 def started(name: str) -> BaselineProcess:
-    """The peer's process, one for all tests."""
+    """Return the peer's process, shared by all tests."""
     (found,) = find((name,), {name: python_of(name)})
     return BaselineProcess(found, 1)
 
@@ -82,7 +82,7 @@ def _stopped_afterwards() -> Iterator[None]:
 
 
 def difference(work: ReferenceOutputs, name: str, way: str) -> float:
-    """How far the peer is from mxrun's results, beginning anew."""
+    """Return the difference between the results of the peer and of mxrun, after a reset."""
     opponent = started(name)
     opponent.hold(work.variables, work.batches)
     opponent.open(work.checked, way)
@@ -132,7 +132,7 @@ def test_runtimes_of_onnx_are_peers_of_inference(tmp_path: Path) -> None:
 
 
 def test_ratios_are_of_each_pair_of_turns() -> None:
-    """The machine was twice as slow in the second round: each pair of turns sees it."""
+    """The machine is half as fast in the second round, which affects both sides of each pair."""
     ours = np.array([[1.0, 1.0, 9.0], [2.0, 2.0, 2.0]])
     pairs = Pairs(theirs=3 * ours, ours=ours)
     assert pairs.ratios.tolist() == [3.0, 3.0]
@@ -189,14 +189,14 @@ def test_the_help_names_every_peer(tmp_path: Path) -> None:
 
 def test_wrong_options_are_refused(tmp_path: Path) -> None:
     cases = {
-        ("--against", ""): "--against wants a name on either side of a comma",
+        ("--against", ""): "--against has an empty name of a peer",
         ("--against", ","): "expected: peers, such as torch or torch,mxnet",
         ("--against", "torch,"): "got: 'torch,'",
         ("--against", "torch, ,mxnet"): "got: 'torch, ,mxnet'",
         ("--against", "torhc"): "did you mean 'torch'",
         ("--against", "torch", "--peer-python", "torch=no/python"): "there is no such program",
-        ("--against", "torch", "--peer-python", "torch"): "names no peer and its Python",
-        ("--against", "torch", "--peer-python", "numpy=python3"): "'numpy' is no peer",
+        ("--against", "torch", "--peer-python", "torch"): "cannot be read as a peer and its Python",
+        ("--against", "torch", "--peer-python", "numpy=python3"): "unknown baseline 'numpy'",
     }
     for options, words in cases.items():
         assert words in refused("bench", "mlp_mnist", *options, cwd=tmp_path)
@@ -229,7 +229,7 @@ def test_an_update_that_the_peer_lacks_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, HEADS["softmax"], "{rmsprop: {lr: 0.1}}")
     peers = result("bench", str(path), *given("torch", "mxnet"), *FEW, cwd=tmp_path)["peers"]
     assert peers["torch"]["status"] == "failed"
-    assert "update rmsprop_update is not known here" in peers["torch"]["reason"]
+    assert "update rmsprop_update is not supported" in peers["torch"]["reason"]
     assert peers["mxnet"]["status"] == "measured"
 
 
@@ -290,7 +290,7 @@ def test_dropout_drops_nothing_while_losses_are_compared(name: str) -> None:
     assert work.differ
     assert difference(work, name, WAYS[name]) < 1e-2
     unequal = replace(work, checked=work.timed)
-    with pytest.raises(NotEquivalent, match="other work: its first losses are"):
+    with pytest.raises(NotEquivalent, match="not equivalent: its first losses are"):
         difference(unequal, name, WAYS[name])
 
 
@@ -300,7 +300,7 @@ def test_inference_gives_the_same_outputs(way: str) -> None:
     assert not work.losses
     assert difference(work, "torch", way) < 1e-4
     other = replace(work, outputs=tuple([2 * array for array in step] for step in work.outputs))
-    with pytest.raises(NotEquivalent, match="other work: outputs of step 1"):
+    with pytest.raises(NotEquivalent, match="not equivalent: outputs of step 1"):
         difference(other, "torch", way)
 
 
@@ -327,7 +327,7 @@ def test_operators_with_and_without_a_library_module(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_frozen_statistics_give_the_same_gradients(name: str, tmp_path: Path) -> None:
-    """Through a frozen batch norm to the layer below; with the batch's statistics they differ."""
+    """Compared through a frozen batch norm to the layer below; batch statistics would differ."""
     path, rate = written(tmp_path, LAYERS), "train.optimizer.sgd.lr=1"
     frozen = work_of(path, (rate, "network.variables={'bn_*': {frozen: true}}"))
     assert difference(frozen, name, WAYS[name]) < 1e-3
@@ -341,7 +341,7 @@ def test_training_that_peers_do_not_know_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, HEADS["softmax"])
     for override, words in (
         ("train.accumulate=2", "accumulated gradients cannot be compared"),
-        ("train.optimizer={sgd: {lr: 0.1, clip_global_norm: 1}}", "a bound of all gradients' norm"),
+        ("train.optimizer={sgd: {lr: 0.1, clip_global_norm: 1}}", "clipping of the gradient norm"),
     ):
         with pytest.raises(UserError, match=words):
             work_of(path, (override,))
@@ -372,11 +372,11 @@ def test_a_peer_that_does_other_work_is_told_and_not_measured(tmp_path: Path) ->
         "bench", str(path), "plugins=[own.py]", *given("mxnet"), *FEW, "--json", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert "mxnet is not measured: mxnet (executor) does other work: its first" in done.stderr
+    assert "mxnet is not measured: mxnet (executor) is not equivalent: its first" in done.stderr
     report = json.loads(done.stdout)
     peer = report["peers"]["mxnet"]
     assert peer["status"] == "different"
-    assert "does other work: its first losses are" in peer["reason"]
+    assert "is not equivalent: its first losses are" in peer["reason"]
     assert "ratio" not in peer
     assert report["mxrun"]["step_ms"]["median"] > 0
 
@@ -394,7 +394,7 @@ def test_a_peer_that_does_other_work_is_told_and_not_measured(tmp_path: Path) ->
 def test_torch_runs_bfloat16(phase: str, way: str) -> None:
     low = ("data.batch_size=16", "precision=bfloat16")
     work = work_of(find_config("digits_lenet"), low, phase)
-    # Both round the same values, but for sums in another order: float32 is much farther away.
+    # Both round the same values, apart from sums in another order; float32 differs much more.
     assert difference(work, "torch", way) < difference(work, "torch", "eager") / 5
 
 
@@ -456,5 +456,5 @@ def test_layers_of_their_own_precision_are_refused(tmp_path: Path) -> None:
 
 def test_losses_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, HEADS["linear"], "{sgd: {lr: 1e+30}}")
-    with pytest.raises(UserError, match="no numbers: nothing can be compared"):
+    with pytest.raises(UserError, match="not finite: they cannot be compared"):
         work_of(path)

@@ -151,7 +151,7 @@ def test_no_batch_is_larger_than_what_there_is(lenet, digits, tmp_path):
 
 
 def convolved(data: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """The formula of a 3x3 convolution with a border of one zero, in float64."""
+    """Return a 3x3 convolution with a border of one zero, in float64."""
     padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     return np.einsum("nchwij,ocij->nohw", windows, weight) + bias[:, None, None]
@@ -228,14 +228,14 @@ def test_arrays_of_another_network_are_told_at_once(lenet, tmp_path):
     config = run / "config.yaml"
     text = config.read_text()
     config.write_text(text.replace("num_hidden: 64", "num_hidden: 32").replace("conv2", "conv9"))
-    with pytest.raises(UserError, match="was trained as something else"):
+    with pytest.raises(UserError, match="was trained with other settings"):
         inferred(run, split="eval")
     with pytest.raises(UserError) as caught:
         inferred(run, split="eval", allow_changes=True)
     (diagnostic,) = caught.value.diagnostics
     assert "conv9_weight [32, 16, 3, 3]: not there" in diagnostic.got
     assert "fc1_bias [32]: [64] there" in diagnostic.got
-    # What the asked-for layers do not need may be missing.
+    # Parameters that the requested layers do not need may be missing.
     assert inferred(run, split="eval", outputs=("relu1",), allow_changes=True).outputs
 
 
@@ -248,7 +248,7 @@ def test_what_is_no_run(work, tmp_path, monkeypatch):
         inferred(tmp_path / "checkpoint-69", split="eval")
 
     Path("d.npz").touch()
-    with pytest.raises(UserError, match=r"d\.npz is no run(?s:.)*got: a file"):
+    with pytest.raises(UserError, match=r"d\.npz is not a run(?s:.)*got: a file"):
         inferred(Path("d.npz"), split="eval")
 
 
@@ -292,7 +292,7 @@ def test_other_records_in_a_data_section_are_told(tmp_path, monkeypatch):
     assert not [note for notes in told.values() for note in notes if "are not those" in note]
     Path("other.csv").write_text("a;b;c;label\n1;2;3;4\n5;6;7;9\n")
     assert inferred(run, split="train").notes == told["train"]
-    changed = "the records of data.eval are not those that the run had"
+    changed = "the records of data.eval are not those of the run"
     assert inferred(run, split="eval").notes == (*told["eval"], changed)
 
 
@@ -339,7 +339,7 @@ def test_records_that_do_not_fit_are_told_with_what_to_do(lenet, tmp_path):
 
 
 def test_names_of_classes_are_learned_with_the_network(tmp_path, digits):
-    """The folders' names are in the checkpoint; a file's names take their place."""
+    """The names of the folders are in the checkpoint; a file of names overrides them."""
     for number in range(40):
         folder = tmp_path / "images" / ("even" if number % 2 == 0 else "odd")
         folder.mkdir(parents=True, exist_ok=True)
@@ -371,7 +371,7 @@ def test_names_of_classes_are_learned_with_the_network(tmp_path, digits):
     named = inferred(run, tmp_path / "images", classes=tmp_path / "names.txt")
     assert {row["top"][0]["name"] for row in named.rows()} == {"gerade", "ungerade"}
     (tmp_path / "names.txt").write_text("gerade\n")
-    with pytest.raises(UserError, match=r"(?s)another number of classes.*got: 1"):
+    with pytest.raises(UserError, match=r"(?s)number of class names differs.*got: 1"):
         inferred(run, tmp_path / "images", classes=tmp_path / "names.txt")
 
 
@@ -396,11 +396,11 @@ def test_a_network_that_ends_in_its_loss(tmp_path, digits, tied):
     result("train", "losses.yaml", cwd=tmp_path)
     run = tmp_path / "runs" / "losses"
     np.save(tmp_path / "some.npy", digits[:5])
-    with pytest.raises(UserError, match=r"(?s)depends on labels.*--outputs"):
+    with pytest.raises(UserError, match=r"(?s)depend on labels.*--outputs"):
         inferred(run, tmp_path / "some.npy", outputs=("loss",))
     with pytest.raises(UserError, match="'loss' has no row for each sample"):
         inferred(run, split="train", outputs=("loss",))
-    # In the place of the loss stands the softmax of its data.
+    # The softmax of the data replaces the loss.
     scores = arrays(inferred(run, tmp_path / "some.npy", outputs=("fc1",)))["fc1"]
     powers = np.exp(scores.astype(np.float64))
     of_files = arrays(inferred(run, tmp_path / "some.npy"))["loss_softmax_output"]

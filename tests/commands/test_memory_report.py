@@ -1,4 +1,4 @@
-"""The bytes that inspect-memory promises, without data, are the bytes a run touches."""
+"""The bytes that inspect-memory reports without data are the bytes that a run touches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_F1_S5_the_plan_meets_its_lower_bound(config: str, threads: int) -> None
 
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_a_run_touches_what_inspect_memory_says(config: str, tmp_path: Path) -> None:
-    """No data is at hand for the report, and nothing is written."""
+    """The report has no data available, and writes nothing."""
     report = result("inspect-memory", config, "--threads", "2", cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
     built = bundled(config)
@@ -50,7 +50,9 @@ def test_F1_a_run_touches_what_inspect_memory_says(config: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_classes_add_up(config: str) -> None:
-    """All classes' bytes are the arena without reuse; those at the peak are the lower bound."""
+    """The bytes of all classes add up to the arena without reuse, those at the peak to the lower
+    bound.
+    """
     report = inspect_memory(find_config(config))
     classes = report.to_json()["classes"]
     assert set(classes) == {kind.value for kind in MemoryClass}
@@ -122,7 +124,7 @@ def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
 
 
 def steps(built: ModelDefinition, executor: Executor, poisoned: bool = False) -> dict[str, bytes]:
-    """All pinned bytes after the five steps of an epoch, the last of them padded."""
+    """Return all pinned bytes after the five steps of an epoch; the last batch is padded."""
     dataset = open_datasets(built.data, built.model.records)["train"]
     iterator = ArrayIterator(dataset, built.model.batch_size, shuffle=True)
     places = slots(executor, iterator)
@@ -167,7 +169,7 @@ def test_P9_S5_sharing_changes_no_bit_of_the_bundled_networks(config: str) -> No
 @pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: str) -> None:
-    """Held against the graph: the step named last does read the tensor, or it is a result."""
+    """Checked with the graph: the last step of a lifetime reads the tensor, or it is a result."""
     plan = inspect_memory(find_config(config)).plan
     planned = plan.phases[phase]
     views = {

@@ -1,4 +1,4 @@
-"""Rows of memory that hold for every bundled config, or for a whole run."""
+"""Memory properties of every bundled config, or of a complete run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ SENTINELS = (0x3E, 0x3F)
 
 @pytest.mark.parametrize("config", CONFIG_NAMES)
 def test_S5_sharing_pays_for_every_bundled_config(config: str) -> None:
-    """Less than the sum of all tensors, and less to infer than to train, at its own batch size.
+    """Plans need less than the sum of all tensors, and inference less than training, per batch
+    size.
 
-    Inference keeps parameters packed beside the plain ones; where training leaves most of them
-    alone, that may be more than gradients and optimizer take.
+    Inference stores packed parameters beside the plain ones. If training freezes most parameters,
+    the packed ones may take more than gradients and optimizer state.
     """
     path = find_config(config)
     train, infer = (
@@ -48,9 +49,9 @@ def changed(executor: Executor, block: Block, sentinel: int) -> bool:
 
 
 def touched(executor: Executor, sentinel: int) -> Iterator[Block]:
-    """The blocks of a training step that hold anything new when one of their steps is over.
+    """Yield the blocks of a training step that contain new values after one of their steps.
 
-    Each is filled with the sentinel when it comes to life, whatever lay there before.
+    Each block is filled with the sentinel at the start of its lifetime.
     """
     planned, tape = executor.plan.phases[TRAIN], executor.tapes[TRAIN]
     position = {step.name: index for index, step in enumerate(planned.steps)}
@@ -76,7 +77,9 @@ def touched(executor: Executor, sentinel: int) -> Iterator[Block]:
 
 @pytest.mark.parametrize("config", BUNDLED)
 def test_F1_planned_bytes_are_touched_by_class(config: str) -> None:
-    """Of each class as much as inspect-memory says, measured block by block in a run."""
+    """The bytes written in a run, measured block by block, are those of inspect-memory for each
+    class.
+    """
     report = inspect_memory(find_config(config), threads=2, measured=False)
     built = bundled(config)
     run = prepare(built)
@@ -112,7 +115,7 @@ def course(request: pytest.FixtureRequest) -> Mapping[str, Any]:
 def test_L14_the_timeline_shows_that_blocks_go_with_their_last_reader(
     course: Mapping[str, Any],
 ) -> None:
-    """No block that a step reads outlives it, and so the curve falls all through backward."""
+    """No block outlives the last step that reads it, so live bytes fall throughout backward."""
     timeline = course["timeline"]["train"]
     names = [in_words(name) for name in timeline["operators"]]
     for block in course["blocks"]["train"]:
@@ -129,7 +132,7 @@ def test_L14_the_timeline_shows_that_blocks_go_with_their_last_reader(
 
 
 def test_L14_the_timeline_shows_dropped_activations_made_again() -> None:
-    """What is dropped dies in forward, comes again in backward, and the peak is lower for it."""
+    """Recomputed tensors are freed in forward and live again in backward, which lowers the peak."""
     path = find_config("resnet20_cifar10")
     plain, less = (
         inspect_memory(path, overrides, "train", 8, 1, measured=False).to_json()

@@ -1,4 +1,4 @@
-"""`bench` sets every operator's time against its floor, and the step against the sum of them."""
+"""`bench` compares every operator's time with its floor, and the step with the sum of floors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.runtime.profiler import Event
 from mxrun.session.roofline import Excess, OperatorFloor, Roofline, roofline
 
-# What calls cost can be told apart by the digits: loops, primitives, teams.
+# The digits of a cost tell its parts: loops, primitives, teams.
 LOOP, PRIMITIVE, TEAM = 1, 1_000, 1_000_000
 MACHINE = Machine(
     threads=2,
@@ -72,7 +72,7 @@ def test_F6_every_operator_stands_against_its_floor(tmp_path: Path) -> None:
 def test_the_table_for_people_says_what_there_is_to_win(tmp_path: Path) -> None:
     done = mxrun("bench", "digits_lenet", "--threads", "1", "--steps", "5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for part in ("of bound", "overhead", "Most to win above the floors: ", "GFLOP/s"):
+    for part in ("of bound", "overhead", "Most time above the floors: ", "GFLOP/s"):
         assert part in done.stdout
 
 
@@ -112,7 +112,7 @@ def test_every_step_that_calls_something_has_its_cost(threads: int, phase: str) 
 
 
 def test_a_small_product_is_one_thread_s() -> None:
-    """conv2 has 6 x 7 x 2 x 2 x 45 x 2 operations: not worth a second thread."""
+    """conv2 has 6 x 7 x 2 x 2 x 45 x 2 operations: too few for a second thread."""
     _, found = profiled(2, TRAIN)
     overheads = {row.step.name: row.cost.overhead_s for row in found.operators}
     assert overheads["conv2"] == PRIMITIVE
@@ -135,7 +135,7 @@ def test_times_are_medians_of_the_steps_sums() -> None:
 
 
 def constructed(step_s: float) -> Roofline:
-    """Operators that took 31 s in profiled steps, in a whole step of `step_s`."""
+    """Return a roofline of operators that took 31 s in profiled steps, for a step of `step_s`."""
     steps = {step.name: step for step in plan_of(convolutional()).phases[TRAIN].steps}
 
     def row(name: str, seconds: float, floor_s: float) -> OperatorFloor:
@@ -168,7 +168,7 @@ def test_the_most_to_win_is_the_time_above_floors_by_operator_and_phase() -> Non
 
 
 def test_what_there_is_to_win_is_never_more_than_all() -> None:
-    """Whole steps took a tenth of what the profiled ones did, which other work had slowed."""
+    """Unprofiled steps took a tenth of the time of profiled ones, slowed by other work."""
     content = constructed(step_s=3.1).to_json()
     step = content["step"]
     assert (step["ms"], step["operators_ms"], step["whole_ms"]) == (3.1e3, 31e3, 31e3)

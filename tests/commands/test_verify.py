@@ -1,4 +1,4 @@
-"""`mxrun verify`: one network planned in many ways."""
+"""`mxrun verify`: variants of the plan of one network."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ train: {epochs: 1, optimizer: {adamw: {lr: 0.01, wd: 0.1}}}
 """
 
 
-# Of each network: the fusions that its training and its inference have.
+# Fusions in training and in inference of each network.
 FUSED = {
     "digits_lenet": ({"maximum before rectifier"}, {"convolution and rectifier"}),
     "resnet20_cifar10": (
@@ -120,7 +120,7 @@ def test_F4_types_may_change_between_layers(tmp_path: Path, layers: str) -> None
 def test_F4_inference_begins_with_what_was_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By first statistics, deep networks give outputs that depend on nothing."""
+    """With initial statistics, the outputs of deep networks would not depend on anything."""
     (tmp_path / "net.yaml").write_text(NET)
     results, found = verification.results, {}
 
@@ -170,7 +170,7 @@ def test_F4_one_number_of_one_tensor_breaks_a_promise(change: float) -> None:
 
 @pytest.mark.parametrize("config", FUSED)
 def test_F4_a_block_that_is_freed_early_shows(config: str) -> None:
-    """The plan with the error, as any other way, gives other numbers where memory is poisoned."""
+    """The faulty plan gives different numbers with poisoned memory."""
     built = load(find_config(config), batch=4)
     request = replace(request_for(built, True, 2), budget=None)
     plan = compile_plan(built.model.symbol, request)
@@ -219,7 +219,8 @@ def test_F4_a_tensor_that_is_freed_too_early_ends_with_code_1(
     assert passed["a block freed one operator early is seen"]
 
 
-# What backward reads first matters to none: by a fixed gamma, or by gradients that are all zero.
+# The first tensors that backward reads have no effect: because of a fixed gamma, or of gradients
+# that are all zero.
 HARDLY_READ = {
     "a gradient that is subtracted from itself": """
     - expm1: {}
@@ -263,7 +264,7 @@ def test_where_there_is_nothing_to_free_early_that_is_said() -> None:
 def test_a_block_that_is_missed_and_not_seen_breaks_the_promise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What shows whether contents matter does not depend on the plan's lifetimes."""
+    """The test for blocks whose contents matter does not depend on the plan's lifetimes."""
     (tmp_path / "net.yaml").write_text(NET)
     monkeypatch.setattr(Executor, "run_poisoned", Executor.run)
     report = verify(tmp_path / "net.yaml", steps=2, threads=2)

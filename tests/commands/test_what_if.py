@@ -1,4 +1,4 @@
-"""`inspect-memory --what-if` (row F7): each line is what its setting is planned to be."""
+"""`inspect-memory --what-if` (row F7): each line has the figures of a plan with its setting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def changes(report: dict[str, Any], start: str = "") -> list[dict[str, Any]]:
 
 
 def planned_with(setting: str, batch: int = 16) -> int:
-    """The arena of a plan with one more setting, as a line gives it."""
+    """Return the arena of a plan with one more setting, in the form that a line gives."""
     if setting.startswith("--batch "):
         batch, setting = int(setting.removeprefix("--batch ")), ""
     overrides = [setting] if setting else []
@@ -35,7 +35,7 @@ def planned_with(setting: str, batch: int = 16) -> int:
 
 
 def test_F7_every_setting_is_planned_as_it_is_told(report: dict[str, Any]) -> None:
-    """A setting gives its bytes; one that only sets a limit gives no more."""
+    """A setting gives its reported bytes; a setting that is a limit gives no more."""
     found = changes(report)
     assert len({change["config"] for change in found}) >= 7
     for config, told in {change["config"]: change["planned_bytes"] for change in found}.items():
@@ -46,7 +46,7 @@ def test_F7_every_setting_is_planned_as_it_is_told(report: dict[str, Any]) -> No
 
 
 def test_F7_no_budget_is_told_that_cannot_be_met() -> None:
-    """Of digits_regularized one step alone, run again, needs less than any order by stages."""
+    """In digits_regularized, recomputing one step alone needs less than any plan of the solver."""
     path = find_config("digits_regularized")
     asked = inspect_memory(path, (), "train", threads=1, measured=False, changes=True)
     found = [change["config"] for change in changes(asked.to_json())]
@@ -72,7 +72,7 @@ def test_F7_changes_are_held_against_the_run(report: dict[str, Any]) -> None:
 
 
 def test_F7_one_step_run_again_saves_what_it_made(report: dict[str, Any]) -> None:
-    """The step is one of forward, and no more is saved than it makes."""
+    """The recomputed step is one of forward, and saves at most the bytes of its outputs."""
     path = find_config("resnet20_cifar10")
     plan = inspect_memory(path, (), "train", 16, 1, measured=False).plan
     phase = plan.largest_phase
@@ -125,7 +125,7 @@ def test_F7_inference_keeps_nothing_for_backward(tmp_path: Path) -> None:
 
 
 def test_F7_summed_batches_run_the_same_step_again() -> None:
-    """Two training phases, of which each alone would still need all bytes; one's time is told."""
+    """Both training phases must recompute the step to save bytes; the time of one is reported."""
     path = find_config("resnet20_cifar10")
     accumulate = ["train.accumulate=2"]
     asked = inspect_memory(path, accumulate, "train", 4, 1, measured=False, changes=True)
@@ -141,7 +141,7 @@ def test_batches_in_parts_are_refused_with_their_place(tmp_path: Path) -> None:
     words = ("memory.micro_batches=true", "memory.budget=80%", "--what-if")
     done = mxrun("inspect-memory", "lenet_mnist", *words, cwd=tmp_path)
     assert done.returncode == 2
-    assert "--what-if plans whole batches" in done.stderr
+    assert "--what-if does not support micro-batches" in done.stderr
     assert "memory.micro_batches=false" in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""`implementation: auto` takes the candidate that takes least, and says what all of them took."""
+"""`implementation: auto` selects the fastest candidate and reports the times of all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
 
 
 class LastIs:
-    """A chooser for whom the last candidate takes so many times what the others take."""
+    """Autotuner for which the last candidate takes `factor` times as long as the others."""
 
     def __init__(self, factor: float) -> None:
         self.factor = factor
@@ -128,7 +128,7 @@ STRIDED_AND_DILATED = {
 
 @pytest.mark.parametrize("case", STRIDED_AND_DILATED)
 def test_every_candidate_under_stride_and_dilation_can_be_taken(case: str) -> None:
-    """Where a data gradient is computed for other sizes, its candidates are those of that code."""
+    """If a data gradient is computed in other sizes, its candidates are those for these sizes."""
     shape, window = STRIDED_AND_DILATED[case]
     batch, _, *spatial = shape
     with fresh_names():

@@ -1,4 +1,4 @@
-"""Inference of parameters that stay as they are: what is computed once, and what is folded."""
+"""Inference with constant parameters: weight pre-packing and folding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA = TensorSpec((4, 3, 32, 32))
 
 
 def inferred(symbol: Symbol, **options: Any) -> tuple[Executor, list[Array]]:
-    """The outputs for made-up parameters, twice."""
+    """Return the outputs for synthetic parameters, twice."""
     request = CompileRequest({"data": DATA}, phases=(EVALUATE,), threads=2, **options)
     executor = Executor(compile_plan(symbol, request))
     for block in executor.plan.pinned:
@@ -75,7 +75,7 @@ def test_resnet20_folds_and_fuses_to_the_same_numbers() -> None:
     assert operators(folded, PREPARE).count("_batch_norm_fold") == 21
     assert PREPARE not in plain.plan.phases
     if onednn.load() is not None:
-        # Nothing is reordered in a step but the data.
+        # A step reorders only the data.
         assert operators(plain).count("_reorder") > operators(fixed).count("_reorder") == 1
 
 
@@ -142,7 +142,7 @@ def test_F1_planned_bytes_are_touched() -> None:
 def test_what_a_convolution_reads_and_adds_is_not_overwritten(
     groups: int, last: tuple[str, dict[str, object]] | None
 ) -> None:
-    """x + convolution(x): the sum may not lie over x, whose neighbours the kernel still reads."""
+    """x + convolution(x): the sum must not overwrite x, whose neighbours the kernel still reads."""
     with fresh_names():
         data = apply("tanh", {"data": variable("data")}, {}, "bent")
         parameters = {"kernel": (3, 3), "num_filter": 3, "pad": (1, 1), "num_group": groups}

@@ -1,6 +1,6 @@
-"""Whole networks against PyTorch and MXNet 1.9.1: outputs, gradients, training, JSON, shapes.
+"""Complete networks against PyTorch and MXNet 1.9.1: outputs, gradients, training, JSON, shapes.
 
-The peers compute in float64, so that what differs is this side's rounding alone.
+The peers compute in float64, so that differences are due to mxrun's rounding alone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def running(kind: type[Peer]) -> Peer:
 
 
 def asked(kind: type[Peer]) -> Peer:
-    """The peer's process, started once; the test skips where it is not installed."""
+    """Return the peer's process, started once; skips the test if the peer is not installed."""
     reason = kind.unavailable()
     if reason is not None:
         pytest.skip(reason)
@@ -108,7 +108,7 @@ def close(got: npt.NDArray[np.generic], expected: npt.NDArray[np.generic], what:
 def test_O1_X5_L2_outputs_and_gradients_equal_the_peers(
     name: str, kind: type[Peer], implementation: str
 ) -> None:
-    """`residual` sums three readers' gradients, `shared` those of two layers with one weight."""
+    """`residual` sums gradients of three readers, `shared` those of layers with one weight."""
     peer = asked(kind)
     build, inputs = CASES[name]
     symbol = build()
@@ -157,7 +157,7 @@ def mxnet() -> MXNet:
 
 @pytest.mark.parametrize("name", CASES)
 def test_X3_mxnet_reads_our_json(name: str) -> None:
-    """MXNet loads it, saves it, and what it saved is the same graph to us."""
+    """MXNet loads and saves the graph, and mxrun reads the same graph back."""
     symbol = CASES[name][0]()
     saved = mxnet().save_json(symbol.tojson())
     assert list(saved.arguments) == symbol.list_arguments()
@@ -182,7 +182,7 @@ def test_X3_P1_mxnet_infers_the_same_shapes(name: str) -> None:
 
 @pytest.mark.parametrize("name", SYMBOL_SHAPES)
 def test_X3_mxnets_own_files_are_read(name: str) -> None:
-    """Old spellings, hidden attributes and all: same lists, shapes, and the same graph again."""
+    """Includes old spellings and hidden attributes: the same lists, shapes, and graph."""
     text = (SYMBOLS / f"{name}.json").read_text()
     symbol = load_json(text)
     saved = mxnet().save_json(text)

@@ -1,11 +1,10 @@
-"""ResNet-20 on made-up CIFAR images: five training steps and what they lead to, as the peers do it.
+"""ResNet-20 on synthetic CIFAR images: five training steps, compared with the peers.
 
-All begin with the same parameters and statistics and see the same batches; the peers compute in
-float64. A ReLU makes that exact for this side only where it computes in float64 too: among the
-millions that a step takes, rounding to float32 brings some to the other side of zero, and each
-changes gradients by far more than rounding (MXNet's own in float32 and in float64 are as far
-apart). So the kernels that runs use, which compute in float32, are compared with the ReLUs made
-smooth.
+All start from the same parameters and statistics and read the same batches; the peers compute in
+float64. With ReLUs, results agree only if mxrun computes in float64 too: of the millions of values
+in a step, rounding to float32 moves some across zero, and each such value changes gradients by far
+more than rounding (MXNet's own results in float32 and float64 differ as much). Therefore the
+kernels of normal runs, which compute in float32, are compared with smooth activations instead.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ Arrays = dict[str, Array]
 
 @dataclass(frozen=True)
 class Case:
-    """How this side computes, and with which activation."""
+    """Precision of mxrun, and the activation."""
 
     activation: str
     batch: int
@@ -83,7 +82,9 @@ CASES = {
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Variables before and after the steps, the batches with one more, and the last's gradients."""
+    """Variables before and after the steps, the batches plus one, and the gradients of the last
+    one.
+    """
 
     before: Arrays
     after: Arrays
@@ -98,7 +99,7 @@ class Training:
 
 @cache
 def trained(case: Case) -> Training:
-    """Our side, from the first values that the config gives."""
+    """Train with mxrun, from the initial values of the config."""
     before, batches = first_values(case), made_up(case)
     executor = bound(case, before, rules={name: rule(case, name) for name in case.parameters})
     for step in range(STEPS):
@@ -127,7 +128,7 @@ def first_values(case: Case) -> Arrays:
 
 
 def made_up(case: Case) -> Arrays:
-    """Batches stacked along a first axis."""
+    """Return synthetic batches, stacked along a first axis."""
     random = np.random.default_rng(5)
     shapes = {name: (STEPS + 1, *spec.shape) for name, spec in case.inputs.items()}
     return {
@@ -172,7 +173,7 @@ def distance(got: Array, expected: Array) -> float:
 @pytest.mark.parametrize("kind", PEERS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("name", CASES)
 def test_O1_gradients_after_five_steps_equal_the_peers(name: str, kind: type[Peer]) -> None:
-    """Each side trains on its own, then differentiates one more batch; statistics agree as well."""
+    """Each side trains alone, then differentiates one more batch; statistics agree as well."""
     reason = kind.unavailable()
     if reason is not None:
         pytest.skip(reason)
@@ -227,7 +228,7 @@ def test_no_step_runs_on_numpy_where_onednn_is() -> None:
 
 
 def test_F1_a_run_touches_what_was_planned_and_no_more(tmp_path: Path) -> None:
-    """At the config's own batch size, once all is compiled: the compiler takes 80 MiB."""
+    """At the config's own batch size, after compilation: the compiler takes 80 MiB."""
     train = ("train", residual.CONFIG, *SYNTHETIC, "train.epochs=1", "--overwrite")
     result(*train, cwd=tmp_path)
     summary = result(*train, cwd=tmp_path)

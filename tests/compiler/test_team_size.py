@@ -1,4 +1,4 @@
-"""The team that a network is worth: a function of its steps, the processor's kind and the cores."""
+"""Size of a network's thread team: a function of its steps, the kind of processor and the cores."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_teams_halve_the_cores_or_are_all_of_them() -> None:
 
 
 def test_the_team_is_the_same_beside_other_work() -> None:
-    """Nothing is measured: what other processes do while it is decided changes nothing."""
+    """Nothing is measured, so the load of other processes changes nothing."""
     alone = [team(config, 2) for config in ("mlp_mnist", "digits_lenet", "lenet_mnist")]
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:

@@ -1,4 +1,4 @@
-"""The checks after every pass find what a pass could break."""
+"""The checks after every pass detect the errors that a pass could make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluator of `${...}` against Python's own arithmetic, and what it must refuse."""
+"""Evaluator of `${...}`, compared with Python's arithmetic, and its refusals."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is saved of a config reads back as the same values, whatever they are."""
+"""Saved configs read back as the same values."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def read_again(tree: SourceNode) -> SourceNode:
 
 
 def spelled(tree: SourceNode) -> str:
-    """Every value with its type; NaN is equal to itself, and -0.0 is not 0.0."""
+    """Return every value with its type; NaN equals itself, and -0.0 differs from 0.0."""
     return repr(tree.plain())
 
 

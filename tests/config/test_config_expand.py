@@ -225,12 +225,12 @@ def test_expressions_work_anywhere(tmp_path: Path) -> None:
         ("    - A: {x: '${1 +}'}\n", 16, 14, "too early"),
         ("    - A: {x: 'a${1'}\n", 16, 14, "missing"),
         ("    - A: {name: 'a ${1.5}'}\n", 16, 17, "not a name"),
-        ("    - repeat: {count: -1, layers: [A]}\n", 16, 23, "how often"),
-        ("    - repeat: {count: true, layers: [A]}\n", 16, 23, "how often"),
+        ("    - repeat: {count: -1, layers: [A]}\n", 16, 23, "number of repetitions"),
+        ("    - repeat: {count: true, layers: [A]}\n", 16, 23, "number of repetitions"),
         ("    - repeat: {layers: [A]}\n", 16, 7, "needs a count"),
         ("    - repeat: {count: 2}\n", 16, 7, "needs layers"),
         ("    - repeat: {count: 2, layers: [A], of: 3}\n", 16, 39, "unknown key 'of'"),
-        ("    - repeat: {count: 9999999999, layers: [A]}\n", 16, 23, "how often"),
+        ("    - repeat: {count: 9999999999, layers: [A]}\n", 16, 23, "number of repetitions"),
         ("    - repeat: {count: 3, layers: [A: 3]}\n", 16, 38, "are a mapping"),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_bad_block_is_reported_though_unused(tmp_path: Path, blocks: str, word
 def test_blocks_without_end_and_texts_that_explode_are_refused(tmp_path: Path) -> None:
     circle = "blocks: {a: {layers: [b]}, b: {layers: [a: {}]}}\n"
     (problem, *_) = parse(network(tmp_path, "    - a\n", circle)).diagnostics
-    assert "without end" in problem.problem
+    assert "in a circle" in problem.problem
     assert problem.got == "a -> b -> a"
     doubling = "blocks:\n" + "".join(
         f"  b{i}:\n    parameters: {{t: null}}\n    layers:\n"

@@ -1,4 +1,4 @@
-"""YAML text to marked values: YAML 1.2's scalars, places, limits, and bytes that are no config."""
+"""YAML to source nodes: YAML 1.2 scalars, locations, limits, and bytes that are not a config."""
 
 import math
 from pathlib import Path
@@ -114,8 +114,8 @@ def test_aliases_repeat_a_value_under_their_own_key() -> None:
         ("a: !!int '3'\n", 1, 4, "tag"),
         ("a: ! 3\n", 1, 4, "tag"),
         ("a: &b {c: 1}\nd: {<<: *b}\n", 2, 5, "merge keys"),
-        ("a: *b\n", 1, 4, "marked &b"),
-        ("a: &b [*b]\n", 1, 8, "marked &b"),
+        ("a: *b\n", 1, 4, "anchor &b"),
+        ("a: &b [*b]\n", 1, 8, "anchor &b"),
         ("a:\n\t- 1\n", 2, 1, "tab"),
         ("a: [1, 2\n", 2, 1, "not valid YAML"),
         ("a: b: c\n", 1, 5, "mapping values"),

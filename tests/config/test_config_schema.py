@@ -240,11 +240,15 @@ def test_missing_keys_are_reported_at_their_section(
     ("override", "expected", "hint"),
     [
         ("train={epochs: 1}", "{kind: {parameter: value}}, such as {sgd: {lr: 0.1}}", "gradients"),
-        ("train={optimizer: sgd}", "an integer, 1 or more, such as 20", "How often"),
-        ("train.early_stopping={metric: loss}", "an integer, 1 or more, such as 3", "in a row"),
+        ("train={optimizer: sgd}", "an integer, 1 or more, such as 20", "Number of passes"),
+        (
+            "train.early_stopping={metric: loss}",
+            "an integer, 1 or more, such as 3",
+            "Successive evaluations",
+        ),
         ("train.start_from={load: [a]}", "text, such as runs/digits_lenet", "run's folder"),
         ("data={train: {dataset: digits}}", "an integer, 1 or more, such as 64", "per step"),
-        ("data={batch_size: 4}", "a mapping, such as {dataset: digits, split: train}", "trained"),
+        ("data={batch_size: 4}", "a mapping, such as {dataset: digits, split: train}", "training"),
         ("network={layers: [A]}", "a mapping, such as {data: [1, 28, 28], label: []}", "input"),
     ],
 )
@@ -298,7 +302,7 @@ def test_what_is_right_is_given_whatever_is_wrong_elsewhere(good: Path) -> None:
     assert [layer.name for layer in parsed.layers] == ["a", "b0"]
     broken = parse(good, ["network.layers[1]=3", "data.batch_size=0"])
     assert broken.network is None
-    # The wrong batch size is stood in for, so that the rest of the section is checked too.
+    # The wrong batch size is replaced, so that the rest of the section is checked too.
     assert broken.data is not None
     assert broken.data.train.dataset == "digits"
     assert broken.train is not None
@@ -355,7 +359,7 @@ def test_variables(good: Path) -> None:
 
 
 def schemas_without_description(schema: Any, path: str) -> list[str]:
-    """Paths of the properties that neither they nor what they refer to describe."""
+    """Return the paths of properties without a description, their own or that of a reference."""
     found = []
     if isinstance(schema, dict):
         for key, part in schema.get("properties", {}).items():

@@ -1,4 +1,4 @@
-"""Every operator that has a form in ONNX: onnx's checker, and onnxruntime against this side."""
+"""Every operator with an ONNX form: onnx's checker, and onnxruntime compared with mxrun."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ CASES = [
     Case("SliceChannel", ((4, 3),), {"num_outputs": 2}, outputs=2),
     Case("SliceChannel", ((4, 3),), {"num_outputs": 3, "axis": 2, "squeeze_axis": True}, outputs=3),
 ]
-# A few whose results mix rows of the batch, and one that makes another shape of it.
+# Operators whose results mix rows of the batch, and one that changes its shape.
 ONE_BATCH = {"mean", "sum", "sum-axis=(0, 1)-exclude=True", "dot-transpose_b=True"}
 
 
@@ -245,7 +245,7 @@ def specs(symbol: Symbol, case: Case, batch: int) -> dict[str, TensorSpec]:
 def expected(
     case: Case, symbol: Symbol, arrays: Mapping[str, Array], data: Mapping[str, Array]
 ) -> list[Array]:
-    """What this side gives for one batch."""
+    """Return the outputs of mxrun for one batch."""
     inputs = {name: TensorSpec(array.shape, array.dtype.name) for name, array in data.items()}
     executor = Executor(compile_plan(symbol, CompileRequest(inputs, phases=(EVALUATE,))))
     for name, array in {**arrays, **data}.items():
@@ -286,13 +286,13 @@ def test_onnx_own_checker_accepts_every_model(tmp_path: Path) -> None:
 
 
 UNKNOWN = [
-    (case("cbrt"), "cbrt 'node' has no form in ONNX"),
+    (case("cbrt"), "cbrt 'node' cannot be converted to ONNX"),
     (case("Pooling", pool_type="sum", kernel=(2, 2)), "pool_type sum"),
     (case("Pooling", (2, 9), pooling_convention="same", kernel=(2,)), "pooling_convention same"),
-    (case("BatchNorm", axis=-1), "axis -1: channels must stand in axis 1"),
+    (case("BatchNorm", axis=-1), "axis -1: channels must be axis 1"),
     (case("Dropout", mode="always"), "mode always"),
     (case("dot", (2, 4), (5,)), "tensors of ranks 3 and 2"),
-    (case("softmax_cross_entropy", VECTOR), "softmax_cross_entropy 'node' has no form"),
+    (case("softmax_cross_entropy", VECTOR), "softmax_cross_entropy 'node' cannot be converted"),
 ]
 
 

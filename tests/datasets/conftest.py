@@ -1,3 +1,3 @@
-"""Every test here may name any bundled data set, also when its file runs alone."""
+"""Registers all bundled data sets, also for a single test file."""
 
 import mxrun.datasets  # noqa: F401 - declares their names

@@ -1,4 +1,4 @@
-"""CIFAR's binary files: every byte in its place, and every way a file can be broken."""
+"""CIFAR's binary files: every byte in its place, and all kinds of damaged files."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def test_a_label_that_is_no_class_is_told_with_record_and_byte(ten, hundred):
 
 def test_missing_files_and_names_are_told(ten, hundred):
     (ten / "data_batch_3.bin").unlink()
-    assert "data_batch_3.bin is not there" in failure("cifar10", ten, "train")
-    assert "train.bin is not there" in failure("cifar100", hundred, "train")
+    assert "data_batch_3.bin not found" in failure("cifar10", ten, "train")
+    assert "train.bin not found" in failure("cifar100", hundred, "train")
     (hundred / "fine_label_names.txt").write_text("one\ntwo\n")
     text = failure("cifar100", hundred)
     assert all(word in text for word in ("fine_label_names.txt", "100 lines", "got: 2"))

@@ -1,4 +1,4 @@
-"""Tables of numbers: which columns are what, and rows that are no numbers."""
+"""Tables of numbers: roles of columns, and rows that are not numbers."""
 
 from __future__ import annotations
 
@@ -75,14 +75,18 @@ def test_rows_take_the_shape_of_the_network(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("1,2,3\n4,x,6\n", {}, (":2:2: byte 8:", "no number", "'x'")),
+        ("1,2,3\n4,x,6\n", {}, (":2:2: byte 8:", "not a number", "'x'")),
         ("1,2,3\n4,,6\n", {}, (":2:2: byte 8:", "''")),
         ("1,2,3\n4,nan,6\n", {}, (":2:2: byte 8:", "'nan'")),
         ("1,2,3\n4,5,inf\n", {}, (":2:3: byte 10:",)),
         ("a,b,c\n4,5,6\n", {}, (":1:1: byte 0:", "header: true")),
-        ("1,2,3\n\n4,5\n", {}, (":3:2: byte 7:", "another length", "expected: 3 columns")),
+        (
+            "1,2,3\n\n4,5\n",
+            {},
+            (":3:2: byte 7:", "number of columns differs", "expected: 3 columns"),
+        ),
         ("1,2,3\n4,5,6,7\n", {}, (":2:4: byte 6:", "got: 4")),
-        ("1,2,3\n4,5,0.5\n", {}, (":2:3:", "cannot be taken as int32", "got: 0.5")),
+        ("1,2,3\n4,5,0.5\n", {}, (":2:3:", "cannot be converted to int32", "got: 0.5")),
         ("1,2,3\n4,5,3e9\n", {}, (":2:3:", "within int32")),
         ("1,2,3\n4,1e39,3\n", {}, (":2:2:", "within float32")),
         ("", {}, ("byte 0:", "no rows")),
@@ -146,7 +150,7 @@ def test_words_are_classes_by_their_sorted_names(tmp_path, label):
     assert dataset.fields["label"].records.dtype == np.int32
     assert dataset.fields["data"].records.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert dataset.columns == ("a", "b")
-    # One word makes names of the numbers above it, too.
+    # A single word turns the numbers above it into names, too.
     file.write_text("1,2,1\n3,4,0\n5,6,x\n")
     dataset = open_csv(file)
     assert dataset.classes == ("0", "1", "x")
@@ -166,7 +170,7 @@ def test_a_gap_is_no_class(tmp_path, gap, others):
         assert "column 'kind'" in found.problem
         assert (found.place, found.got) == (PLACE, repr(gap.strip()))
         assert "remove the rows without a label" in found.hint
-        hint = f'quote the cell where the word is meant: "{gap.strip()}"'
+        hint = f'quote the cell if it is a word: "{gap.strip()}"'
         assert (hint in found.hint) == bool(gap.strip('"'))
 
 
@@ -192,7 +196,7 @@ def test_words_that_look_alike_are_one_class(tmp_path):
 def test_words_are_no_numbers(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("1,2,red\n")
-    with pytest.raises(UserError, match="no number") as caught:
+    with pytest.raises(UserError, match="not a number") as caught:
         open_csv(file, wanted=inputs(label="float32"))
     assert "SoftmaxOutput" in caught.value.diagnostics[0].hint
 
@@ -258,7 +262,7 @@ print(fingerprint(Dataset("csv", {"label": Field(np.zeros(1, np.int32))}, tuple(
 
 @pytest.mark.parametrize("words", [b"\xc3\xa4 b", b"\xe4 b"])
 def test_the_fingerprint_of_words_is_that_of_every_locale(words):
-    """Where names of files are in another encoding than UTF-8, as in a bare container."""
+    """Tested with file names in another encoding than UTF-8, as in a bare container."""
     classes = tuple(words.decode(errors="surrogateescape").split())
     here = fingerprint(Dataset("csv", {"label": Field(np.zeros(1, np.int32))}, classes))
     locale = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
@@ -274,7 +278,9 @@ def test_the_fingerprint_of_words_is_that_of_every_locale(words):
 
 
 def columns_of(row: str) -> list[str]:
-    """The names in a header, each character by itself: a quote that opens a cell hides commas."""
+    """Return the names in a header; a character at a time, as a quote that opens a cell hides
+    commas.
+    """
     cells, quotes = [""], 0
     for character in row:
         quotes += character == '"'

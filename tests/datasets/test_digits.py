@@ -1,4 +1,4 @@
-"""The bundled digits against facts read from the file independently of the reader."""
+"""The bundled digits, compared with facts read from the file without the reader."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""Images in folders: which records there are, what they hold, and files that are no images."""
+"""Images in folders: the records, their content, and files that are not images."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_names_that_look_alike_are_one_class(tmp_path):
 
 def test_images_of_no_class_are_noted(folder):
     (note,) = open_folder(folder).notes
-    assert note.endswith("are of no class, and are left out: readme.png")
+    assert note.endswith("have no class and are left out: readme.png")
     assert note.startswith(f"{folder}: ")
     (folder / "readme.png").unlink()
     assert open_folder(folder).notes == ()
@@ -117,7 +117,7 @@ def test_folders_without_images_are_explained(folder, tmp_path_factory):
     assert "cannot be read" in failure(empty / "none")
     assert "cannot be read" in failure(folder / "readme.png")
     assert "cannot be read" in failure("a\0b")
-    assert "no image" in failure(folder, channels=4)
+    assert "not an image" in failure(folder, channels=4)
 
 
 def read_file(path: Path, content: bytes) -> np.ndarray:
@@ -147,12 +147,12 @@ def png(width: int, height: int, depth: int = 8) -> bytes:
     ("content", "words"),
     [
         (b"", ("byte 0", "empty")),
-        (b"GIF89a", ("no PNG",)),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n", ("no PNG",)),
+        (b"GIF89a", ("not a PNG",)),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", ("not a PNG",)),
         (png(9000, 9000), ("byte 0", "too large", "9000 x 9000")),
         (png(10000, 10000), ("pixels",)),
         (png(2**31 - 1, 2**31 - 1), ("byte",)),
-        (png(4, 4, 16), ("wrong kind of pixels", "8 bits")),
+        (png(4, 4, 16), ("unsupported pixel format", "8 bits")),
     ],
     ids=itertools.count(),
 )
@@ -190,7 +190,7 @@ def test_truncated_images_are_refused_or_whole(tmp_path, suffix):
         except UserError as error:
             refused.append(str(error))
         else:
-            # Only what stands behind the pixels, such as their checksum, may be missing.
+            # Only data after the pixels, such as a checksum, may be missing.
             assert np.array_equal(record, whole)
     assert len(refused) > 0.8 * len(sizes)
     assert all(f"{path}: byte " in text for text in refused)

@@ -1,4 +1,4 @@
-"""MNIST's IDX files: real ones, and every way a file can be broken."""
+"""MNIST's IDX files: real ones, and all kinds of damaged files."""
 
 import gzip
 import os
@@ -116,8 +116,8 @@ def test_a_file_instead_of_the_folder_and_a_folder_instead_of_a_file(folder):
         (3, b"\x01", ("byte 3", "number of dimensions", "expected: 3")),
         (4, b"\0\0\0\0", ("byte 4", "at least 1")),
         (4, b"\0\0\0\x06", (f"byte {16 + 784 * COUNT}", "ends early", "[6, 28, 28]")),
-        (4, b"\0\0\0\x04", (f"byte {16 + 784 * 4}", "goes on")),
-        (4, b"\xff\xff\xff\xff", ("byte 4", "asks for too much")),
+        (4, b"\0\0\0\x04", (f"byte {16 + 784 * 4}", "more data")),
+        (4, b"\xff\xff\xff\xff", ("byte 4", "announces too much")),
         (8, b"\0\0\0\x1d", ("byte 8", "dimension 1", "expected: 28", "got: 29")),
         (12, b"\xff\xff\xff\xff", ("byte 12", "dimension 2")),
     ],
@@ -155,7 +155,7 @@ def test_a_label_that_is_no_digit(folder):
 
 
 def test_a_decompression_bomb_is_bounded(folder):
-    """A valid header in front of 64 MB of zeros: reading stops one byte behind the promise."""
+    """A valid header followed by 64 MB of zeros: reading stops one byte after the declared size."""
     bomb = gzip.compress(image_bytes() + bytes(64 << 20))
     (folder / IMAGES).write_bytes(bomb)
     tracemalloc.start()
@@ -164,7 +164,7 @@ def test_a_decompression_bomb_is_bounded(folder):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert "goes on" in text
+    assert "more data" in text
     assert peak < 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""NumPy's archives: real ones, and headers that lie."""
+"""NumPy archives: real ones, and ones with false headers."""
 
 from __future__ import annotations
 
@@ -67,21 +67,24 @@ def test_numbers_become_the_networks_type(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"data": IMAGES}, ("called 'label'", "one of data")),
-        ({"data": IMAGES, "lable": LABELS}, ("called 'label'", "'lable'")),
-        ({"data": IMAGES[:5], "label": LABELS}, ("same records", "data: 5, label: 6")),
+        ({"data": IMAGES}, ("named 'label'", "one of data")),
+        ({"data": IMAGES, "lable": LABELS}, ("named 'label'", "'lable'")),
+        (
+            {"data": IMAGES[:5], "label": LABELS},
+            ("different numbers of records", "data: 5, label: 6"),
+        ),
         ({"data": IMAGES[:0], "label": LABELS[:0]}, ("at least one",)),
         ({"data": np.uint8(1), "label": LABELS}, ("data: 0",)),
-        ({"data": IMAGES, "label": LABELS + 0.5}, ("label.npy: record 0", "whole")),
+        ({"data": IMAGES, "label": LABELS + 0.5}, ("label.npy: record 0", "integer")),
         (
             {"data": IMAGES / 0.0 if False else IMAGES * np.nan, "label": LABELS},
             ("record 0", "nan"),
         ),
         ({"data": IMAGES, "label": LABELS + 2**31}, ("record 0", "within int32")),
         ({"data": IMAGES, "label": np.float32(LABELS) + 2**31}, ("record 0", "within int32")),
-        ({"data": IMAGES, "label": LABELS.reshape(-1, 1)[:, :0]}, ("no numbers", "label [6, 0]")),
+        ({"data": IMAGES, "label": LABELS.reshape(-1, 1)[:, :0]}, ("are empty", "label [6, 0]")),
         ({"data": IMAGES, "label": np.array(["a"] * 6)}, ("label.npy: byte 10", "<U1")),
-        ({"data": IMAGES * 1j, "label": LABELS}, ("wrong type", "<c16")),
+        ({"data": IMAGES * 1j, "label": LABELS}, ("unsupported dtype", "<c16")),
     ],
 )
 def test_arrays_that_cannot_be_used_are_told(tmp_path, arrays, words):
@@ -92,7 +95,7 @@ def test_arrays_that_cannot_be_used_are_told(tmp_path, arrays, words):
 
 def test_an_array_of_objects_is_not_read(tmp_path):
     np.savez(tmp_path / "a.npz", data=np.array([{"a": 1}], dtype=object), label=LABELS)
-    assert "wrong type of elements" in failure(tmp_path / "a.npz")
+    assert "unsupported dtype" in failure(tmp_path / "a.npz")
 
 
 def npy(header: bytes, body: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
@@ -106,22 +109,22 @@ def described(shape: str, descr: str = "'|u1'") -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", ("byte 0", "no array")),
-        (b"\x93NUMPX\x01\x00", ("no array",)),
-        (npy(described("(3,)"), b"abc", b"\x09\x00"), ("no array",)),
-        (npy(described("(3,)"), b"ab"), ("promises uint8 [3]", "got: 2 bytes")),
+        (b"", ("byte 0", "not a NumPy array")),
+        (b"\x93NUMPX\x01\x00", ("not a NumPy array",)),
+        (npy(described("(3,)"), b"abc", b"\x09\x00"), ("not a NumPy array",)),
+        (npy(described("(3,)"), b"ab"), ("announces uint8 [3]", "got: 2 bytes")),
         (npy(described("(3,)"), b"abcd"), ("got: more",)),
         (npy(described("(1 << 60,)")), ("byte 10", "damaged")),
-        (npy(described(f"({1 << 60},)")), ("asks for too much",)),
+        (npy(described(f"({1 << 60},)")), ("announces too much",)),
         (npy(described(f"({1 << 70}, 0, {1 << 70})"), b"x"), ("damaged",)),
-        (npy(described(f"({1 << 60}, 0, {1 << 60})"), b"x"), ("promises",)),
-        (npy(described("(1000000000,)"), b"abc"), ("promises uint8 [1000000000]", "got: 3 bytes")),
+        (npy(described(f"({1 << 60}, 0, {1 << 60})"), b"x"), ("announces",)),
+        (npy(described("(1000000000,)"), b"abc"), ("announces uint8 [1000000000]", "got: 3 bytes")),
         (npy(described("(-1,)")), ("damaged",)),
         (npy(described("(3,)"))[:40], ("byte 10", "damaged")),
-        (npy(described("(3,)", "'|O'")), ("wrong type",)),
-        (npy(described("(3,)", "[('a', 'f4')]")), ("wrong type",)),
+        (npy(described("(3,)", "'|O'")), ("unsupported dtype",)),
+        (npy(described("(3,)", "[('a', 'f4')]")), ("unsupported dtype",)),
         (npy(described("(3,)", "('f4', (2,))")), ("byte",)),
-        (npy(described("(3,)", "'<f16'")), ("wrong type",)),
+        (npy(described("(3,)", "'<f16'")), ("unsupported dtype",)),
         (npy(b"{'descr': " + b"(" * 5000), ("damaged",)),
         (npy(b"__import__('os').getcwd()\n"), ("damaged",)),
     ],
@@ -143,7 +146,7 @@ def test_what_is_no_archive_is_told(tmp_path):
     path = tmp_path / "a.npz"
     for content in (b"", b"PK\x03\x04", b"text" * 100, npy(described("(1,)"), b"a")):
         path.write_bytes(content)
-        assert "no archive of arrays" in failure(path)
+        assert "not an archive of arrays" in failure(path)
     assert "cannot be read" in failure(tmp_path)
     assert "cannot be read" in failure(tmp_path / "none.npz")
 
@@ -163,23 +166,23 @@ def test_a_decompression_bomb_is_bounded(tmp_path):
 
 
 def test_arrays_larger_than_memory_are_refused_from_their_headers(tmp_path):
-    """Nothing is read: the archive holds headers, which say what is not there."""
+    """Nothing is read: the archive has headers without the data that they declare."""
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         count = memory_limit() // 20
         archive.writestr("data.npy", npy(described(f"({count}, 20)", "'|u1'")))
         archive.writestr("label.npy", npy(described(f"({count},)", "'<i8'")))
     text = failure(tmp_path / "a.npz")
-    assert "a.npz: what it holds does not fit into memory" in text
+    assert "a.npz: its content does not fit into memory" in text
     # The bytes of both, a look at each, and the labels as int32.
     assert f"{40 * count + count * (8 + 1 + 4):,} bytes" in text
 
 
 def test_memory_that_is_not_to_be_had_is_told(tmp_path):
-    """In a process of its own, which may map little more than it has."""
+    """Runs in a process that may map little more memory than it has."""
     with (tmp_path / "a.npz").open("wb") as file:
         np.savez(file, data=np.zeros((1 << 21, 4), "f8"), label=np.zeros(1 << 21, "i4"))
     (tmp_path / "load.py").write_text(LIMITED)
-    for room, words in ((32 << 20, "a.npz: what it holds"), (256 << 20, "read 2097152")):
+    for room, words in ((32 << 20, "a.npz: its content"), (256 << 20, "read 2097152")):
         command = [sys.executable, "load.py", str(room)]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert words in done.stdout, done.stderr
@@ -217,7 +220,7 @@ def test_damaged_archives_give_an_error_or_the_arrays(tmp_path, save):
         except UserError as error:
             refused.append(str(error))
         else:
-            # The archive's checksums leave no byte of an array to chance.
+            # The checksums of the archive cover every byte of an array.
             assert np.array_equal(dataset.fields["data"].records[:, 0], IMAGES)
             assert dataset.fields["label"].records.tolist() == LABELS.tolist()
     assert len(refused) > 100

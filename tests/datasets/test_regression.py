@@ -1,4 +1,4 @@
-"""Made-up regression: a function of seed and split that a network can learn."""
+"""Synthetic regression: a function of seed and split that a network can learn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_bytes_and_others_differ():
 
 
 def features(dataset: Dataset) -> np.ndarray:
-    """1, x and all products of two of them: what the labels are linear in."""
+    """Return 1, x and all products of two elements of x; the labels are linear in these."""
     x = dataset.fields["data"].records.astype(float)
     products = [x[:, i] * x[:, j] for i in range(4) for j in range(i, 4)]
     return np.stack([np.ones(len(x)), *x.T, *products], axis=1)
@@ -45,7 +45,7 @@ def test_the_test_split_has_the_same_function():
     labels = train.fields["label"].records, test.fields["label"].records
     fit, *_ = np.linalg.lstsq(features(train), labels[0], rcond=None)
     error = features(test) @ fit - labels[1]
-    # What is left is the noise of 0.05, and labels vary far more than that.
+    # The residual is the noise of 0.05; labels vary far more.
     assert 0.04 < error.std() < 0.06
     assert labels[1].std() > 0.3
     exact = open_regression(records=500, noise=0.0)
@@ -56,7 +56,7 @@ def test_the_test_split_has_the_same_function():
 def test_classes_and_too_many_records_are_refused():
     with pytest.raises(UserError, match="float32"):
         open_regression(inputs={**INPUTS, "label": TensorSpec((), "int32")})
-    with pytest.raises(UserError, match="too much"):
+    with pytest.raises(UserError, match="too large"):
         open_regression(records=1 << 40)
     with pytest.raises(UserError, match="no field"):
         open_regression(inputs={**INPUTS, "mask": TensorSpec(())})

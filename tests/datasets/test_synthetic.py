@@ -1,4 +1,4 @@
-"""Made-up records: a function of seed and split, in the network's shapes, learnable."""
+"""Synthetic records: a function of seed and split, in the network's shapes, learnable."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_the_test_split_is_learnable_from_the_training_split():
         ({"classes": 10**9}, "classes"),
         ({"seed": -1}, "seed"),
         ({"seeds": 1}, "'seed'"),
-        ({"records": 10**15}, "too much"),
+        ({"records": 10**15}, "too large"),
     ],
 )
 def test_options_out_of_range_are_explained(options, word):

@@ -1,4 +1,4 @@
-"""After its second step a training loop allocates nothing: no native block, no Python objects."""
+"""After its second step, a training loop allocates no native block and no Python objects."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import pytest
 pytestmark = pytest.mark.commands
 
 SUPPORT = Path(__file__).parents[1] / "support"
-# Steps of one epoch; with 300 and more what grows slowly reaches 4 KiB, and the loop has looked at
+# Steps of one epoch. Within 300 and more steps slow growth reaches 4 KiB, and the loop has checked
 # all parameters and states three times.
 STEPS = {"mlp_mnist": 600, "lenet_mnist": 25, "digits_lenet": 330}
 SYNTHETIC = (
     "data.eval={dataset: synthetic, split: test}",
     "train.epochs=1",
 )
-# Nothing is to be learned here; it only must not diverge.
+# Accuracy does not matter; training must only not diverge.
 PLAIN = ("train.optimizer={sgd: {lr: 1e-3, momentum: 0.9, wd: 1e-4}}",)
-# All that a step may have besides.
+# All optional parts of a step.
 RICH = (
     "train.optimizer={adam: {lr: 1e-3, clip_global_norm: 1}}",
     "train.schedule={cosine: {warmup_steps: 20}}",

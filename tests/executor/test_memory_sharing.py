@@ -1,4 +1,4 @@
-"""Sharing memory changes no bit; planned bytes are the bytes touched."""
+"""Memory sharing changes no bit; planned bytes are the bytes touched."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_P8_each_reason_to_refuse_a_hint() -> None:
     # relu_output has another reader, but the sum has already taken join_output's memory.
     assert reasons["again", "join_output", "again_output"] == ""
     shared = reasons["again", "relu_output", "again_output"]
-    assert shared == "the output lies in left_output already"
+    assert shared == "the output is already in left_output"
     assert reasons["softmax:backward", "softmax_output", "fc_output_grad"] == (
         "softmax_output is a result"
     )
@@ -106,7 +106,7 @@ def test_P8_a_later_reader_refuses_the_hint() -> None:
 
 
 def test_P8_sizes_inputs_and_other_reads_refuse_the_hint() -> None:
-    """A smaller input, one given from outside, one that is two inputs."""
+    """Refused for a smaller input, a network input, and one that is both inputs."""
     with fresh_names():
         data = variable("data")
         flat = chain(data, ("FullyConnected", {"num_hidden": 8}, "fc1"))
@@ -122,12 +122,12 @@ def test_P8_sizes_inputs_and_other_reads_refuse_the_hint() -> None:
     assert reasons["wide", "mean_output"] == "the sizes differ"
     assert reasons["wide", "twice_output"] == ""
     assert reasons["outer", "data"] == "data is given from outside"
-    assert reasons["twice", "fc1_output"] == "read as another input as well"
-    assert reasons["sum", "fc2_output"] == "the output lies in twice_output already"
+    assert reasons["twice", "fc1_output"] == "another input shares its memory"
+    assert reasons["sum", "fc2_output"] == "the output is already in twice_output"
 
 
 def dense_sigmoid(fine: bool) -> Symbol:
-    """Two dense layers with sigmoid, in two operators each or in six of one operation each."""
+    """Return two dense layers with sigmoid, as two operators each or as six single operations."""
     with fresh_names():
         symbol = variable("data")
         for name in ("a", "b"):
@@ -150,7 +150,7 @@ def dense_sigmoid(fine: bool) -> Symbol:
 @pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_L11_a_network_of_single_operations_takes_no_more(implementation: str, phase: str) -> None:
-    """By sharing memory alone, not by fusing: every operation is a step of its own."""
+    """Due to sharing memory alone, not to fusing: every operation is a separate step."""
     options: dict[str, Any] = {"implementation": implementation, "fuse": False, "phases": (phase,)}
     if phase == EVALUATE:
         options["rules"] = {}
@@ -220,7 +220,7 @@ def test_X6_no_python_growth_per_step() -> None:
 
 
 def test_L1_two_networks_take_turns() -> None:
-    """Operators hold no state: two executors of one plan in turn do not disturb each other."""
+    """Operators have no state: alternating executors of one plan do not disturb each other."""
     plan = plan_of(convolutional())
     alone = trained(plan, steps=2)[1]
     first, second = Executor(plan), Executor(plan)
@@ -290,7 +290,7 @@ def test_an_arena_beyond_the_address_space_is_refused_in_one_line() -> None:
     )
     needed = [nbytes + mmap.PAGESIZE for nbytes in (8 << 30, 1 << 63)]
     assert done.stdout.splitlines() == [
-        f"the system gives no more memory: the arena needs {nbytes:,} bytes" for nbytes in needed
+        f"out of memory: the arena needs {nbytes:,} bytes" for nbytes in needed
     ]
 
 

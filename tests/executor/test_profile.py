@@ -1,4 +1,4 @@
-"""A profiled run computes the same bits, and its times belong to whom it says."""
+"""A profiled run computes the same bits, and its times are assigned to the right operators."""
 
 from __future__ import annotations
 

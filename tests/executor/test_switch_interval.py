@@ -1,4 +1,4 @@
-"""How long a busy thread may keep the interpreter's lock from a loop of steps."""
+"""Time for which a busy thread may hold the interpreter's lock during a loop of steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mxrun.train.replay import NullObserver
 
 @pytest.fixture(autouse=True)
 def interval() -> Iterator[float]:
-    """Python's own, restored whatever a test leaves."""
+    """Restore Python's switch interval after a test."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.005)
     try:
@@ -44,7 +44,7 @@ def test_an_interval_that_is_shorter_stays() -> None:
 
 
 class Watcher(NullObserver):
-    """Notes the interval at the end of each epoch, and fails after the second."""
+    """Observer that records the interval at the end of each epoch, and fails after the second."""
 
     def __init__(self) -> None:
         self.seen: list[float] = []

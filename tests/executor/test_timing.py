@@ -1,4 +1,4 @@
-"""Candidates are timed on memory of their own; other work only makes that take longer."""
+"""Candidates are timed on separate memory; other work only prolongs that."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kernels(implementation: str, side: int) -> Sequence[Kernel]:
 def test_P17_a_slow_candidate_takes_longer() -> None:
     candidates = {name: partial(kernels, name, 40) for name in ("numpy", "onednn")}
     found = time_candidates(candidates, 1)
-    # Nothing is found on a machine whose other work leaves no two runs alike.
+    # Nothing is found on a machine with too much other work for two similar runs.
     if found:
         assert [*found] == ["numpy", "onednn"]
         assert found["numpy"].implementation == "numpy"

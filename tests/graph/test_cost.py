@@ -18,7 +18,7 @@ from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.operator.kernel import OpReqType
 from mxrun.planner.plan import PhasePlan
 
-# Seconds are bytes: what is updated, copied and read can be told apart by the digits.
+# Seconds encode bytes: the digits tell updated, copied and read bytes apart.
 MACHINE = Machine(
     threads=1,
     flops_per_s={"float32": 10.0, "bfloat16": 100.0},
@@ -31,7 +31,7 @@ BATCH, IMPLEMENTATIONS = 4, ("auto", "numpy")
 
 
 def network() -> Symbol:
-    """16 channels of 8 x 8, so that no packing of a weight needs padding."""
+    """Return a network with 16 channels of 8 x 8, so that no packed weight needs padding."""
     with fresh_names():
         return softmax(
             chain(
@@ -92,7 +92,7 @@ def test_forward_products_are_counted(implementation: str) -> None:
 def test_backward_products_are_those_that_are_asked_for(implementation: str) -> None:
     phase = phase_of(network(), TRAIN, implementation=implementation)
     flops, traffic = figures(phase, "conv1:backward")
-    # Nobody wants the gradient of the data; the readable body counts a bias like a product.
+    # The data gradient is not requested; the NumPy body counts a bias like a product.
     products = {"auto": 1, "numpy": 2}[implementation]
     assert flops == products * CONV1
     weight_read = {"auto": 0, "numpy": CONV1_WEIGHT}[implementation]
@@ -129,7 +129,8 @@ def test_maps_read_and_write_every_element_once(in_place: bool) -> None:
     phase = phase_of(network(), TRAIN, in_place=in_place)
     shared = DATA if in_place else 0
     assert figures(phase, "relu1") == (BATCH * 16 * 64, Traffic(DATA, DATA, shared))
-    # The gradient and the output, or what says the same, give the gradient.
+    # Backward reads the gradient and the output (or an equivalent mask), and writes the input's
+    # gradient.
     flops, traffic = figures(phase, "relu1:backward")
     assert flops == BATCH * 16 * 64
     assert traffic == Traffic(2 * DATA, DATA, shared)

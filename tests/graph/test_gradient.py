@@ -1,4 +1,4 @@
-"""The gradient graph: what is computed, what is not, and that two ways agree bit for bit."""
+"""Gradient graph: computed and omitted gradients; two methods agree bit for bit."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_P5_fully_connected_reads_data_and_weight_before_the_update() -> None:
 
 
 def test_P5_outputs_live_as_long_as_backward_needs_them() -> None:
-    """FullyConnected's output dies with its last reader, Pooling's waits for its backward."""
+    """FullyConnected's output is freed after its last reader, Pooling's after its backward."""
     with_numpy = plan_of(convolutional(), implementation="numpy", in_place=False)
     phase = with_numpy.phases[TRAIN]
     order = [step.name for step in phase.steps]
@@ -167,7 +167,7 @@ def test_losses_fall() -> None:
 
 
 def test_a_gradient_that_only_passes_is_nobodys_step() -> None:
-    """Both sides of a sum read its output's gradient itself; a parameter has one of its own."""
+    """Both inputs of a sum share its output's gradient; a parameter gets a copy of its own."""
     symbol = residual()
     steps = {step.name: step for step in plan_of(symbol).phases[TRAIN].graph.steps}
     assert "join" in steps
@@ -184,7 +184,7 @@ def test_a_gradient_that_only_passes_is_nobodys_step() -> None:
 
 @pytest.mark.parametrize("backward", ["explicit_graph", "reverse"])
 def test_what_gets_no_gradient_that_it_declares_to_read_has_no_backward(backward: str) -> None:
-    """BatchNorm passes none from its mean: what lies before it learns by other ways alone."""
+    """BatchNorm's mean passes no gradient, so layers before it learn by other paths only."""
     with fresh_names():
         stem = chain(variable("data"), ("FullyConnected", {"num_hidden": 4}, "stem"))
         norm = apply("BatchNorm", {"data": stem}, {"output_mean_var": True}, "norm")

@@ -1,4 +1,4 @@
-"""Shape inference over whole networks, in both directions, with its diagnostics."""
+"""Shape inference of complete networks, in both directions, with its diagnostics."""
 
 from __future__ import annotations
 

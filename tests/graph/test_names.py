@@ -1,4 +1,4 @@
-"""Names of our own never meet a user's, however close the user comes."""
+"""Generated names never collide with a user's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONVOLUTION = {"num_filter": 4, "kernel": (3, 3), "pad": (1, 1)}
 
 
 def close_names() -> Symbol:
-    """Layers and parameters named as steps and states might be."""
+    """Return a network with names of layers and parameters similar to those of steps and states."""
     first = chain(variable("data"), ("Convolution", CONVOLUTION, "c1_backward"))
     second = chain(first, ("Convolution", CONVOLUTION, "c1"))
     third = apply(

@@ -1,4 +1,4 @@
-"""Names of our own, told to people."""
+"""Generated names in messages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mxrun.graph.naming import in_words
         ("stage1/unit2/branch/wide/bn+add+relu", "stage1/unit2/branch/wide/bn+add+relu"),
         ("conv1:backward", "backward of conv1"),
         ("conv1:backward:weight+bias", "backward of conv1 (weight+bias)"),
-        ("data:reorder7:anew", "copy of data made anew"),
+        ("data:reorder7:anew", "copy of data recomputed"),
         ("conv1:again", "conv1 again"),
         ("conv1:again2", "conv1 again"),
         ("data:reorder3399:again", "copy of data again"),
-        ("pool_output:grad_sum848", "gradients of pool_output added"),
+        ("pool_output:grad_sum848", "sum of the gradients of pool_output"),
         ("fc1_weight:average:update", "update of average of fc1_weight"),
         ("fc1_weight@onednn:bfloat16:1518", "fc1_weight (packed) (bfloat16)"),
         ("data@channels_last:again", "data (channels last) again"),
@@ -48,7 +48,7 @@ def test_marks_become_words(name: str, words: str) -> None:
 def test_F7_no_mark_of_a_plan_is_without_words(
     config: str, phase: str, overrides: list[str]
 ) -> None:
-    """Whoever makes names with a new mark has to say what it means."""
+    """Code that generates names with a new mark must define its wording."""
     path = find_config(config)
     plan = inspect_memory(path, overrides, phase, 8, 1, measured=False).plan
     names = {block.name for block in plan.pinned}

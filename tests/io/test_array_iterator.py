@@ -1,4 +1,4 @@
-"""The iterator contract, rows D1 and D2: what a batch holds, in which order, at what cost."""
+"""Iterator contract, rows D1 and D2: content, order and cost of batches."""
 
 import dataclasses
 import os
@@ -41,7 +41,7 @@ def test_D1_every_record_once_and_padding_without_weight(count, size, shuffle):
         slots, seen, pads = make_slots(iterator), [], []
         iterator.reset(epoch)
         while (batch := iterator.next_into(slots)) is not None:
-            # Each row is the record that `indices` names, scaled in float32.
+            # Each row is the record with the index in `indices`, scaled in float32.
             rows = batch.indices
             expected = np.stack([rows % 256, rows // 256], axis=1).astype(np.float32)
             assert np.array_equal(slots["data"][:, 0], expected * np.float32(1 / 255))
@@ -121,7 +121,7 @@ def test_D1_no_allocation_per_batch(shuffle):
         after, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # A few views and one record live at a time; an array of a batch would be 50 KB and more.
+    # A few views and one record are live at a time; an array of a batch would be 50 KB and more.
     assert peak - before < 2048
     assert after - before < 1024
 
@@ -129,7 +129,7 @@ def test_D1_no_allocation_per_batch(shuffle):
 def test_D2_order_is_a_function_of_seed_and_epoch():
     one = ArrayIterator(make_dataset(), 64, shuffle=True, seed=1)
     orders = [read_epoch(one, epoch) for epoch in range(3)]
-    # Neither what was read before nor the batch size matters.
+    # The order depends neither on earlier reads nor on the batch size.
     other = ArrayIterator(make_dataset(), 37, shuffle=True, seed=1)
     assert [read_epoch(other, epoch) for epoch in (2, 0, 1)] == [orders[2], orders[0], orders[1]]
     assert orders[0] != orders[1] != orders[2] != orders[0]

@@ -1,4 +1,4 @@
-"""Which records a batch holds: MXNet's last batches, and every batch without those before it."""
+"""Records of batches: MXNet's last batches, and random access to every batch."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def epochs_of(kind: str, count: int, size: int) -> list[list[list[int]]]:
 
 
 def test_the_last_batches_are_mxnets():
-    """What MXNet 1.9.1 gives for 10 records in batches of 4."""
+    """Results of MXNet 1.9.1 for 10 records in batches of 4."""
     first, second, rest = [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1]
     assert epochs_of("pad", 10, 4) == [[first, second, rest]] * 6
     assert epochs_of("discard", 10, 4) == [[first, second]] * 6

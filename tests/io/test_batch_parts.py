@@ -1,4 +1,4 @@
-"""Batches that come in parts hold what whole batches hold."""
+"""Micro-batches contain the records of entire batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mxrun.io.transform import pipeline
 
 COUNT, SIZE, PARTS = 31, 12, 3
 INPUTS = {"data": TensorSpec((1, 4, 4)), "label": TensorSpec((), "int32")}
-# Drawn anew for every record of every epoch.
+# Random, different for every record in every epoch.
 MOVED = pipeline([(TRANSFORMS.get("pad_crop").model_validate({"pad": 1}), None)])
 
 
@@ -48,7 +48,7 @@ def opened(transformed: bool, last_batch: Any, parts: int) -> DataIterator:
 
 
 def rows_of(iterator: DataIterator, epoch: int, batch: int) -> dict[str, list[Any]]:
-    """All rows of the rest of an epoch, and which of them are records."""
+    """Return all rows of the rest of an epoch, and a mask of those that are records."""
     slots = make_slots(iterator)
     found: dict[str, list[Any]] = {name: [] for name in (*slots, "valid", "indices")}
     iterator.reset(epoch, batch)
@@ -63,7 +63,7 @@ def rows_of(iterator: DataIterator, epoch: int, batch: int) -> dict[str, list[An
 @pytest.mark.parametrize("last_batch", ["pad", "discard", "roll_over"])
 @pytest.mark.parametrize("transformed", [False, True])
 def test_D1_parts_are_the_batch_row_by_row(transformed: bool, last_batch: str) -> None:
-    """From any batch of any epoch on: also where the last batch has one part of padding alone."""
+    """Starts at any batch of any epoch; one part of the last batch may be padding alone."""
     whole, cut = (opened(transformed, last_batch, parts) for parts in (1, PARTS))
     assert (cut.parts, cut.batch_size) == (PARTS, SIZE // PARTS)
     assert cut.period == whole.period

@@ -1,4 +1,4 @@
-"""The data section of a config: transforms, what evaluation inherits, where mistakes are."""
+"""Data section of a config: transforms, options that evaluation inherits, locations of errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _library() -> None:
 
 
 def built(folder: Path, data: str, head: str = HEAD) -> ModelDefinition:
-    """The config whose line 10 is the first of `data`."""
+    """Build the config; the data section starts in its line 10."""
     path = folder / "net.yaml"
     path.write_text(head + data)
     return build(parse(path))
@@ -72,7 +72,7 @@ def test_evaluation_inherits_what_is_not_random(tmp_path):
     assert str(kept.place).endswith("net.yaml:10:100")
     assert evaluation_pipeline(one.config.data) == one.data["eval"].pipeline
     assert one.data["train"].prefetched
-    # Without a section for evaluation, what it would do is known all the same.
+    # Without a section for evaluation, its transforms are known all the same.
     alone = built(tmp_path, section)
     assert evaluation_pipeline(alone.config.data) == one.data["eval"].pipeline
 
@@ -134,7 +134,7 @@ def opened(one: ModelDefinition) -> dict[str, Dataset]:
 
 
 def test_a_shape_that_does_not_become_the_networks_is_told_before_training(tmp_path):
-    """Once, though train and eval share the transform, at its place."""
+    """Reported once, at its location, though train and eval share the transform."""
     section = (
         "  train:\n    dataset: synthetic\n    records: 20\n    split: train\n    transforms:\n"
         "      - flip\n      - center_crop: {size: 9}\n"
@@ -165,9 +165,9 @@ def test_images_of_any_size_need_a_transform_only_where_they_differ(tmp_path):
     with pytest.raises(UserError, match="does not fit") as caught:
         opened(built(tmp_path, exact))
     assert caught.value.diagnostics[0].expected == "float32[3, 7, 8]"
-    # Nothing brings the images to the one width and height that a tall network wants.
+    # No transform makes images of the one width and height that this network needs.
     tall = HEAD.replace("[3, 8, 8]", "[3, 8]")
-    with pytest.raises(UserError, match="is no image") as caught:
+    with pytest.raises(UserError, match="is not an image") as caught:
         opened(built(tmp_path, f"{section}}}\n", tall))
     assert caught.value.diagnostics[0].got == "[3, 8]"
 

@@ -1,4 +1,4 @@
-"""Requests for data sets: every mistake of the data section in one pass, each with its place."""
+"""Requests for data sets: all errors of the data section in one pass, each with its location."""
 
 import ast
 import subprocess
@@ -76,25 +76,25 @@ def test_options_and_split_are_reported_together_with_their_places():
 @pytest.mark.parametrize(
     ("split", "word"),
     [
-        (5, "not named"),
-        (["train"], "not named"),
+        (5, "has no name"),
+        (["train"], "has no name"),
         ("Train ", "unknown split"),
-        ({}, "two whole numbers"),
-        ({"of": "all"}, "two whole numbers"),
+        ({}, "two integers"),
+        ({"of": "all"}, "two integers"),
         ({"share": 0.5, "range": [0, 5]}, "not both"),
-        ({"range": [0, 5], "seed": 1}, "goes with a share"),
+        ({"range": [0, 5], "seed": 1}, "valid only with share"),
         ({"of": ["all"], "range": [0, 5]}, "unknown split"),
         ({"of": "all", "range": [0, 5], "step": 2}, "unknown key"),
-        ({"of": "all", "range": [0]}, "two whole numbers"),
-        ({"of": "all", "range": [0, 5, 6]}, "two whole numbers"),
-        ({"of": "all", "range": [0.0, 5]}, "two whole numbers"),
-        ({"of": "all", "range": [False, True]}, "two whole numbers"),
-        ({"of": "all", "range": "05"}, "two whole numbers"),
+        ({"of": "all", "range": [0]}, "two integers"),
+        ({"of": "all", "range": [0, 5, 6]}, "two integers"),
+        ({"of": "all", "range": [0.0, 5]}, "two integers"),
+        ({"of": "all", "range": [False, True]}, "two integers"),
+        ({"of": "all", "range": "05"}, "two integers"),
         ({"of": "all", "range": [-1, 5]}, "no records"),
         ({"of": "all", "range": [5, 5]}, "no records"),
         ({"of": "all", "range": [6, 5]}, "no records"),
-        ({"of": "all", "range": [0, 1798]}, "holds 1797 records"),
-        ({"of": "all", "range": [10**30, 10**40]}, "holds 1797 records"),
+        ({"of": "all", "range": [0, 1798]}, "has 1797 records"),
+        ({"of": "all", "range": [10**30, 10**40]}, "has 1797 records"),
     ],
 )
 def test_a_split_that_cannot_be_is_explained(split, word):

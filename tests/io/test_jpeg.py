@@ -1,4 +1,4 @@
-"""JPEG files whose scans ask for more work than an image does are refused before any is done."""
+"""JPEG files whose scans need more work than an image are refused before decoding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def jpeg(side: int, mode: str = "RGB", **options: object) -> bytes:
 
 
 def with_scans(side: int, count: int) -> bytes:
-    """A grey image whose last scan comes `count` times more."""
+    """Return a grey image whose last scan is repeated `count` more times."""
     stream = io.BytesIO()
     Image.new("L", (side, side), 100).save(stream, "JPEG", progressive=True)
     content = stream.getvalue()
@@ -41,7 +41,7 @@ def test_scans_are_counted_without_decoding(options, scans):
     content = jpeg(40, **options)
     assert count_scans(content, 1000) == scans
     assert count_scans(content, 0) == 1
-    # What looks like scans in a comment, or behind the end, is none.
+    # Bytes in a comment or after the end that look like scans are not scans.
     hidden = SCAN * 100
     comment = b"\xff\xfe" + (len(hidden) + 2).to_bytes(2, "big") + hidden
     assert count_scans(content[:2] + comment + content[2:] + hidden, 1000) == scans

@@ -1,4 +1,4 @@
-"""Loader threads, rows D3 and D5: the same rows from any number of them, made ahead of time."""
+"""Loader threads, rows D3 and D5: the same rows from any number of threads, prefetched."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def opened(
 
 
 def read(iterator: Any, epoch: int, first: int = 0) -> list[tuple[Any, ...]]:
-    """Everything that the batches of an epoch hold."""
+    """Return the content of all batches of an epoch."""
     slots, found = make_slots(iterator), []
     iterator.reset(epoch, first)
     while (batch := iterator.next_into(slots)) is not None:
@@ -106,7 +106,7 @@ def test_D5_rows_are_the_same_from_any_number_of_workers(kind):
 
 
 def test_D5_a_record_rolled_over_keeps_the_draws_of_its_epoch():
-    """No record is drawn for twice in one epoch, though it may stand there twice."""
+    """A record has one draw per epoch, even if it appears twice."""
     dataset = lazy_dataset(pipeline=steps("pad_crop", pad_crop={"pad": 3}))
     with opened(dataset, shuffle=True, last_batch="roll_over") as iterator:
         rows: dict[tuple[int, int], set[bytes]] = {}
@@ -147,7 +147,7 @@ def test_memory_without_transforms_is_read_directly():
 
 
 def test_D3_batches_are_made_while_the_step_runs():
-    """A step that ends only when the next batch is made never waits for it."""
+    """The step ends only when the next batch is ready, and never waits for it."""
     with opened(lazy_dataset(pipeline=AUGMENTED), workers=2, last_batch="discard") as iterator:
         slots, deadline = make_slots(iterator), time.monotonic() + HANG_S
         iterator.reset(1)
@@ -161,7 +161,7 @@ def test_D3_batches_are_made_while_the_step_runs():
 
 
 def test_D3_a_batch_that_is_not_made_yet_is_waited_for():
-    """The first record is read only once somebody waits for it."""
+    """The first record is read only when the consumer waits for it."""
     asked = threading.Event()
 
     def late(index: int) -> np.ndarray:
@@ -260,7 +260,9 @@ def test_reset_and_close_in_the_middle_leave_nothing_behind():
 
 
 def test_iterators_may_share_their_memory():
-    """Whoever was reset last has it; the other must be reset, and loses nothing else."""
+    """The iterator that was reset last owns the memory; the other must be reset, and loses nothing
+    else.
+    """
     specs = staging_specs(INPUTS, SIZE)
     staging = Staging([{name: np.zeros(s.shape, s.dtype) for name, s in specs.items()}])
     datasets = lazy_dataset(pipeline=AUGMENTED), lazy_dataset(lambda index: picture(index + 50))

@@ -1,4 +1,4 @@
-"""Files from outside any data set as rows of a network, through what evaluation does to records."""
+"""Files outside any data set as inputs of a network, with the evaluation transforms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def png(array: np.ndarray) -> bytes:
 
 
 def test_an_image_is_one_row(tmp_path: Path) -> None:
-    # The first bytes say what a file is, whatever it is called.
+    # The type of a file is determined by its first bytes, not by its name.
     (tmp_path / "x").write_bytes(png(PIXELS))
     (row,) = read_samples(tmp_path / "x", Sample(SPEC))
     assert row.dtype == np.float32
@@ -116,22 +116,22 @@ def test_rows_go_through_the_evaluations_transforms():
     ("content", "spec", "words"),
     [
         (png(PIXELS), TensorSpec((3, 4, 4)), ("record 0", "[3, 4, 4]", "[3, 6, 8]", "resize")),
-        (png(PIXELS), TensorSpec((48,)), ("takes no images",)),
+        (png(PIXELS), TensorSpec((48,)), ("not an image",)),
         (png(PIXELS)[:50], SPEC, ("byte", "cannot be decoded")),
         (npy(PIXELS[:5]), SPEC, ("record 0", "[5, 8, 3]")),
-        (npy(PIXELS)[:-1], SPEC, ("byte", "promises")),
+        (npy(PIXELS)[:-1], SPEC, ("byte", "announces")),
         (npy(np.array([np.inf])), TensorSpec((1,)), ("number 0", "finite")),
-        (b"1,2\n3,x\n", TensorSpec((2,)), (":2:2:", "no number")),
+        (b"1,2\n3,x\n", TensorSpec((2,)), (":2:2:", "not a number")),
         (b"1,2\n", TensorSpec((3,)), ("record 0", "[3]", "[2]")),
-        (b"1.5\n", TensorSpec((1,), "int32"), ("whole",)),
-        (b"1_0,2\n", TensorSpec((2,)), (":1:1:", "no number", "take names away")),
+        (b"1.5\n", TensorSpec((1,), "int32"), ("integer",)),
+        (b"1_0,2\n", TensorSpec((2,)), (":1:1:", "not a number", "remove the row of names")),
         (b"", SPEC, ("holds no records", "an empty file")),
         (npy(np.float32(3)), SPEC, ("record 0", "[3, 6, 8]", "[]")),
         (npy(np.float32([2**31])), TensorSpec((1,), "int32"), ("number 0", "within int32")),
         (npy(np.float16([-np.inf])), TensorSpec((1,), "int32"), ("number 0", "within int32")),
         (b"<svg/>", SPEC, ("markup", "PNG")),
         (b"PK\x03\x04...", SPEC, ("an archive", ".npy")),
-        (b"1,\x002\n", SPEC, ("no text",)),
+        (b"1,\x002\n", SPEC, ("binary data",)),
     ],
     ids=itertools.count(),
 )
@@ -150,7 +150,7 @@ def test_a_transform_that_cannot_take_a_record_names_file_and_record():
 @pytest.mark.parametrize(
     ("content", "spec", "has"),
     [
-        # One channel could be stretched to three, and nobody would see it.
+        # One channel could be broadcast to three without an error.
         (npy(np.zeros((1, 6, 8), "f4")), SPEC, "has 1 "),
         (npy(np.zeros((2, 4), "f4")), TensorSpec((3,)), "has 4 "),
         (b"1,2,3,4\n", TensorSpec((3,)), "has 4 "),
@@ -165,7 +165,7 @@ def test_numbers_per_channel_need_records_of_as_many_channels(content, spec, has
     assert has in str(caught.value)
 
 
-@pytest.mark.parametrize(("content", "got"), [(b"", "an empty file"), (b"1,2\n", "no image")])
+@pytest.mark.parametrize(("content", "got"), [(b"", "an empty file"), (b"1,2\n", "not an image")])
 def test_what_is_called_an_image_is_read_as_no_table(content, got):
     with pytest.raises(UserError, match=got):
         list(samples(content, "cat.JPG", Sample(TensorSpec((2,)))))

@@ -1,4 +1,4 @@
-"""Parts of data sets: shares and what they leave, splits that are folders, usual splits."""
+"""Parts of data sets: shares and the rest, splits that are folders, default splits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _library() -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`flat` holds classes, `parts` splits of classes; each image is of one byte value."""
+    """`flat` contains class folders, `parts` splits of classes; each image has one byte value."""
     folder = tmp_path_factory.mktemp("images")
     counts = {"bus": 10, "car": 7, "train": 1}
     for part in ("flat", "parts/train", "parts/val", "parts/other"):
@@ -51,7 +51,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(folder: Path, data: str) -> dict[str, Dataset]:
-    """The data sets of the config whose line 10 is the first of `data`."""
+    """Open the data sets of the config; its data section starts in line 10."""
     path = folder / "net.yaml"
     path.write_text(CONFIG + data)
     built = build(parse(path))
@@ -91,7 +91,7 @@ def test_a_share_and_its_rest_are_all_records_each_once(root: Path, tmp_path: Pa
     for role, part in parts.items():
         assert fingerprint(part) == fingerprint(again[role])
         assert records(part) != records(other[role])
-    # Without a split of its own, evaluation is not on what was trained on.
+    # Without a split of its own, evaluation does not read the training records.
     usual = opened(tmp_path, text.replace(", split: rest", ""))["eval"]
     assert fingerprint(usual) == fingerprint(parts["eval"])
 
@@ -123,12 +123,12 @@ def test_shares_that_overlap_are_refused(root: Path, tmp_path: Path) -> None:
     for seed, words in ((1, "4 of 4 records"), (2, " of 4 records")):
         share = f", split: {{share: 0.15, seed: {seed}, stratify: true}}"
         (found,) = problems(tmp_path, sections(root / "flat", train, share))
-        assert "has records that data.train's share all[0.8, seed 1, stratified]" in found.problem
+        assert "in common with data.train's share all[0.8, seed 1, stratified]" in found.problem
         assert words in found.got
         assert "split: rest" in found.hint
         assert found.place is not None
         assert found.place.line == 11
-    # A share of other records, and ranges, are as they are written.
+    # A share of other records, and ranges, are used as given.
     share = train.replace("share", "of: val, share")
     opened(tmp_path, sections(root / "parts", train.replace("share", "of: train, share"), share))
     same = ", split: {range: [0, 18]}"
@@ -181,8 +181,8 @@ def test_a_range_of_records_in_the_order_of_their_classes_is_refused(
 ) -> None:
     ranges = [f", split: {{of: all, range: {each}}}" for each in ("[0, 12]", "[12, 18]")]
     train, evaluation = problems(tmp_path, sections(root / "flat", *ranges))
-    assert train.problem.endswith("lacks classes of the whole: train")
-    assert evaluation.problem.endswith("lacks classes of the whole: bus")
+    assert train.problem.endswith("lacks classes of the complete split: train")
+    assert evaluation.problem.endswith("lacks classes of the complete split: bus")
     assert "bus 10, car 7, train 1" in train.expected
     assert (train.got, evaluation.got) == ("bus 10, car 2", "car 5, train 1")
     assert "stratify: true" in train.hint
@@ -193,11 +193,11 @@ def test_a_range_of_records_in_the_order_of_their_classes_is_refused(
 def test_a_share_that_leaves_training_without_a_class_is_refused(
     root: Path, tmp_path: Path
 ) -> None:
-    """Which of the two parts has the one record of the third class is a matter of the seed."""
+    """The seed decides which part has the one record of the third class."""
     text = sections(root / "flat", ", split: {share: 0.5, seed: 7}", "")
     assert len(opened(tmp_path, text)["train"]) == 9
     (found,) = problems(tmp_path, text.replace("seed: 7", "seed: 0"))
-    assert found.problem.endswith("lacks classes of the whole: train")
+    assert found.problem.endswith("lacks classes of the complete split: train")
     assert found.hint == "write stratify: true"
 
 
@@ -206,10 +206,10 @@ def test_a_share_that_leaves_training_without_a_class_is_refused(
     [
         (", split: rest", "", ("what data.train leaves for data.eval",)),
         ("", ", split: rest", ("data.train leaves no records out", "share: 0.8")),
-        (f", split: {STRATIFIED}", ", path: /, split: rest", ("is of other records",)),
+        (f", split: {STRATIFIED}", ", path: /, split: rest", ("reads other records",)),
         (", split: {share: 1}", "", ("data.train.split.share", "less than 1")),
         (", split: {share: 0.5, range: [0, 1]}", "", ("not both",)),
-        (", split: {of: all, stratify: true}", "", ("a range is two whole numbers", "share")),
+        (", split: {of: all, stratify: true}", "", ("a range is two integers", "share")),
         (", split: {share: 0.5, sede: 1}", "", ("sede", "did you mean 'seed'?")),
     ],
 )
@@ -230,5 +230,5 @@ def test_what_has_no_classes_cannot_be_stratified(tmp_path: Path) -> None:
         head.replace("num_hidden: 3", "num_hidden: 1").replace("label: []", "label: [1]") + text
     )
     built = build(parse(path))
-    with pytest.raises(UserError, match="these records have none"):
+    with pytest.raises(UserError, match="these records have no classes"):
         open_datasets(built.data, built.model.records)

@@ -1,4 +1,4 @@
-"""Transforms, row D5: what each does, that draws belong to records, and what evaluation leaves."""
+"""Transforms, row D5: the effect of each, random draws by record, and evaluation."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_pad_crop_is_a_part_of_the_bordered_image():
     transform = make("pad_crop", pad=pad)
     seen = {apply(transform, record, number).tobytes() for number in range(500)}
     assert seen == parts
-    # A border wider than the image may leave nothing of it.
+    # With a border wider than the image, a crop may contain none of it.
     assert {apply(make("pad_crop", pad=40), record, number).any() for number in range(40)} == {
         True,
         False,
@@ -185,7 +185,7 @@ def test_resize_keeps_the_ratio_whichever_side_is_shorter():
 
 
 def test_random_resized_crops_have_the_areas_and_ratios_asked_for():
-    """Of an image whose values are its coordinates, a part's corners tell where it lay."""
+    """The values of the image are its coordinates, so the corners of a crop give its position."""
     side = 240
     rows, columns = np.mgrid[:side, :side].astype(np.float32)
     record = np.stack([rows, columns])
@@ -193,7 +193,8 @@ def test_random_resized_crops_have_the_areas_and_ratios_asked_for():
     areas, ratios = [], []
     for number in range(300):
         made = apply(transform, record, number)
-        # Rows of the result lie `scale` apart; bilinear filters keep a ramp away from the edges.
+        # Rows of the result are `scale` apart; bilinear filters preserve a ramp away from the
+        # edges.
         height = float(made[0, 40, 30] - made[0, 20, 30]) * 3
         width = float(made[1, 30, 40] - made[1, 30, 20]) * 3
         areas.append(height * width / side**2)
@@ -249,7 +250,7 @@ def test_one_hot():
     assert steps.output("label", (), "int32") == ((4,), "float32")
     assert steps.source(wanted) == {"label": TensorSpec((), "int32"), "data": TensorSpec((2,))}
     for label in (-1, 4):
-        with pytest.raises(UserError, match="no class") as caught:
+        with pytest.raises(UserError, match="not a class number") as caught:
             steps.apply("label", np.int32(label), None, Draws(0, 0, 0))
         assert caught.value.diagnostics[0].place == SourceLocation("c.yaml", 9, 5)
 
@@ -259,13 +260,13 @@ def test_one_hot():
     [
         ("center_crop", {"size": 13}, (3, 12, 16), ("smaller", "[13, 13]", "[12, 16]")),
         ("random_crop", {"size": (4, 17)}, (3, None, 16), ("smaller", "resize")),
-        ("flip", {}, (7,), ("no image", "[7]")),
-        ("resize", {"size": 4}, (8, 8), ("no image", "[8, 8]")),
+        ("flip", {}, (7,), ("not an image", "[7]")),
+        ("resize", {"size": 4}, (8, 8), ("not an image", "[8, 8]")),
         ("normalize", {"mean": (0.1, 0.2)}, (3, 4, 4), ("mean is for 2", "has 3", "[3, 4, 4]")),
         ("normalize", {"std": (0.1, 0.2)}, (), ("std is for 2 channels", "none")),
         ("color_jitter", {"saturation": 0.1}, (1, 4, 4), ("[3, height, width]",)),
         ("color_jitter", {"contrast": 1}, (2, 4, 4), ("or [1, height, width]",)),
-        ("one_hot", {"classes": 3}, (2,), ("no class", "[2]")),
+        ("one_hot", {"classes": 3}, (2,), ("a class number is a scalar", "[2]")),
     ],
 )
 def test_D5_a_shape_that_a_transform_cannot_take_is_told_with_its_place(
@@ -277,7 +278,7 @@ def test_D5_a_shape_that_a_transform_cannot_take_is_told_with_its_place(
     (found,) = caught.value.diagnostics
     assert found.place == place
     assert all(word in str(found) for word in (name, *words))
-    # A record may differ from what its data set or the network's input promises.
+    # A record may differ from the declared spec of its data set or of the network's input.
     steps, record = pipeline([(transform, place)]), np.zeros([size or 5 for size in shape], "f4")
     with pytest.raises(UserError) as refused:
         steps.apply(transform.field, record, None, Draws(0, 0, 0))

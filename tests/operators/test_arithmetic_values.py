@@ -1,4 +1,4 @@
-"""Arithmetic, reductions, products and softmax where rows of random numbers do not lead."""
+"""Arithmetic, reductions, products and softmax for values that random rows do not cover."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def compute(
     return results
 
 
-# What MXNet 1.9.1 gives: operator, parameters, inputs, output, gradients.
+# Results of MXNet 1.9.1: operator, parameters, inputs, output, gradients.
 CORNERS: list[tuple[str, dict[str, object], list[Any], list[Any], list[Any]]] = [
     (
         "elemwise_div",
@@ -109,7 +109,7 @@ def test_O1_corners_are_mxnets(
 
 
 def test_O1_a_long_sum_loses_no_digits() -> None:
-    """Ten million times 0.1 in float32, where adding one after the other is 8 % off."""
+    """Ten million times 0.1 in float32, where sequential addition is 8 % off."""
     values = np.full(10_000_000, 0.1, "float32")
     for parameters in ({}, {"axis": (0,), "keepdims": True}):
         prop = create("sum", parameters)
@@ -125,7 +125,7 @@ def test_O1_a_long_sum_loses_no_digits() -> None:
 def test_O1_a_large_mean_leaves_the_variance_its_digits(
     shape: tuple[int, ...], axes: tuple[int, ...], mean: float
 ) -> None:
-    """Where float32 rounds the mean by up to a thirtieth of the deviation."""
+    """float32 rounds the mean by up to a thirtieth of the deviation."""
     values = (np.random.default_rng(0).standard_normal(shape) + mean).astype("float32")
     prop = create("moments", {"axes": axes})
     kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
@@ -167,7 +167,7 @@ BESIDE = [(2, 3, 4, 5), (1, 3, 1, 1), (2, 3, 1, 1), (1, 1, 4, 5), (2, 1, 1, 5), 
 @pytest.mark.parametrize("shape", BESIDE, ids=str)
 @pytest.mark.parametrize("operator", ["broadcast_mul", "broadcast_sub", "broadcast_div"])
 def test_broadcasting_knows_channels_last(operator: str, shape: tuple[int, ...]) -> None:
-    """Either side of a tensor whose channels lie innermost: values and both gradients."""
+    """Either side of a tensor with channels last: values and both gradients."""
     random = np.random.default_rng(1)
     full = random.uniform(1, 2, (2, 3, 4, 5)).astype("float32")
     other = random.uniform(1, 2, shape).astype("float32")

@@ -1,4 +1,4 @@
-"""Batch normalization on bfloat16 memory, and with what follows it as one operator."""
+"""Batch normalisation of bfloat16 memory, and fused with the operators that follow it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATISTICS = ("mean", "var", "gamma_grad", "beta_grad")
 
 @dataclass(frozen=True)
 class Case:
-    """A normalization of tensors in one layout and type of memory."""
+    """Normalisation of tensors in one layout and memory type."""
 
     prop: AnyProperty
     shape: tuple[int, ...]
@@ -53,7 +53,7 @@ class Case:
 
     @property
     def residual(self) -> list[TensorSpec]:
-        """The spec of what is added."""
+        """Spec of the tensor that is added."""
         return [self.tensor] * (len(self.prop.list_arguments()) - 3)
 
     def forward_kernel(self, request: OpReqType = WRITE) -> Kernel | None:
@@ -84,9 +84,10 @@ class Case:
         return kernel
 
     def given(self) -> tuple[list[Array], list[Array]]:
-        """data, residual and the output's gradient, the same numbers in either type; gamma, beta.
+        """Return data, residual and the output's gradient, equal numbers in either type; gamma,
+        beta.
 
-        The first channel comes out so small that bfloat16 makes 0 of some of it.
+        The first channel is so small that bfloat16 rounds some of its values to 0.
         """
         random, exact = np.random.default_rng(5), numpy_dtype("bfloat16")
         tensors = [
@@ -104,7 +105,7 @@ class Case:
         data_memory: type[Memory | Part] = Memory,
         output_memory: type[Memory | Part] = Memory,
     ) -> dict[str, Array]:
-        """All outputs and gradients."""
+        """Return all outputs and gradients."""
         tensor, channels = self.tensor, self.channels
         tensors, scales = self.given()
         if out_grad is not None:
@@ -153,7 +154,7 @@ def test_bfloat16_rounds_what_float32_gives(shape: tuple[int, ...], layout: Layo
 
 
 def chain(case: Case) -> dict[str, Array]:
-    """What the operators one by one give: each reads memory and rounds what it stores."""
+    """Return the results of separate operators: each reads memory and rounds its results."""
 
     def stored(values: Array) -> Array:
         return values.astype(numpy_dtype(case.dtype))
@@ -183,7 +184,7 @@ def chain(case: Case) -> dict[str, Array]:
 def test_one_operator_has_the_bits_of_its_chain(
     kind: str, shape: tuple[int, ...], layout: Layout, dtype: str
 ) -> None:
-    """Those of zeros' signs too."""
+    """Includes the signs of zeros."""
     case = Case(PROPERTIES[kind], shape, layout, dtype)
     found, expected = case.run(), chain(case)
     for name, array in found.items():
@@ -205,7 +206,7 @@ def test_S5_no_bit_depends_on_what_lies_between_rows(
     alone, data = case.run(), case.run(data_memory=Part)
     for name, expected in alone.items():
         assert data[name].tobytes() == expected.tobytes(), name
-    # Where backward reads the output, it wants it in one piece.
+    # If backward reads the output, it must be contiguous.
     if not case.residual:
         written = case.run(data_memory=Part, output_memory=Part)["output"]
         assert written.tobytes() == alone["output"].tobytes()
@@ -239,7 +240,7 @@ def test_a_residual_whose_gradient_nobody_wants_changes_nothing(dtype: str) -> N
 
 
 def test_limits_without_residual_read_no_output_backward() -> None:
-    """What their backward needs of forward is two numbers a channel: memory is free sooner."""
+    """Backward needs only two numbers per channel from forward, so memory is free sooner."""
     for kind, reads in (("rectified", False), ("clipped", False), ("rectified sum", True)):
         case = Case(PROPERTIES[kind], (4, 16, 5, 6), CHANNELS_LAST, "float32")
         forward = case.forward_kernel()

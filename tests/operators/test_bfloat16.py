@@ -1,4 +1,4 @@
-"""Every operator that keeps its activations in bfloat16, beside itself in float32."""
+"""Every operator with bfloat16 activations, compared with itself in float32."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ BFLOAT16 = ml_dtypes.bfloat16
 PARAMETERS = ("weight", "bias", "gamma", "beta")
 # Half the distance from 1 to the next number.
 ROUNDING = 2.0**-9
-# A number that rounding brings onto a limit passes its gradient: these are compared with what they
-# are made of, where fusing is tested.
+# A number that rounding moves onto a limit passes its gradient. These operators are compared with
+# their unfused parts in the tests of fusion.
 STEPS = "_batch_norm_limited"
 LOW = [
     row
@@ -36,7 +36,7 @@ LOW = [
     and row.is_train
     and not (row.operator == STEPS and "limits" in row.parameters)
 ]
-# What convolutional networks are made of runs on bfloat16 memory itself.
+# The operators of convolutional networks run on bfloat16 memory directly.
 NATIVE = {
     "Activation": {"act_type": "relu"},
     "BatchNorm": {},
@@ -56,7 +56,7 @@ def rounded(array: Array) -> Array:
 
 
 def network(row: Row, precision: str) -> Symbol:
-    """The operator, its activations in bfloat16 where asked for; the loss weighs its outputs."""
+    """Return a network of the operator, optionally in bfloat16; the loss weighs its outputs."""
     prop, entries = row.create(), []
     for name in row.names:
         entry = NodeEntry(Node(name))
@@ -108,7 +108,7 @@ def run(row: Row, precision: str, implementation: str = "auto") -> tuple[dict[st
 
 
 def close(got: Array, expected: Array, name: str) -> None:
-    """Rounded a few times on the way, and sums of such numbers."""
+    """Assert equality up to a few roundings, and sums of rounded numbers."""
     assert got.dtype == expected.dtype
     finite = expected[np.isfinite(expected)]
     scale = float(np.abs(finite).max()) if finite.size else 0.0

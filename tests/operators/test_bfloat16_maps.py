@@ -1,4 +1,4 @@
-"""Maps over bfloat16 memory: they compute in float32, and round what they make once."""
+"""Maps over bfloat16 memory compute in float32 and round each result once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = (LOW, FULL)
 
 
 def same_bits(found: Array, wanted: Array) -> None:
-    """The same bits, but for those of NaN, of which there are many."""
+    """Assert equal bits, except for those of NaN, which has many."""
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape
     bits = np.dtype(f"u{found.dtype.itemsize}")
@@ -53,7 +53,7 @@ def five(gradient: Any, x: Any, y: Any, scale: Any) -> Any:
 def expected(
     function: Callable[..., Any], operands: Sequence[Array], dtype: np.dtype[Any], **more: Any
 ) -> Array:
-    """What the map of float32 makes of the same numbers, rounded by NumPy."""
+    """Return the results of the float32 map for the same numbers, rounded by NumPy."""
     return rounded(run_map(function, [array.astype(FULL) for array in operands], **more), dtype)
 
 
@@ -69,7 +69,7 @@ def test_every_bfloat16_is_read_as_it_is() -> None:
 
 
 def test_a_result_is_the_nearest_bfloat16_of_two_the_even_one() -> None:
-    """Around every bfloat16: itself, the float32 beside it, beside the middle, and the middle."""
+    """Around every bfloat16: itself, its float32 neighbours, the midpoint and its neighbours."""
     upper = np.arange(65_536, dtype=np.uint32)[:, None] << 16
     lower = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
     numbers = (upper + lower).view(FULL).reshape(-1)
@@ -128,7 +128,7 @@ def test_the_output_may_lie_over_an_operand_of_its_type(which: int) -> None:
 
 
 def test_what_is_rare_is_computed_as_in_float32() -> None:
-    """All numbers there are, through maps that have a second way for some of them."""
+    """All bfloat16 numbers, through maps that have a second branch for some of them."""
     for function in (scalar.exp, scalar.sin, scalar.gelu, scalar.tanh, scalar.log):
         found = run_map(lambda x, f=function: f(x), [every_bfloat16()], threads=2)
         same_bits(found, expected(lambda x, f=function: f(x), [every_bfloat16()], LOW))

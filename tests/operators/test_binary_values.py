@@ -1,4 +1,4 @@
-"""Maps of two sides and where, where rows of random numbers do not lead."""
+"""Maps of two inputs and where, for values that random rows do not cover."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mxrun.operator.register import OPERATORS, create, implementations
 Array = npt.NDArray[Any]
 NAN, INF = np.nan, np.inf
 
-# Pairs of numbers, and what MXNet 1.9.1 makes of them: output, gradients of lhs and rhs.
+# Pairs of numbers, and results of MXNet 1.9.1: output, gradients of lhs and rhs.
 LHS = [0, 0, 0, 1, 1, 2, -2, -2, NAN, 1, 5, -5, 5, -5, 5.5, -8, 7]
 RHS = [0, 1, -1, 1, 2, 1, 2, 3, 1, NAN, INF, INF, -3, 3, -2, -0.5, 0]
 LOG_4, LOG_5, LOG_5_5, LOG_7 = np.log([4, 5, 5.5, 7]) * [1, 0.008, 5.5**-2, 1]
@@ -109,7 +109,7 @@ def test_O1_hypot_with_an_infinite_side_is_infinite() -> None:
 
 
 def test_O1_remainders_are_exact_at_any_quotient() -> None:
-    """From the largest by the smallest numbers of float32 on, where one quotient has no digit."""
+    """Includes the largest by the smallest float32, where the quotient has no exact digit."""
     random = np.random.default_rng(0)
     sign = random.choice([-1, 1], (2, 20000))
     x, y = (sign * 2.0 ** random.uniform(-140, 127, sign.shape)).astype("float32")
@@ -118,7 +118,7 @@ def test_O1_remainders_are_exact_at_any_quotient() -> None:
 
 
 def test_where_takes_nan_for_true() -> None:
-    """Of an element and of a whole row."""
+    """For a condition per element and per row."""
     for got, (_, x, y) in compute("where", {}, [[0, 1, -1, NAN], [1, 2, 3, 4], [5, 6, 7, 8]]):
         np.testing.assert_array_equal(got, [5, 2, 3, 4])
         np.testing.assert_array_equal([x, y], [[0, 1, 1, 1], [1, 0, 0, 0]])
@@ -140,7 +140,7 @@ def test_conditions_have_a_type_of_their_own() -> None:
 
 
 def test_a_map_in_runs_has_the_same_bits_on_one_thread_and_three() -> None:
-    """Runs that end within the vectors, and a team whose members begin within the runs."""
+    """With runs that end within vectors, and threads that begin within runs."""
     random = np.random.default_rng(0)
     x, y = (random.uniform(0.5, 2, shape).astype("float32") for shape in ((41, 1, 97), (1, 53, 1)))
     results = []

@@ -1,4 +1,4 @@
-"""The contract of every registered operator, on the table of cases: each promise by its check."""
+"""Contract of every registered operator on the table of cases: one check per promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ every_operator = pytest.mark.parametrize("operator", OPERATORS)
 
 
 def keeps(operator: str, *names: str) -> None:
-    """Assert that the checks of these names find nothing in any case of an operator."""
+    """Assert that the named checks find no violation in any case of an operator."""
     for name in names:
         problems = [str(problem) for problem in CHECK_OF[name].problems(benches(operator))]
         assert not problems, "\n".join([f"{operator} breaks {name!r}", *problems[:5]])

@@ -1,4 +1,4 @@
-"""Faults planted in a user's operator file: each is caught by its check, which says what it is."""
+"""Faults planted in a user's operator file: each is caught and described by its check."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Change = tuple[str, str]
 
 
 def body(*lines: str) -> Change:
-    """Other lines in place of the forward body's storing of its result."""
+    """Replace the statement of the forward body that stores its result."""
     return ASSIGN, "".join(f"        {line}\n" for line in lines)
 
 
 def implementation(*lines: str) -> Change:
-    """A second implementation whose kernels `change(kernel, request)` makes of the body's."""
+    """Return a second implementation, whose kernels are `change(kernel, request)` of the body's."""
     text = "".join(f"    {line}\n" for line in lines)
     return "class Planted(Operator):", (
         "from dataclasses import replace\n\n"
@@ -120,7 +120,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "ignores_pitches": (
         "larger tensors",
-        ("other forward makes another output", "pitches of Buffers"),
+        ("other forward computes another output", "pitches of Buffers"),
         (
             implementation(
                 "return replace(kernel, pitched_inputs={0: request.inputs[0].shape[-1]})"
@@ -225,7 +225,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "leaves_memory": (
         "allocations",
-        ("numpy forward leaves memory behind",),
+        ("numpy forward leaks memory",),
         (
             ("T = TypeVar", "SEEN: list[Any] = []\nT = TypeVar"),
             body("SEEN.append(output.copy())", ASSIGN.strip()),
@@ -238,7 +238,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "keeps_state": (
         "shared body",
-        ("a body that serves two networks in turn mixes up their gradient of lhs",),
+        ("an Operator object shared by two networks mixes up their gradient of lhs",),
         (
             body("self.sine = np.sin(rhs)", ASSIGN.strip()),
             (
@@ -249,12 +249,12 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "keeps_a_buffer": (
         "shared body",
-        ("a call leaves buffer on its body",),
+        ("a call leaves buffer on its Operator object",),
         (body("self.buffer = output.copy()", ASSIGN.strip()),),
     ),
     "keeps_state_in_the_module": (
         "shared body",
-        ("a body that serves two networks in turn mixes up their gradient of lhs",),
+        ("an Operator object shared by two networks mixes up their gradient of lhs",),
         (
             ("T = TypeVar", "SEEN: list[Any] = [0]\nT = TypeVar"),
             body("SEEN[0] = np.sin(rhs)", ASSIGN.strip()),
@@ -266,7 +266,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "counts_calls": (
         "calls alike",
-        ("numpy gives other numbers when it is called again with the same: output differs",),
+        ("numpy gives other numbers in a second call with the same inputs: output differs",),
         (
             ("T = TypeVar", "SEEN: list[int] = []\nT = TypeVar"),
             body("SEEN.append(1)", "assign(out_data[0], req[0], output + len(SEEN) % 2)"),
@@ -274,7 +274,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "depends_on_old_content": (
         "repetition",
-        ("gives output that depends on what memory held before",),
+        ("gives output that depends on previous memory content",),
         (
             body(
                 "if req[0] in (OpReqType.WRITE, OpReqType.INPLACE):",
@@ -296,7 +296,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "shape_from_nothing": (
         "knowing nothing",
-        ("infer_shape takes a shape of lhs from nothing", "expected ?", "got [6]"),
+        ("infer_shape gives lhs a shape though none is known", "expected ?", "got [6]"),
         (
             (
                 "        return Inferred([lhs, rhs], [output], [])\n",
@@ -379,7 +379,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         "implementations",
         (
             "other on a team of 1 gives another output than numpy",
-            "the readable body is the meaning",
+            "the NumPy body is the reference",
         ),
         (
             implementation(
@@ -398,7 +398,11 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "draws_from_numpy": (
         "calls alike",
-        ("called again with the same", "draws from numpy.random", "context.random(i).bits(n)"),
+        (
+            "second call with the same inputs",
+            "draws from numpy.random",
+            "context.random(i).bits(n)",
+        ),
         (body("output = output * np.random.random(lhs.shape)", ASSIGN.strip()),),
     ),
     "draws_from_numpy_for_nothing": (
@@ -479,7 +483,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "no_round_trip": (
         "parameters",
-        ("do not come back from", "2020"),
+        ("do not survive a round trip", "2020"),
         (
             ("class PlantedParameters(", "import datetime\n\n\nclass PlantedParameters("),
             (
@@ -509,7 +513,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
     ),
     "uncountable": (
         "costs",
-        ("flops is no count", "got -1"),
+        ("flops is not a valid count", "got -1"),
         ((MORE, "    def flops(self, inputs: Any, outputs: Any) -> int:\n        return -1\n"),),
     ),
     "nameless": (
@@ -532,7 +536,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
 
 @pytest.fixture(autouse=True)
 def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operators of one test are not there for the next."""
+    """Remove the operators of a test from the registry."""
     keep_apart(monkeypatch)
 
 
@@ -576,7 +580,7 @@ def test_a_gradient_that_is_missing_is_said(tmp_path: Path) -> None:
     found = report(plant(tmp_path, "half", no_gradient), "half")
     assert found["without_gradient"] == ["rhs"]
     shown = [str(part) for part in contract_parts(found)]
-    assert any(text.startswith("gradients: none for rhs; what comes before") for text in shown)
+    assert any(text.startswith("no gradient for rhs: the layers before it") for text in shown)
     assert report(plant(tmp_path, "both"), "both")["without_gradient"] == []
 
 

@@ -1,4 +1,4 @@
-"""The contract on cases that the checker makes up: every registered operator, and hard ones."""
+"""Contract on generated cases: every registered operator, and difficult ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def broken(name: str, *settings: str) -> dict[str, str]:
-    """The checks that an operator fails, each with its first problem."""
+    """Return the checks that an operator fails, each with its first problem."""
     found = check_operator(name, settings)
     return {
         check["name"]: check["problems"][0]["sentence"]
@@ -95,7 +95,7 @@ def test_a_deliberate_gradient_is_stated_on_the_operator() -> None:
 
 
 def test_a_loss_is_compared_with_its_loss_whatever_its_outputs_say() -> None:
-    """`nonstandard_gradient` excuses nothing where there is a loss to differentiate."""
+    """A loss operator is differentiated even if it has `nonstandard_gradient`."""
     kind = OPERATORS.get("MakeLoss")
     bent = type("Bent", (kind,), {"type_string": "bent", "__doc__": "A wrong sign."})
     body = kind(create("MakeLoss", {}).parameters).create_operator()
@@ -112,7 +112,7 @@ def test_a_loss_is_compared_with_its_loss_whatever_its_outputs_say() -> None:
 
 
 def _negated(backward: Callable[..., None]) -> Callable[..., None]:
-    """A backward of which half of the elements have the other sign."""
+    """Return a backward in which half of the elements have the other sign."""
 
     def wrong(
         self: Any, context: Any, out_grad: Any, in_data: Any, out_data: Any, *rest: Any

@@ -1,4 +1,6 @@
-"""What the operator contract promises beyond single calls: in plans, and of what is no map."""
+"""Promises of the operator contract beyond single calls: in plans, and for operators other than
+maps.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def planned(symbol: Symbol, **options: Any) -> Plan:
 
 
 def trained(plan: Plan) -> dict[str, Any]:
-    """All pinned tensors after some steps."""
+    """Return all pinned tensors after some steps."""
     executor = Executor(plan)
     fill(executor)
     for _ in range(4):
@@ -77,13 +79,13 @@ def test_O3_what_nobody_asks_for_is_not_called() -> None:
     assert backward[1].requests == (NULL, WRITE, NULL)
     whole = [step for step in planned(symbol).phases[TRAIN].steps if step.forward == "last"]
     assert sorted(step.requests for step in whole) == [(NULL, WRITE, WRITE), (WRITE, NULL, NULL)]
-    # The products that were not asked for are not computed either.
+    # Products that were not requested are not computed either.
     flops = [step.kernel.flops for step in (backward[1], *whole) if step.kernel is not None]
     assert flops[0] < sum(flops[1:])
 
 
 def test_O7_requests_are_of_each_output_by_itself() -> None:
-    """data's gradient not at all, weight's added, bias's written: like each of them alone."""
+    """Data's gradient null, weight's added, bias's written: each as in a separate call."""
     prop, random = create("FullyConnected", {"num_hidden": 5}), np.random.default_rng(0)
     shapes = ((7, 6), (5, 6), (5,))
     inputs = [random.standard_normal(shape).astype("float32") for shape in shapes]
@@ -114,14 +116,14 @@ def test_O10_the_operators_with_zeros_are_those_of_mxnet() -> None:
 
 @pytest.mark.parametrize("operator", ZERO)
 def test_O10_zero_gradients_train_with_zeros(operator: str) -> None:
-    """Beside a path with a gradient nothing changes but by what the output adds to the loss."""
+    """Beside a path with a gradient, the output changes nothing but the value of the loss."""
     prop = example(operator)
     given = {name: getattr(prop.parameters, name) for name in prop.parameters.model_fields_set}
     with fresh_names():
         stem = dense(variable("data"), "stem")
         inputs = dict.fromkeys(prop.list_arguments(), stem)
         zero = apply(operator, inputs, given, "zero")
-        # Any shape as one number for each row that does not change the loss.
+        # Reduces any shape to one number per row, scaled by 0 so that the loss does not change.
         flat = apply("sum", {"data": apply("Cast", {"data": zero}, {"dtype": "float32"})}, {})
         scaled = apply("_mul_scalar", {"data": flat}, {"scalar": 0.0})
         both = apply("broadcast_add", {"lhs": dense(stem, "last", 4), "rhs": scaled}, {}, "both")
@@ -170,7 +172,7 @@ def test_P6_a_plan_keeps_everything_for_who_declares_nothing(tmp_path: Path) -> 
 
 
 def test_L10_a_composite_and_the_operator_made_for_it_train_alike() -> None:
-    """FullyConnected against its two pieces: same values, fewer launches, no more memory."""
+    """FullyConnected and its two parts: the same values, fewer launches, no more memory."""
 
     def network(fused: bool) -> Symbol:
         with fresh_names():
@@ -251,7 +253,7 @@ def test_Q12_roi_pooling_is_mxnets(parameters: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
 def test_P5_a_gradient_that_is_said_to_pass_is_the_outputs(row: Row) -> None:
-    """Nobody computes it in a plan; asked for all the same, every implementation copies it."""
+    """Plans omit its computation; if requested nevertheless, every implementation copies it."""
     prop = row.create()
     passed, inputs = prop.list_passed_gradients(), row.inputs("float32")
     kinds = prop.list_gradients()

@@ -1,4 +1,4 @@
-"""Which code oneDNN runs for the convolutions of known networks: none of it reference or gemm."""
+"""oneDNN kernels for the convolutions of known networks: none is a reference or gemm kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(onednn_library.load() is None, reason=onednn_lib
 library.load()
 
 THREADS = 2
-# What each network convolves, as (parameters, data).
+# Convolutions of each network, as (parameters, data).
 RESNET20: list[tuple[dict[str, Any], Shape]] = [
     ({"kernel": (3, 3), "num_filter": 16, "pad": (1, 1)}, (64, 3, 32, 32)),
     ({"kernel": (3, 3), "num_filter": 16, "pad": (1, 1)}, (64, 16, 32, 32)),
@@ -80,9 +80,9 @@ DECONVOLUTIONS: list[tuple[dict[str, Any], Shape]] = [
 
 
 def kernels(operator: str, parameters: dict[str, Any], data: Shape) -> tuple[Kernel, Kernel]:
-    """What oneDNN prepares to train one layer: forward and backward.
+    """Return the oneDNN kernels that train one layer: forward and backward.
 
-    Without the bias, whose gradient is a matrix product.
+    The bias is left out, as its gradient is a matrix product.
     """
     prop = create(operator, {"no_bias": True, **parameters})
     inferred = prop.infer_shape([data, *[None] * (len(prop.list_arguments()) - 1)], [None])
@@ -131,7 +131,7 @@ def test_depthwise_convolutions_have_code_of_their_own(rank: int) -> None:
 
 
 def test_a_backward_kernel_reads_and_writes_only_what_is_asked_for() -> None:
-    """Neither data for data's gradient nor the weight for its own."""
+    """The data gradient does not read the data, nor the weight gradient the weight."""
     prop = create("Convolution", {"kernel": (3, 3), "num_filter": 4})
     inputs = tuple(map(TensorSpec, ((2, 3, 5, 5), (4, 3, 3, 3), (4,))))
     output = TensorSpec((2, 4, 3, 3))

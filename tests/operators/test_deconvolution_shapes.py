@@ -1,4 +1,4 @@
-"""Deconvolution's sizes: MXNet's formula, target_shape, inference backwards, what is refused."""
+"""Sizes of Deconvolution: MXNet's formula, target_shape, backward inference, refusals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_P2_knowledge_flows_to_the_inputs() -> None:
         (5, 8, 7, 7),
         (8, 3, 4, 3),
     ]
-    # Several sizes of data reach one target.
+    # Several data sizes give the same target.
     prop = create("Deconvolution", {"kernel": (4,), "num_filter": 1, "target_shape": (9,)})
     inferred = prop.infer_shape([(2, 3, None), None], [None])
     assert (inferred.inputs[0], inferred.outputs[0]) == ((2, 3, None), (2, 1, 9))

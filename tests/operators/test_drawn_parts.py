@@ -1,4 +1,4 @@
-"""Random operators over parts of a batch draw what they would draw over the whole of it."""
+"""Random operators draw the same numbers for micro-batches as for the entire batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DRAWING = {"Dropout": {"p": 0.4}, "LeakyReLU": {"act_type": "rrelu"}}
 def test_R1_a_part_of_a_batch_draws_its_rows_of_the_whole(
     name: str, width: int, threads: int
 ) -> None:
-    """Widths that end within four words, which are drawn together, and others."""
+    """With row widths that end within the four words that are drawn together, and others."""
     prop = create(name, DRAWING[name])
     data = -np.random.default_rng(1).uniform(1, 2, (2 * PARTS, width)).astype("float32")
 

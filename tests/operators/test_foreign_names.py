@@ -1,4 +1,4 @@
-"""What other frameworks call an operator is answered with ours."""
+"""Operator names of other frameworks are answered with the names of mxrun."""
 
 from __future__ import annotations
 

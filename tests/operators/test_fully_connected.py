@@ -1,4 +1,4 @@
-"""FullyConnected's kernels: in bfloat16, and on a weight that nothing changes."""
+"""FullyConnected's kernels: in bfloat16, and with constant weights."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rounded(array: Array) -> Array:
 
 @needs_bfloat16
 def test_sums_are_exact_and_activations_are_rounded_once() -> None:
-    """Of whole numbers, which float32 adds up in any order."""
+    """Uses integers, whose float32 sums do not depend on the order."""
     bound, random = executor(), np.random.default_rng(5)
     for block in bound.plan.pinned:
         array = bound.array(block.name)
@@ -113,7 +113,7 @@ def test_parameters_and_their_gradients_are_float32() -> None:
 
 
 def inference(fixed: bool, precision: str) -> Executor:
-    """A layer of parameters, one whose weight they decide, and one whose weight is an input."""
+    """Return layers with a parameter, a function of parameters, and an input as weight."""
     with fresh_names():
         first = apply("FullyConnected", {"data": variable("data")}, {"num_hidden": MIDDLE}, "first")
         decided = apply("negative", {"data": variable("weight")}, {}, "minus")
@@ -137,7 +137,7 @@ def inference(fixed: bool, precision: str) -> Executor:
 
 
 def packed(executor: Executor) -> dict[str, bool]:
-    """Of every layer, whether it reads its weight in a layout of oneDNN's own."""
+    """Return by layer whether it reads its weight in a blocked layout of oneDNN."""
     kernels = {step.name: step.kernel for step in executor.plan.phases[EVALUATE].steps}
     found = {}
     for name in ("first", "second", "third"):

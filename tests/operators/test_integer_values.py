@@ -1,4 +1,4 @@
-"""Whole numbers: what every implementation makes of them, which is MXNet 1.9.1's."""
+"""Integers: every implementation gives the results of MXNet 1.9.1."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def computed(
     return found
 
 
-# What a number and uint8 make; MXNet's own, but where a bound or the other side of a comparison is
-# no uint8, which MXNet cuts down to its last byte.
+# Results of a number and uint8. They are MXNet's, except if a bound or the other side of a
+# comparison is outside uint8, which MXNet truncates to its last byte.
 OF_BYTES: list[tuple[str, dict[str, object], list[int]]] = [
     ("clip", {"a_min": 0, "a_max": 256}, SMALL),
     ("clip", {"a_min": -1, "a_max": 300}, SMALL),
@@ -72,7 +72,7 @@ OF_BYTES: list[tuple[str, dict[str, object], list[int]]] = [
     ("_minimum_scalar", {"scalar": 300}, SMALL),
 ]
 
-# What MXNet makes of int32 and int64.
+# MXNet's results for int32 and int64.
 OF_SIGNED: list[tuple[str, dict[str, object], list[int]]] = [
     ("clip", {"a_min": -1, "a_max": 256}, [-1, 0, 5, 7]),
     ("clip", {"a_min": -1e30, "a_max": 1e30}, SIGNED),
@@ -94,7 +94,7 @@ OF_SIGNED: list[tuple[str, dict[str, object], list[int]]] = [
     ("Cast", {"dtype": "int32"}, SIGNED),
 ]
 
-# What MXNet makes of two tensors of int32 and int64.
+# MXNet's results for two tensors of int32 and int64.
 SIDES = [[-5, 7, 2, 3], [2, -2, 7, 3]]
 OF_TWO: list[tuple[str, list[int]]] = [
     ("elemwise_add", [-3, 5, 9, 6]),
@@ -113,7 +113,7 @@ OF_TWO: list[tuple[str, list[int]]] = [
     ("broadcast_div", [-2, -3, 0, 1]),
 ]
 
-# Beyond float64: what has to be exact in int64.
+# Numbers beyond float64's precision, which must be exact in int64.
 OF_BIG: list[tuple[str, dict[str, object], list[Any], list[int]]] = [
     ("cumsum", {}, [[BIG, 1]], [BIG, BIG + 1]),
     ("elemwise_div", {}, [[3 * BIG, -BIG], [3, 1]], [BIG, -BIG]),
@@ -167,7 +167,7 @@ def test_O1_bounds_beyond_a_type_are_its_own() -> None:
 
 
 def test_O1_what_divides_by_zero_is_zero() -> None:
-    """Where MXNet 1.9.1 ends the process."""
+    """MXNet 1.9.1 crashes on these."""
     assert computed("elemwise_div", {}, [[5, -5], [0, 0]], "int32")["numpy"] == [0, 0]
     assert computed("_power", {}, [[2, 0, 1, -1, -1], [-1] * 4 + [-2]], "int32")["numpy"] == (
         [0, 0, 1, -1, 1]
@@ -179,7 +179,7 @@ def test_P13_whole_numbers_are_refused_where_they_have_no_meaning(operator: str)
     prop = create(operator, {})
     inputs: list[str | None] = [None] * len(prop.list_arguments())
     inputs[0] = "int32"
-    with pytest.raises(UserError, match=r"of whole numbers\n +expected: float32 or float64"):
+    with pytest.raises(UserError, match=r"of integers\n +expected: float32 or float64"):
         prop.infer_type(inputs, [None] * len(prop.list_outputs()))
 
 
@@ -189,7 +189,7 @@ def test_P13_the_refusal_names_the_layer() -> None:
     made = Node("chances", create("softmax", {}), tuple(whole.heads), place=place)
     inference = infer([NodeEntry(made)], {"data": (2, 3)})
     (refused,) = inference.mistyped
-    assert "softmax 'chances': softmax of whole numbers" in refused.problem
+    assert "softmax 'chances': softmax of integers" in refused.problem
     assert refused.place == place
-    with pytest.raises(UserError, match="whole numbers"):
+    with pytest.raises(UserError, match="of integers"):
         compile_plan(Symbol([NodeEntry(made)]), CompileRequest({"data": TensorSpec((2, 3))}))

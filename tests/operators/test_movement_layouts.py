@@ -47,7 +47,7 @@ def drawn(shapes: tuple[tuple[int, ...], ...], seed: int = 0) -> list[Array]:
 
 
 def as_they_come(specs: list[TensorSpec], layout: Layout) -> tuple[TensorSpec, ...]:
-    """The first tensor in a layout that a kernel before may have left, the others plain."""
+    """Return the specs, the first one in a layout that a previous kernel may have produced."""
     return tuple(spec.laid_out(PLAIN if index else layout) for index, spec in enumerate(specs))
 
 

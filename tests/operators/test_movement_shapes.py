@@ -1,4 +1,4 @@
-"""Inference, parameters and needs of the operators that move elements."""
+"""Shape inference, parameters and dependencies of operators that move elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BatchNorm, LRN, Dropout and LeakyReLU beyond their rows: states, layouts, what is served."""
+"""BatchNorm, LRN, Dropout and LeakyReLU beyond their rows: states, layouts, supported cases."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def rows_of(operator: str) -> list[Row]:
 
 @pytest.mark.parametrize("row", rows_of("BatchNorm"), ids=str)
 def test_P12_compiled_loops_serve_every_batch_norm(row: Row) -> None:
-    """In float32, matrices after a dense layer as well as images; in float64 the readable body."""
+    """In float32, for matrices after a dense layer as well as for images; in float64 the NumPy
+    body.
+    """
     prop = row.create()
     served = [
         forward(
@@ -128,7 +130,7 @@ def test_T10_moving_statistics_take_the_biased_variance_as_the_peers_do(
 
 @dataclass(frozen=True)
 class Normalized:
-    """What a batch norm computes of a batch, forward and backward."""
+    """Results of a batch norm for one batch, forward and backward."""
 
     output: Array
     mean: Array
@@ -139,7 +141,7 @@ class Normalized:
 
 
 def normalized(data: Array, layout: Layout, threads: int = 2) -> Normalized:
-    """By the compiled loops, of data in a layout."""
+    """Return the results of the compiled loops for data in a layout."""
     prop, channels = create("BatchNorm", {"fix_gamma": False}), TensorSpec(data.shape[1:2])
     implementation = implementations("BatchNorm")["jit"]
     spec, (gamma, beta, grad) = TensorSpec(data.shape, "float32", layout), parameters_of(data)
@@ -209,7 +211,7 @@ def expected(data: Array) -> Normalized:
     ids=str,
 )
 def test_batch_norm_cuts_any_shape_into_tasks(shape: tuple[int, ...], layout: Layout) -> None:
-    """More channels than a task has columns, planes of several tasks, prime numbers of rows."""
+    """With more channels than columns of a task, planes of several tasks, prime numbers of rows."""
     data = np.random.default_rng(1).standard_normal(shape).astype("float32")
     got, want = normalized(data, layout), expected(data)
     for name, value in vars(want).items():
@@ -251,7 +253,7 @@ def blank_lines() -> Array:
     ids=["1000", "-4096", "blank lines", "outlying image"],
 )
 def test_batch_norm_of_a_large_mean_keeps_its_digits(data: Array, layout: Layout) -> None:
-    """As many as float32 data and a float32 mean leave."""
+    """The precision is that of float32 data and a float32 mean."""
     got, want = normalized(data, layout), expected(data)
     deviation = np.sqrt(want.var.max())
     np.testing.assert_allclose(got.mean, want.mean, rtol=1e-6, atol=1e-6 * deviation)

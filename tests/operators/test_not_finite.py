@@ -1,6 +1,6 @@
-"""NaN and infinity go through every implementation as through the readable body.
+"""NaN and infinity pass through every implementation as through the NumPy body.
 
-A kernel that makes a number of NaN hides that a network has diverged.
+A kernel that turns NaN into a number hides that a network has diverged.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Array = npt.NDArray[Any]
 VALUES = (np.nan, np.inf, -np.inf)
 KINDS = {"NaN": np.isnan, "+inf": np.isposinf, "-inf": np.isneginf}
 
-# Where a kernel and the body keep it in different places: the tensor that holds it in one must hold
-# NaN or an infinity in the other.
+# Operators whose kernel and body have non-finite values in different places: a tensor with one in
+# one of them must contain NaN or infinity in the other.
 _OF_A_ROW = "oneDNN's softmax has NaN where the data have it, the body in the whole row"
 _OF_PADDING = "the body multiplies padding, zero times NaN is NaN; oneDNN leaves padding out"
 _OF_STATISTICS = "the loop's mean of data with an infinity is NaN, the body's is the infinity"
@@ -57,7 +57,7 @@ def floating(arrays: list[Array]) -> list[int]:
 
 
 def poisoned(arrays: list[Array]) -> Iterator[list[Array]]:
-    """The arrays with each value at the first, middle and last place of each of them in turn."""
+    """Yield the arrays with each value in turn at the first, middle and last position of each."""
     for which in floating(arrays):
         for value in VALUES:
             flat = arrays[which].flatten()
@@ -66,7 +66,7 @@ def poisoned(arrays: list[Array]) -> Iterator[list[Array]]:
 
 
 def lost(row: Row, expected: list[Array], got: list[Array]) -> list[str]:
-    """What the readable body has and the implementation has not."""
+    """Return the non-finite values of the NumPy body that the implementation lacks."""
     found = []
     for index, (want, have) in enumerate(zip(expected, got, strict=True)):
         if want.dtype.kind != "f" or (row.operator in ELSEWHERE and not np.isfinite(have).all()):
@@ -83,7 +83,7 @@ def run(row: Row, implementation: Implementation, inputs: list[Array]) -> Forwar
 
 
 def pads(row: Row) -> bool:
-    """Whether products with padding may be all that a value of the weight takes part in."""
+    """Return whether a weight may be multiplied with padding only."""
     return ELSEWHERE.get(row.operator) == _OF_PADDING and any(row.create().parameters.pad)
 
 
@@ -105,7 +105,7 @@ def test_forward(row: Row) -> None:
 @pytest.mark.parametrize("row", DIFFERENTIABLE, ids=str)
 @np.errstate(all="ignore")
 def test_backward(row: Row) -> None:
-    """Of an output's gradient, and of what forward has seen."""
+    """For non-finite values in the output's gradient, and in the inputs of forward."""
     inputs, prop = row.inputs("float32"), row.create()
     random = np.random.default_rng(7)
     shapes = [output.shape for output in row.blank_outputs("float32")]

@@ -1,4 +1,4 @@
-"""Every operator row: values by an independent formula, and who computes it."""
+"""Every operator row: values by an independent formula, and the selected implementation."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_P12_a_compiled_body_serves_float32(operator: str, backend: str) -> None
 @pytest.mark.parametrize("classes", [2, 10, 17])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_data_that_are_not_finite_give_a_loss_that_is_not(value: float, classes: int) -> None:
-    """Wherever in a row the value stands, and whichever class its label is."""
+    """At any position in a row, and for any class of its label."""
     row = Row("SoftmaxOutput", {}, (1, classes))
     for implementation in all_implementations(row.create()):
         for place, label in itertools.product(range(classes), repeat=2):

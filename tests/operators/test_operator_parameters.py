@@ -185,7 +185,7 @@ class NoParameters(Parameters):
 
 
 class Misnamed(OperatorProperty[NoParameters]):
-    """Says another name than it is registered by."""
+    """Operator with another name than the registered one."""
 
     type_string: ClassVar[str] = "misnamed"
     parameter_type = NoParameters

@@ -37,7 +37,7 @@ def test_P1_all_shapes_follow_from_the_data(row: Row) -> None:
     assert all(is_known(shape) for shape in (*inferred.inputs, *inferred.outputs))
 
 
-# The gradients of a global norm have any shapes, and so have the data of a full reduction.
+# The gradients of a global norm may have any shapes, and so may the data of a full reduction.
 RANKED = [r for r in ROWS if r.operator != "_global_norm_scale" and not r.any_rank]
 
 
@@ -187,7 +187,7 @@ class RecorderParameters(Parameters):
 
 
 class Recorder(Operator):
-    """Notes what forward is handed."""
+    """Recorder of the arguments of forward."""
 
     def __init__(self) -> None:
         self.seen: list[TensorSpec] = []

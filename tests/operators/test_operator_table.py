@@ -1,4 +1,4 @@
-"""What the table of cases holds: how many operators, cases, comparisons and exceptions."""
+"""Table of operator cases: numbers of operators, cases, comparisons and exceptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SYNONYMS = {"plus": "add", "minus": "sub"}
 
 
 def map_of(name: str) -> str:
-    """What the scalar, broadcast and reversed twins of one map have in common."""
+    """Return the common name of the scalar, broadcast and reversed variants of a map."""
     name = re.sub(r"^_r(?=\w+_scalar$)", "_", name)
     name = re.sub(r"^(broadcast_|elemwise_|_)", "", name).removesuffix("_scalar")
     return SYNONYMS.get(name, name)
@@ -50,11 +50,11 @@ def test_every_operator_is_compared_with_both_peers_or_says_why_not() -> None:
         compared.setdefault(row.operator, set()).update(row.peers)
         reasons.setdefault(row.operator, set()).add(row.no_peer)
     lacking = {name for name, peers in compared.items() if peers != {"MXNet", "PyTorch"}}
-    # All cases of an operator have one reason, and none that needs none has one.
+    # All cases of an operator share one reason, and only operators that need a reason have one.
     said = {name for name, sentences in reasons.items() if sentences != {""}}
     assert said == lacking
     assert all(len(reasons[name]) == 1 for name in lacking)
-    # Nothing that a network names is compared with nobody.
+    # Every operator that a network can name is compared with at least one peer.
     assert not {name for name in PUBLIC if not compared[name]}
 
 

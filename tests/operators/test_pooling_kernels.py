@@ -1,4 +1,4 @@
-"""Who computes which kind of pooling, and the loops of maxima."""
+"""Selection of pooling kernels, and the loops of max-pooling."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOW = np.dtype(ml_dtypes.bfloat16)
 
 
 def server(parameters: dict[str, Any], shape: tuple[int, ...]) -> str:
-    """The first implementation that takes the case."""
+    """Return the first implementation that supports the case."""
     row = Row("Pooling", parameters, shape)
     numpy, *fast = all_implementations(row.create())
     for implementation in (*fast, numpy):
@@ -71,7 +71,7 @@ def test_a_loop_pools_under_the_convention_same(pool_type: str, name: str) -> No
         (PADDED, "jit"),
         ({**FULL, "pad": (1, 1)}, "jit"),
         ({**PADDED, "pool_type": "sum"}, "jit"),
-        # Padding counts, but not that beyond what was asked for.
+        # Padding counts in the average, except beyond the requested amount.
         ({**FULL, "pool_type": "avg", "pad": (1, 1)}, "jit"),
         ({**PADDED, "pool_type": "lp", "p_value": 1}, "numpy"),
         # The last window starts behind the data.
@@ -109,7 +109,7 @@ def test_every_loop_finds_the_first_maximum(
     backward_loop: str,
     threads: int,
 ) -> None:
-    """Of data with many ties, NaN and infinities, and gradients whose sums are exact."""
+    """Uses data with many ties, NaN and infinities, and gradients with exact sums."""
     row = Row("Pooling", parameters, shape)
     prop, data, results = row.create(), made_up(shape), []
     for implementation in (NUMPY, implementations("Pooling")["jit"]):
@@ -153,7 +153,7 @@ def test_a_winner_takes_a_byte_where_its_window_is_small() -> None:
 
 
 def made_up(shape: tuple[int, ...]) -> Array:
-    """Numbers that bfloat16 has, with many ties, NaN and infinities."""
+    """Return numbers exact in bfloat16, with many ties, NaN and infinities."""
     random = np.random.default_rng(3)
     data = random.integers(-2, 3, shape).astype(np.float32)
     data[random.random(shape) < 0.05] = np.nan
@@ -165,7 +165,7 @@ def made_up(shape: tuple[int, ...]) -> Array:
 def pooled(
     name: str, row: Row, data: Array, out_grad: Array, threads: int = 1
 ) -> tuple[ForwardRun, Array] | None:
-    """What an implementation makes of data, and the gradient, in their type."""
+    """Return an implementation's output and gradient for data, in their type."""
     prop, blank = row.create(), np.empty(out_grad.shape, data.dtype)
     implementation = implementations("Pooling")[name]
     done = forward(implementation, prop, [data], [blank], threads=threads)

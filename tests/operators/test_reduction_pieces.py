@@ -1,4 +1,4 @@
-"""Reductions and running sums that go by pieces: right, and the same bits in every team."""
+"""Reductions and running sums computed in pieces: correct, with the same bits for every team."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mxrun.operator.shape import known
 
 Array = npt.NDArray[Any]
 
-# Few outputs; short and long runs, kept and reduced; sizes that nothing divides.
+# Few outputs; short and long runs of kept and reduced axes; sizes without small divisors.
 SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((100_003,), (0,)),
     ((3, 50_001), (1,)),
@@ -66,7 +66,7 @@ def results(name: str, parameters: dict[str, object], data: Array, threads: int)
 
 
 def check(name: str, parameters: dict[str, object], data: Array, expected: list[Array]) -> None:
-    """Against formulas in float64, and one team against another."""
+    """Compare with formulas in float64, and different teams with each other."""
     alone = results(name, parameters, data, 1)
     for own, right in zip(alone, expected, strict=True):
         np.testing.assert_allclose(own, right.reshape(own.shape), rtol=2e-5, atol=2e-5)
@@ -76,7 +76,7 @@ def check(name: str, parameters: dict[str, object], data: Array, expected: list[
 
 
 def values(name: str, shape: tuple[int, ...]) -> Array:
-    """Normal numbers; near one for products; some missing where that is asked for."""
+    """Return normal numbers; numbers near one for products; optionally some NaN."""
     random = np.random.default_rng(len(shape) * shape[0])
     data = random.standard_normal(shape, np.float32)
     if "prod" in name:

@@ -1,4 +1,4 @@
-"""Weights brought into the packed layouts of products and back, by compiled loops."""
+"""Weights reordered into the packed layouts of products and back, by compiled loops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Array = npt.NDArray[Any]
 REORDER = create("_reorder", {})
 WRITE = OpReqType.WRITE
 needs_onednn = pytest.mark.skipif(onednn.load() is None, reason=onednn.reason())
-# Output and input channels and kernel: whole blocks, parts of one, more than one cache line apart.
+# Output channels, input channels and kernel: complete blocks, partial ones, strides above a cache
+# line.
 SHAPES = [(64, 64, 1), (128, 96, 3), (48, 40, 3), (100, 72, 1), (33, 17, 3), (16, 3, 7), (5, 70, 1)]
 
 
@@ -32,7 +33,7 @@ def reordered(name: str, data: TensorSpec, output: TensorSpec, threads: int = 2)
 
 
 def moved(kernel: Kernel | None, data: Array) -> Array:
-    """The bytes that a kernel makes of a tensor's bytes, onto memory that is not 0."""
+    """Return the bytes that a kernel writes for a tensor's bytes, over memory that is not 0."""
     assert kernel is not None
     (given,), (made,) = kernel.inputs, kernel.outputs
     assert given is not None
@@ -55,7 +56,7 @@ def drawn(elements: int) -> Array:
 
 
 def packed_weights(shape: tuple[int, int, int], dtype: str) -> list[tuple[TensorSpec, TensorSpec]]:
-    """The reorders of weights that a convolution's training asks for: (from, to)."""
+    """Return the reorders of weights in a convolution's training: (from, to)."""
     filters, channels, size = shape
     weight = TensorSpec((filters, channels, size, size))
     parameters = {"kernel": (size, size), "num_filter": filters, "no_bias": True}
@@ -93,7 +94,8 @@ def test_packed_weights_have_the_bytes_that_onednn_makes(
         values = drawn(given.nbytes // 4)
         before = given
         if made.dtype == "bfloat16":
-            # oneDNN's own rounding takes denormal numbers for 0: it moves what is rounded.
+            # oneDNN's own rounding flushes denormal numbers to 0, so it reorders the rounded
+            # numbers.
             before = TensorSpec(given.shape, "bfloat16")
             rounded = moved(reordered("jit", given, before), values)
             expected = moved(reordered("onednn", before, made), rounded)
@@ -125,7 +127,7 @@ def test_other_layouts_and_types_are_left_to_onednn() -> None:
 
 
 NESTINGS: list[tuple[Shape, tuple[tuple[int, int], ...], int]] = [
-    # Those of matrix units, pairs of either axis, and tiles that are all padding.
+    # Layouts of matrix units, pairs on either axis, and tiles of padding only.
     ((96, 100, 3, 3), ((16, 1), (64, 0), (2, 1)), 2),
     ((70, 40, 1, 1), ((16, 0), (64, 1), (2, 0)), 2),
     ((40, 33, 3, 3), ((32, 1), (2, 0)), 2),
@@ -164,7 +166,7 @@ def test_any_nesting_of_blocks_is_packed(
 
 
 def dense(shape: Shape, blocks: tuple[tuple[int, int], ...]) -> Blocked:
-    """Blocks of rows outermost, then of columns, then the taps."""
+    """Return the elements as blocks of rows, then of columns, then the taps."""
     whole = [int(np.prod([size for size, axis in blocks if axis == each])) for each in (0, 1)]
     step = whole[0] * whole[1]
     strides = []

@@ -1,4 +1,4 @@
-"""Random streams and temporary space: what operators request, and what they get."""
+"""Random streams and temporary space: requests of operators and their fulfilment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def two_of(operator: str, parameters: dict[str, object]) -> Symbol:
 
 
 def executor_of(symbol: Symbol, threads: int = 1, implementation: str = "auto") -> Executor:
-    """Positive data everywhere, so that each element shows what its operator did to it."""
+    """Return an executor with positive data, so that each element shows its operator's effect."""
     inputs = {"data": TensorSpec(SHAPE)}
     request = CompileRequest(inputs, threads=threads, implementation=implementation)
     executor = Executor(compile_plan(symbol, request))
@@ -62,7 +62,7 @@ def executor_of(symbol: Symbol, threads: int = 1, implementation: str = "auto") 
 
 
 def outputs(executor: Executor, phase: str, seed: int = 7, step: int = 0) -> list[Array]:
-    """Copies of the two results of one step."""
+    """Return copies of the two results of one step."""
     if RANDOM_STATE in executor.plan.specs:
         executor.array(RANDOM_STATE)[...] = key_of(str(seed)), step, 0
     executor.run(phase)
@@ -152,7 +152,7 @@ class ResourcefulParameters(Parameters):
 
 
 class Resourceful(Operator):
-    """output = data + the unit of each random word; notes the bytes of its temporary space."""
+    """output = data + the unit of each random word; records the bytes of its temporary space."""
 
     def __init__(self, kinds: tuple[ResourceKind, ...]) -> None:
         self.kinds = kinds

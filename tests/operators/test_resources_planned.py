@@ -1,4 +1,4 @@
-"""Temporary space that operators request: planned once for those that do not run together."""
+"""Temporary space of operators: shared by those that do not run at the same time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ScratchParameters(Parameters):
 
 
 class Scratch(Operator):
-    """Doubles its input by way of the space, which it leaves full of garbage."""
+    """Operator that doubles its input through temporary space, and leaves garbage there."""
 
     def forward(
         self,

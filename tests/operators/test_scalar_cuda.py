@@ -18,7 +18,7 @@ def swish_gradient(gradient: Any, x: Any, beta: Any) -> Any:
 
 
 def everything(dtype: str) -> Callable[[Any, Any], Any]:
-    """A map that uses the whole vocabulary that the dtype has."""
+    """Map that uses all scalar functions supported by the dtype."""
 
     def every_word(x: Any, y: Any) -> Any:
         total = scalar.where(scalar.logical_not(x), x, -y) + 1 - x * 2
@@ -52,7 +52,7 @@ def test_Q16_limits_and_forms_compile_for_cuda(dtype: str) -> None:
     assert "int *output" in whole
     assert ".entry limits" in compile_cuda(whole)
     if dtype == "float32":
-        # Nothing must slip into float64, which a card does at a fraction of the speed.
+        # Nothing may be computed in float64, in which a card has a fraction of the speed.
         assert ".f64" not in compile_cuda(source)
 
 

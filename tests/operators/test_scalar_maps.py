@@ -1,4 +1,4 @@
-"""Maps as loops: sizes, forms, types, requests, and what their functions may say."""
+"""Maps as loops: sizes, forms, types, requests, and restrictions on their functions."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ DTYPES = ["float32", "float64", "int32", "int64", "uint8"]
 def test_a_result_of_another_type_is_converted_as_numpy_does(
     dtype: str, made: str, request_type: OpReqType
 ) -> None:
-    # What fits everywhere, fractions too; among whole numbers those of which bits are lost.
+    # Numbers that fit every type, with fractions; for integer types also numbers that lose bits.
     x = np.array([0, 1.5, 2.75, 100, 127, 255.9], dtype)
     if dtype in ("int32", "int64"):
         x = np.append(x, np.array([-1, 256, 65_537, np.iinfo(dtype).max], dtype))
@@ -131,7 +131,7 @@ def test_a_result_of_another_type_is_that_of_the_whole_function() -> None:
 
 
 def test_elements_do_not_depend_on_what_the_stack_holds() -> None:
-    """An incomplete vector is computed in room on the stack, filled by whoever was there before."""
+    """An incomplete vector is computed in uninitialised memory on the stack."""
     x = np.linspace(-3, 3, 45).astype(np.float32)
 
     def wave(x: Any) -> Any:
@@ -219,7 +219,7 @@ def adds_text(x: Any) -> Any:
     ("function", "dtype", "words"),
     [
         (branches, "float32", ["cannot branch", "where(c, x, y)"]),
-        (calls_math, "float32", ["no Python number", "mxrun.operator.scalar"]),
+        (calls_math, "float32", ["not a Python number", "mxrun.operator.scalar"]),
         (calls_numpy, "float32", ["numpy.arctan2", "did you mean 'arctan"]),
         (misspells, "float32", ["sigmoyd", "did you mean 'sigmoid'"]),
         (misspells_a_name, "float32", ["softpluss", "did you mean 'softplus'"]),

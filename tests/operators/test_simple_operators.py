@@ -1,4 +1,4 @@
-"""SimpleOp: what one registration gives, of a map and of a function on arrays."""
+"""SimpleOp: the result of one registration, for a map and for a function on arrays."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Line(Parameters):
 
     @property
     def root(self) -> float:
-        """Where the line is 0."""
+        """Return the zero of the line."""
         return -self.height / self.slope
 
 
@@ -271,7 +271,7 @@ def test_Q15_a_gradient_is_one_pass_without_a_temporary(request_type: OpReqType)
 
 
 class CurveParameters(Parameters):
-    """Which curve."""
+    """Parameters of a curve."""
 
     kind: Literal["square", "cube"] = Field(default="square", description="The power of data.")
 

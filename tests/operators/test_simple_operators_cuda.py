@@ -35,5 +35,5 @@ WIDE = ("mod", "hypot")
 def test_Q16_every_map_compiles_for_cuda(name: str) -> None:
     for kernel, source in ENTRIES[name].cuda_sources(name).items():
         assert f".entry {kernel}" in compile_cuda(source)
-        # Nothing else must slip into float64, which a card does at a fraction of the speed.
+        # No other function may be computed in float64, in which a card has a fraction of the speed.
         assert "double" not in source or any(word in name for word in WIDE)

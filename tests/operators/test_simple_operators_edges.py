@@ -1,4 +1,4 @@
-"""Unary maths where it ends: infinities, NaN, both zeros, poles and the ends of domains."""
+"""Unary maths at special values: infinities, NaN, both zeros, poles and the ends of domains."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ EDGES = np.array(
     ],
     "float32",
 )
-# Where the difference of two nearly equal numbers is all that is left of the input, or a float32
-# holds no more of the angle.
+# Functions in which the input enters as the difference of two nearly equal numbers, or whose angle
+# float32 cannot hold more precisely.
 TOLERANCES = {"arcsin": 1e-4, "arccos": 1e-4, "arctanh": 1e-4, "arccosh": 1e-3, "tan": 1e-4}
 
 

@@ -1,4 +1,4 @@
-"""SimpleOp in networks: what a plan keeps, shares and refuses."""
+"""SimpleOp in networks: saved tensors, memory sharing and refusals in plans."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def classified(data: Symbol) -> Symbol:
 
 
 def between(operator: str, inputs: tuple[str, ...] = ("data",)) -> Symbol:
-    """A dense layer for each input of the operator, and one behind it, with a loss."""
+    """Return a network: a dense layer per input of the operator, and one after it with a loss."""
     with fresh_names():
         data = variable("data")
         middle = apply(operator, {name: dense(data, f"to_{name}") for name in inputs}, {}, "middle")
@@ -62,7 +62,7 @@ def planned(symbol: Symbol, **options: Any) -> Plan:
 
 
 def trained_weights(symbol: Symbol, **options: Any) -> dict[str, Array]:
-    """All pinned tensors after some steps."""
+    """Return all pinned tensors after some steps."""
     plan = planned(symbol, **options)
     executor = Executor(plan)
     fill(executor)
@@ -72,7 +72,7 @@ def trained_weights(symbol: Symbol, **options: Any) -> dict[str, Array]:
 
 
 def same_place(phase: PhasePlan, left: str, right: str) -> bool:
-    """Whether two tensors have one address."""
+    """Return whether two tensors have the same address."""
     names = {value.name: index for index, value in enumerate(phase.graph.values)}
     return phase.offsets[names[left]] == phase.offsets[names[right]]
 
@@ -83,7 +83,7 @@ def read_by(phase: PhasePlan, step: str) -> set[str]:
     return {phase.graph.values[value].name for value in found.reads}
 
 
-# As a user would write it: a function, its gradient and a decorator.
+# An operator in the form a user writes: a function, its gradient and a decorator.
 SWISH = '''
 from mxrun.operator.scalar import sigmoid
 from mxrun.operator.simple import reads_inputs, simple_operator
@@ -150,7 +150,7 @@ def test_Q4_binary_kinds_read_nothing_the_output_or_both_inputs() -> None:
     assert register("the_output", output) == {"middle_output"}
     inputs = reads_inputs(lambda g, x, y: g * y, lambda g, x, y: g * x)
     assert register("both", inputs) == {"to_lhs_output", "to_rhs_output"}
-    # A compiled gradient keeps nothing alive that its function does not use.
+    # A compiled gradient does not extend the lifetime of arguments that its function does not use.
     unused = reads_inputs(lambda g, x, y: g * y, lambda g, x, y: g * y)
     assert register("one_of_both", unused) == {"to_rhs_output"}
 
@@ -239,7 +239,7 @@ def test_T5_in_out_is_refused_where_the_gradient_reads_the_input() -> None:
 
 
 def bytes_of(*layers: tuple[str, dict[str, object]], **options: Any) -> int:
-    """What a network of these layers between two dense ones plans."""
+    """Return the planned bytes of a network with these layers between two dense ones."""
     with fresh_names():
         symbol = dense(variable("data"), "to_data")
         for operator, parameters in layers:

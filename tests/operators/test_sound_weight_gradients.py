@@ -1,7 +1,7 @@
-"""Where oneDNN is asked for a convolution's weight gradient, it computes it.
+"""oneDNN's weight gradients of convolutions are correct in all cases in which they are used.
 
-What is wrong there may write anywhere, so the gradients are computed in a process of their own:
-this file, run as a script with the name of a set of cases, says one word of each.
+Faulty kernels may write anywhere, so the gradients are computed in a separate process: this file,
+run as a script with the name of a set of cases, prints one word per case.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REQUESTS = [OpReqType.NULL, OpReqType.WRITE]
 
 @dataclass(frozen=True)
 class Case:
-    """One layer on data of one shape; fields as the operators' parameters are named."""
+    """One layer with the shape of its data; fields are named like the operator's parameters."""
 
     data: Shape
     kernel: Shape
@@ -73,14 +73,14 @@ class Case:
         )
 
     def shapes(self) -> tuple[Shape, Shape, Shape]:
-        """Of data, weight and output."""
+        """Shapes of data, weight and output."""
         inferred = self.create().infer_shape([self.data, None], [None])
         data, weight = map(known, inferred.inputs)
         return data, weight, known(inferred.outputs[0])
 
     @property
     def fits(self) -> bool:
-        """Whether the window has a position at all."""
+        """Return whether the window has any position."""
         data, dilate = self.data[2:], self.dilate or (1,) * len(self.kernel)
         axes = zip(data, self.kernel, self.stride, self.pad, dilate, strict=True)
         if self.operator == "Convolution":
@@ -89,7 +89,7 @@ class Case:
 
     @property
     def is_sound(self) -> bool:
-        """What the rule says of it; a deconvolution is a convolution of its output."""
+        """Return the verdict of the rule; a deconvolution counts as a convolution of its output."""
         data, weight, output = self.shapes()
         if self.operator == "Deconvolution":
             data, output = output, data
@@ -138,7 +138,7 @@ UNSOUND = [
 
 
 def drawn(chance: random.Random) -> Case:
-    """Any layer, with more depth and padding there than layers have."""
+    """Return a random layer, with more depth and padding than usual."""
     rank = chance.choice([1, 2, 3, 3, 3])
     dtype = chance.choice([FLOAT32, FLOAT32, BFLOAT16])
     channels, filters = chance.choice([(3, 16), (16, 16), (16, 4), (17, 24)])
@@ -173,7 +173,7 @@ def cases(name: str) -> tuple[Case, ...]:
 
 
 def verdict(case: Case) -> str:
-    """Whether oneDNN declines to train the layer, or how its gradient compares with NumPy's.
+    """Return whether oneDNN declines to train the layer, or whether its gradient equals NumPy's.
 
     The numbers are small integers, so that every sum is exact.
     """
@@ -204,7 +204,7 @@ def verdict(case: Case) -> str:
 
 @cache
 def verdicts(name: str) -> dict[Case, str]:
-    """What a process finds of each case; also of that which ends it."""
+    """Return the verdict of each case, including cases that crash the process."""
     done = subprocess.run(
         [sys.executable, __file__, name],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -1,4 +1,4 @@
-"""Maps of operands that repeat along axes: every way in which chunks are made of them."""
+"""Maps of operands that repeat along axes, in all decompositions into chunks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_O1_a_repeated_operand_is_the_same_wherever_chunks_end(pair: str, thread
 
 
 def test_O4_a_repeated_operand_is_added_in_the_same_pass() -> None:
-    """Adding to what is there takes no scratch beyond that of writing."""
+    """Adding to the output takes no more scratch memory than writing it."""
     shapes = ((300, 200), (300, 1))
     specs = tuple(map(TensorSpec, shapes))
     jit, prop = implementations("broadcast_mul")["jit"], create("broadcast_mul", {})
@@ -78,7 +78,7 @@ def test_O4_a_repeated_operand_is_added_in_the_same_pass() -> None:
 
 
 def run(part: KernelPart, inputs: list[Array], output: Array) -> Array:
-    """The output of a map by itself, which keeps to its scratch."""
+    """Run a map alone and return its output; asserts that it stays within its scratch."""
     scratch = np.full(part.scratch_bytes // 4 + 32, np.nan, "float32")
     before = -scratch.ctypes.data % 64
     buffers = Buffers(tuple(each.ctypes.data for each in inputs), (output.ctypes.data,))
@@ -122,7 +122,7 @@ def test_numbers_reach_maps_of_chunks() -> None:
     ],
 )
 def test_repetition_writes_nothing_else(shape: Shape, small: Shape, threads: int) -> None:
-    """What vectors spoil behind a thread's elements is no one's."""
+    """Vectors never overwrite memory after the output."""
     data = np.random.default_rng(0).standard_normal(small).astype("float32")
     expected = np.broadcast_to(data, shape)
     part = strided_part(

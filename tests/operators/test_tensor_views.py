@@ -68,7 +68,7 @@ def test_a_value_of_another_shape_is_not_repeated(request_type: OpReqType) -> No
         with pytest.raises(ValueError, match=r"for a tensor of \(6,\)"):
             assign(view(memory), request_type, np.ones(shape, "float32"))
     assert memory.tolist() == [2.0] * 6
-    # A number stands for every element.
+    # A scalar is assigned to every element.
     assign(view(memory), OpReqType.WRITE, 0.0)
     assert memory.tolist() == [0.0] * 6
 

@@ -1,4 +1,4 @@
-"""What is not finite in a gradient shows in the new weight or a new state, clipped or not."""
+"""NaN or infinity in a gradient shows in the new weight or a new state, clipped or not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def inputs(prop: AnyProperty, gradient: Array, scale: float) -> list[Array]:
 
 
 def outputs(prop: AnyProperty, gradient: Array, scale: float = 1.0) -> list[list[Array]]:
-    """Of every implementation."""
+    """Return the outputs of every implementation."""
     blank = [np.zeros_like(gradient) for _ in prop.list_outputs()]
     runs = [
         forward(implementation, prop, inputs(prop, gradient, scale), blank)
@@ -57,7 +57,7 @@ def test_a_gradient_that_is_not_finite_shows(name: str, bad: float, clip: float)
     for updated in outputs(updates(name, clip), gradient):
         finite = np.isfinite(updated).all(axis=0)
         assert not finite[PLACE]
-        # LAMB's norms spread it over the whole weight.
+        # LAMB's norms spread it over the entire weight.
         assert name == "lamb_update" or np.delete(finite, PLACE).all()
 
 
@@ -69,10 +69,10 @@ def test_a_scale_that_is_not_finite_shows(name: str, clip: float) -> None:
         assert not np.isfinite(updated).all(axis=0).any()
 
 
-# Momentum in rmspropalex goes on where it was.
+# Momentum in rmspropalex moves the weight even so.
 @pytest.mark.parametrize("name", [name for name in UPDATES if name != "rmspropalex_update"])
 def test_a_rate_of_zero_changes_no_weight(name: str) -> None:
-    """As at the end of a schedule, or under a multiplier of 0."""
+    """Occurs at the end of a schedule, or with a multiplier of 0."""
     for updated in outputs(updates(name, -1.0, rate=0.0), np.full(40, 0.5, np.float32)):
         np.testing.assert_array_equal(updated[0], np.float32(0.25))
         assert np.isfinite(updated).all()

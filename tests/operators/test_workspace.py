@@ -1,4 +1,4 @@
-"""`workspace`: code that needs more scratch than that is not taken where there is other."""
+"""`workspace`: kernels that need more scratch memory are not selected if there is another one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mxrun.operator.kernel import Kernel
 from mxrun.planner.plan import Plan
 
 MEBIBYTE = 1 << 20
-# By operator the shape of data and the parameters that make few of many channels, or the reverse:
-# oneDNN gathers what a stride of 2 leaves in scratch.
+# By operator, the shape of the data and parameters that turn many channels into few, or the
+# reverse: oneDNN gathers the elements selected by a stride of 2 in scratch memory.
 OPERATORS = {
     "Convolution": ((2, 256, 56, 56), {"num_filter": 16}),
     "Deconvolution": ((2, 16, 28, 28), {"num_filter": 256, "adj": (1, 1)}),
@@ -26,7 +26,7 @@ OPERATORS = {
 
 
 def plan_of(operator: str, workspace: int, implementation: str = "preferred") -> Plan:
-    """Training through one product with a kernel of one tap."""
+    """Return the plan of training with one product with a 1x1 kernel."""
     shape, own = OPERATORS[operator]
     common = {"kernel": (1, 1), "stride": (2, 2), "no_bias": True, "workspace": workspace}
     parameters = {**own, **common}

@@ -1,4 +1,4 @@
-"""Maxima before rectifiers: the same bits from less memory."""
+"""Max-pooling before rectifiers: the same bits from less memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def network(pooling: Mapping[str, object], activation: str = "relu") -> Symbol:
 
 
 def plans(symbol: Symbol, **options: Any) -> tuple[Plan, Plan]:
-    """As it is made, and as it is written."""
+    """Return the plans with and without the pass."""
     options = {"inputs": INPUTS} | options
     return plan_of(symbol, **options), plan_of(symbol, unfused=(MAXIMA_FIRST,), **options)
 
@@ -48,7 +48,7 @@ def bits(plan: Plan, strange: bool = False) -> dict[str, bytes]:
     executor = Executor(plan)
     fill(executor)
     if strange:
-        # Ties, zeros of both signs, and whole windows that nothing passes.
+        # Ties, zeros of both signs, and entire windows below zero.
         data = executor.array("data")
         data[0], data[1], data[2] = 0.0, -0.0, -1.0
         data[3, :, ::2] = data[3, :, 1:2]
@@ -91,9 +91,9 @@ def test_what_the_product_made_goes_when_the_maxima_are_there() -> None:
     [
         (HALVES, "tanh"),
         (HALVES | {"pool_type": "avg"}, "relu"),
-        # A window may lie wholly in the padding.
+        # A window may be entirely in the padding.
         (HALVES | {"pooling_convention": "full"}, "relu"),
-        # As many windows as numbers.
+        # The number of windows equals the number of elements.
         ({"kernel": (3, 3), "pad": (1, 1), "pool_type": "max"}, "relu"),
     ],
 )

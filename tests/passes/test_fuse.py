@@ -1,4 +1,4 @@
-"""Fused chains of operators: what becomes one, and that it computes the same bits."""
+"""Fused chains of operators: which are fused, and equality of all bits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RULE = UpdateRule("sgd_mom_update", {"lr": 0.05, "momentum": 0.9, "rescale_grad"
 def network(
     activation: str = "relu", *, twice: bool = False, residual_of: str | None = None
 ) -> Symbol:
-    """data → bn (→ add) → active; `twice`: something else reads bn too."""
+    """Return data → bn (→ add) → active; with `twice`, another step reads bn too."""
     with fresh_names():
         data = variable("data")
         normal = apply("BatchNorm", {"data": data}, {"fix_gamma": False}, "bn")
@@ -48,7 +48,7 @@ def network(
 
 
 def operators(symbol: Symbol, fuse: bool = True) -> list[str]:
-    """What evaluation runs."""
+    """Return the operators of evaluation."""
     request = CompileRequest({"data": INPUTS["data"]}, phases=(EVALUATE,), fuse=fuse)
     steps = compile_plan(symbol, request).phases[EVALUATE].graph.steps
     return [step.prop.type_string for step in steps if step.prop is not None]
@@ -71,7 +71,7 @@ def bound(symbol: Symbol, *, fuse: bool, **options: Any) -> Executor:
 
 
 def inverted_residual() -> Symbol:
-    """What MobileNetV2 is made of; enough numbers are clipped at either end."""
+    """Return the block of MobileNetV2, with enough numbers clipped at either end."""
     with fresh_names():
         symbol = variable("data")
         for number, (filters, kernel, groups) in enumerate([(24, 3, 1), (24, 3, 24), (12, 1, 1)]):
@@ -94,8 +94,8 @@ def inverted_residual() -> Symbol:
         return apply("SoftmaxOutput", ends, {}, "softmax")
 
 
-# 10 of ResNet-20's batch norms have a rectifier after them, 9 a sum and a rectifier, the shortcuts'
-# 2 neither. A sum has no backward step of its own. A sum and clip stay as they are.
+# In ResNet-20, a rectifier follows 10 batch norms, a sum and a rectifier 9, and neither follows the
+# 2 of the shortcuts. A sum has no backward step of its own. A sum and clip are not fused.
 STEPS_LESS = {"resnet20": 28 + 19, "inverted_residual": 2 + 2}
 
 
@@ -107,7 +107,7 @@ STEPS_LESS = {"resnet20": 28 + 19, "inverted_residual": 2 + 2}
 def test_O5_training_and_evaluation_keep_every_bit(
     network: Callable[[], Symbol], implementation: str, precision: str
 ) -> None:
-    """After three steps, with and without fusing, all variables are the same."""
+    """After three steps with and without fusion, all variables are the same."""
     symbol = network()
     rules = {n: RULE for n in symbol.list_arguments() if n not in INPUTS}
     options = {"rules": rules, "implementation": implementation, "precision": precision}
@@ -198,7 +198,7 @@ def test_fused_is_true_or_false(tmp_path: Path) -> None:
 
 
 def test_gradients_are_folded_in_the_order_of_the_network_as_it_is_written() -> None:
-    """The shift has three readers; fused, the first of them moves behind the others."""
+    """The shift has three readers; fusion moves the first of them behind the others."""
     with fresh_names():
         x = apply("FullyConnected", {"data": variable("data")}, {"num_hidden": 7}, "x")
         normal = apply("BatchNorm", {"data": x}, {"fix_gamma": False}, "bn")

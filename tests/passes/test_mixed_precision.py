@@ -1,4 +1,4 @@
-"""A sum of two branches, one in bfloat16 and one in float32: the same gradients, fused and not."""
+"""Sum of a bfloat16 and a float32 branch: the same gradients, fused and not."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 Array = npt.NDArray[Any]
 INPUTS = {"data": TensorSpec((8, 16, 12, 12)), "label": TensorSpec((8,), "int32")}
 CONVOLUTION = {"num_filter": 16, "kernel": (3, 3), "pad": (1, 1), "no_bias": True}
-# Of the greatest gradient: roundings to 8 bits, and what a rectifier passes where one of them moves
-# a number over zero.
+# Relative to the largest gradient: roundings to 8 bits, and gradients that a rectifier passes if
+# rounding moves a number across zero.
 TOLERANCE = 0.12
 
 

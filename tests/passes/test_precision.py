@@ -1,4 +1,4 @@
-"""`precision: bfloat16`: what is kept in it, what is not, and how near the numbers stay."""
+"""`precision: bfloat16`: which tensors are stored in it, and the accuracy of results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ACTIVATIONS = (MemoryClass.ACTIVATIONS, MemoryClass.ACTIVATION_GRADIENTS)
 def trained(
     symbol: Symbol, precision: str, steps: int, **options: Any
 ) -> tuple[Executor, list[float]]:
-    """A few steps on one batch, and the loss of each."""
+    """Train a few steps on one batch, and return the loss of each."""
     rules = {n: RULE for n in symbol.list_arguments() if n not in INPUTS}
     request = CompileRequest(INPUTS, rules=rules, threads=2, precision=precision, **options)
     executor = Executor(compile_plan(symbol, request))
@@ -116,7 +116,7 @@ def small(**precisions: str) -> Symbol:
 
 
 def types(symbol: Symbol, precision: str, fuse: bool = False) -> dict[str, str]:
-    """What each forward step makes."""
+    """Return the output types of forward steps."""
     request = CompileRequest(INPUTS, phases=(EVALUATE,), threads=2, precision=precision, fuse=fuse)
     steps = compile_plan(symbol, request).phases[EVALUATE].steps
     return {
@@ -168,7 +168,7 @@ VIEWS = {
 @pytest.mark.parametrize("precision", [None, "bfloat16"])
 @pytest.mark.parametrize("operator", VIEWS)
 def test_a_view_has_the_type_of_what_it_reads(operator: str, precision: str | None) -> None:
-    """Between two layers in bfloat16 of a float32 network nothing is converted, there and back."""
+    """Between two bfloat16 layers of a float32 network, no step converts to float32 and back."""
     with fresh_names():
         symbol = chain(
             variable("data"),
@@ -299,7 +299,7 @@ def test_digits_are_learnt_with_oneDNN_and_without(tmp_path: Path, onednn: bool)
     low, full = (json.loads(answer.stdout) for answer in answers)
     assert low["metrics"]["accuracy"] == pytest.approx(summary["eval"]["accuracy"])
     assert full["metrics"]["accuracy"] == pytest.approx(low["metrics"]["accuracy"], abs=0.02)
-    # NumPy's bodies have no bfloat16, and what follows them goes on in float32.
+    # NumPy bodies have no bfloat16, and the layers after them continue in float32.
     assert (full["metrics"]["loss"] != low["metrics"]["loss"]) == onednn
 
 

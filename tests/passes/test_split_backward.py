@@ -1,4 +1,4 @@
-"""Gradients of a product in steps of their own."""
+"""Gradients of a product in separate steps."""
 
 from __future__ import annotations
 

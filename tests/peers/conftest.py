@@ -1,4 +1,4 @@
-"""The peers, started once; tests that need one that is not installed here skip, saying so."""
+"""Peers, started once; tests that need one that is not installed are skipped with a message."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Networks as peers read them: without sample weights, and without what Dropout draws."""
+"""Networks exported for peers: without sample weights, and without Dropout's random numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_sample_weights_are_left_out(mxnet: MXNet) -> None:
 
 
 def test_every_node_reads_what_it_read() -> None:
-    """The nodes have other numbers, and the same names."""
+    """The nodes have new numbers and the same names."""
 
     def wiring(symbol: Symbol) -> dict[str, list[str]]:
         return {node.name: [entry.name for entry in node.inputs] for node in symbol.nodes}

@@ -1,4 +1,4 @@
-"""A helper process from start to end, with a peer small enough to misbehave on purpose."""
+"""Lifecycle of a helper process, with a small peer that can misbehave on purpose."""
 
 import sys
 from pathlib import Path

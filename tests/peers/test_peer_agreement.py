@@ -1,7 +1,7 @@
-"""MXNet and PyTorch agree on every operator: what makes them an oracle.
+"""MXNet and PyTorch agree on every operator, so that they can serve as an oracle.
 
-In float64, because MXNet's float32 kernels are another library's, with approximations and (average
-pooling with the full convention) a wrong gradient of their own.
+Computed in float64, because MXNet's float32 kernels come from another library, with approximations
+and (for average pooling with the full convention) a wrong gradient.
 """
 
 from itertools import product
@@ -104,7 +104,7 @@ def test_pooling(mxnet, pytorch, kind, convention, kernel, stride, pad):
 @pytest.mark.parametrize("kind", ["max", "avg", "sum"])
 @pytest.mark.parametrize("stride", ["(1,)", "(2,)", "(3,)"])
 def test_pooling_with_the_same_convention(mxnet, pytorch, kind, stride):
-    """MXNet has it for one spatial axis, and reads three elements of a pad that must be zero."""
+    """MXNet supports one spatial axis, and reads three elements of a pad that must be zero."""
     parameters = {"kernel": "(3,)", "pad": "(0, 0, 0)", "pooling_convention": "same"}
     for size in (8, 9):
         inputs = {"data": _IMAGE[:, :, 0, :size]}
@@ -162,7 +162,7 @@ def test_softmax_output(mxnet, pytorch, normalization, use_ignore, smooth_alpha)
 
 
 def test_softmax_output_with_out_grad(mxnet, pytorch):
-    """MXNet 1.9.1 multiplies by its own output where its text promises the output's gradient."""
+    """MXNet 1.9.1 multiplies by its own output; its documentation says by the output's gradient."""
     inputs = {"data": _normal(6, 4), "label": np.arange(6.0) % 4}
     heads = [_normal(6, 4)]
     plain = pytorch.run_operator("SoftmaxOutput", {}, inputs)

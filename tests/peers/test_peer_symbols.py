@@ -1,4 +1,4 @@
-"""Whole symbols, saved by MXNet itself, in both peers."""
+"""Complete symbols, saved by MXNet itself, in both peers."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_outputs_and_gradients_agree(mxnet, pytorch, name):
 
 @pytest.mark.parametrize("name", _CASES)
 def test_training_agrees(mxnet, pytorch, name):
-    """Also where residual.json gives a kernel multipliers and a name that would not decay."""
+    """Includes residual.json, with multipliers for a kernel and a name without weight decay."""
     parameters, batches = _arrays(mxnet, name)
     sgd = SGD(lr=0.1, momentum=0.9, wd=0.01, rescale_grad=0.25)
     expected, got = (

@@ -1,4 +1,4 @@
-"""Sums of gradients that are made where the first contribution lies: fewer steps, the same bits."""
+"""Gradients added to the first contribution in place: fewer steps, the same bits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def classified(symbol: Symbol) -> Symbol:
 
 
 def residual() -> Symbol:
-    """Units that begin with a normalization, beside a shortcut."""
+    """Return units that begin with a normalisation, beside a shortcut."""
     with fresh_names():
         symbol = stem()
         for unit in range(3):
@@ -59,7 +59,7 @@ def residual() -> Symbol:
 
 
 def dense() -> Symbol:
-    """Every unit's output is put beside what it was made of, as in DenseNet."""
+    """Return units whose output is concatenated with their input, as in DenseNet."""
     with fresh_names():
         symbol = stem()
         for unit in range(3):
@@ -69,7 +69,7 @@ def dense() -> Symbol:
 
 
 def branches() -> Symbol:
-    """Four readers of one value, of which each gives a contribution of its own."""
+    """Return a network with four readers of one value, each with its own gradient."""
     with fresh_names():
         symbol = stem()
         kinds = ("tanh", "sigmoid", "softrelu", "relu")
@@ -81,7 +81,7 @@ def branches() -> Symbol:
 
 
 def shared() -> Symbol:
-    """Steps of a recurrence that read one weight."""
+    """Return steps of a recurrence that share one weight."""
     with fresh_names():
         weight, symbol = variable("shared_weight"), variable("data")
         for step in range(3):
@@ -91,7 +91,7 @@ def shared() -> Symbol:
 
 
 def pooled() -> Symbol:
-    """The maxima around every place beside what they are maxima of."""
+    """Return the product of a tensor with its 3x3 max-pooling."""
     window = {"kernel": (3, 3), "pad": (1, 1), "pool_type": "max"}
     with fresh_names():
         symbol = stem()
@@ -99,7 +99,7 @@ def pooled() -> Symbol:
         return classified(normalized(both("elemwise_mul", maxima, symbol, "product"), "last"))
 
 
-# Of each network: the sums of gradients that it has, and those left without a step of their own.
+# Sums of gradients in each network, and those left without a step of their own.
 NETWORKS = {
     "residual": (residual, 3, 3),
     "dense": (dense, 3, 3),
@@ -178,7 +178,7 @@ def test_P9_the_sum_lies_where_the_first_contribution_lay() -> None:
 
 
 def test_P9_contributions_keep_the_order_of_the_readers() -> None:
-    """((a + b) + c) + d, and d is made first: a is added to b, and the sum with c to d."""
+    """((a + b) + c) + d, where d is computed first: a is added to b, and the sum with c to d."""
     phase = plan_of(branches()).phases[TRAIN]
     ends = [(hint.step.split(":")[0], hint.source, hint.taken) for hint in added(phase)]
     assert ends == [
@@ -215,7 +215,7 @@ def test_F4_gradients_of_several_batches_are_added_as_they_are_made(make: Any) -
 
 
 def reasons(symbol: Symbol, **options: Any) -> list[str]:
-    """What became of the sums."""
+    """Return the reason of each add-to hint; empty if it is taken."""
     return [hint.reason for hint in added(plan_of(symbol, **options).phases[TRAIN])]
 
 
@@ -241,7 +241,7 @@ def test_P8_a_sum_made_in_place_is_added_to_nothing_else() -> None:
 
 @pytest.mark.parametrize("operator", ["elemwise_add", "elemwise_mul"])
 def test_P8_what_is_read_later_is_not_added_to(operator: str) -> None:
-    """The gradient of `beside` is that of both its sides; of a sum, its reader's too."""
+    """The gradient of `beside` is shared by both its inputs; that of a sum also by its reader."""
     with fresh_names():
         data = variable("data")
         symbol, other = (
@@ -270,7 +270,7 @@ def test_P8_a_gradient_that_is_wanted_is_not_added_to() -> None:
 
 
 def test_P9_a_map_adds_what_it_would_have_written() -> None:
-    """Numbers whose sum in bfloat16 shows whether the product was rounded before."""
+    """The bfloat16 sum of these numbers shows if the product was rounded before."""
     with fresh_names():
         symbol = stem()
         product = both("elemwise_mul", symbol, act(symbol, "tanh", "gate"), "product")

@@ -1,4 +1,4 @@
-"""Offsets against problems whose smallest arena is known, and against every order of tiny ones."""
+"""Allocator: problems with known optimum, and all orders of tiny problems."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ UNIT = 64
 
 @pytest.fixture(autouse=True)
 def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is searched for; the loops have come from the usual folder before."""
+    """Use an empty placement cache; compiled loops come from the usual cache."""
     small = puzzle(3, 80, 60, 1 << 20)
     assert allocated(small).order == "search"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
 def allocated(blocks: Blocks) -> Allocation:
-    """The allocation, which must be one and keep to its own figures."""
+    """Return the allocation after checking it against its own figures."""
     size, first, last = blocks
     allocation = allocate(size.tolist(), first.tolist(), last.tolist())
     assert fits(allocation.offsets, blocks, allocation.arena_bytes)
@@ -37,7 +37,7 @@ def allocated(blocks: Blocks) -> Allocation:
 
 
 def smallest_arena(blocks: Blocks) -> int:
-    """By brute force: each order of the blocks, every one laid on those before it."""
+    """Return the optimum by brute force: all orders, each block placed as low as possible."""
     size, first, last = (values.tolist() for values in blocks)
     smallest = sum(size)
     for order in itertools.permutations(range(len(size))):
@@ -77,7 +77,7 @@ def test_known_optima_are_found(count: int) -> None:
     ("count", "steps", "units"), [(200, 60, 200), (400, 60, 200), (400, 100, 1000)]
 )
 def test_known_optima_of_large_puzzles_are_found(count: int, steps: int, units: int) -> None:
-    """A third of the pieces is missing, as there is room for most of what a network holds."""
+    """A third of the pieces is missing, as real networks leave gaps as well."""
     for seed in range(4):
         blocks = puzzle(7 * seed + count, count, steps, units, missing=1 / 3)
         allocation = allocated(blocks)
@@ -86,7 +86,9 @@ def test_known_optima_of_large_puzzles_are_found(count: int, steps: int, units: 
 
 
 def test_what_is_not_found_is_told_with_its_gap() -> None:
-    """400 pieces that leave no room at all: the gap must be told, however large it is."""
+    """400 pieces without any gap between them: the remaining distance must be reported, however
+    large.
+    """
     blocks = puzzle(400, 400, 400, 1 << 20)
     allocation = allocated(blocks)
     assert allocation.lower_bound_bytes == 1 << 20
@@ -96,7 +98,7 @@ def test_what_is_not_found_is_told_with_its_gap() -> None:
 
 @pytest.mark.parametrize(("count", "life"), [(50_000, 50_000), (50_000, 20)])
 def test_huge_problems_are_answered(count: int, life: int) -> None:
-    """Half of the blocks alive at a time, of which no search lists each by each, or a few."""
+    """Half of the blocks are live at a time, too many to list all pairs, or only a few."""
     random = np.random.default_rng(count)
     first = random.integers(0, count, count)
     blocks = random.integers(1, 1 << 20, count), first, first + random.integers(1, life, count)
@@ -111,7 +113,7 @@ def test_huge_problems_are_answered(count: int, life: int) -> None:
 
 
 def test_no_shape_of_problem_takes_more_work_than_others() -> None:
-    """What misses the bound is given up after seconds, whatever its blocks are like."""
+    """The search gives up after seconds for problems of any shape."""
     random = np.random.default_rng(1)
     shapes = [puzzle(150, 150, 60, 1 << 20), puzzle(400, 400, 400, 1 << 20)]
     for count, life in ((2_000, 2_000), (3_000, 300)):
@@ -156,7 +158,7 @@ def test_blocks_without_bytes_or_life_take_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_training_steps_of_two_thousand_operators_reach_their_bound(seed: int) -> None:
-    """Activations live to their backward operator or are soon dropped; gradients are short."""
+    """Activations are live until backward or are soon freed; gradients are short-lived."""
     random = np.random.default_rng(seed)
     rows, end = [], 2000
     for step in range(end // 2):

@@ -1,4 +1,4 @@
-"""Concat in place: parts lie within the whole, fewer bytes are alive, and no bit changes."""
+"""Concat in place: slices of a parent buffer, fewer live bytes, the same bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
 from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget
 
-# Large enough that activations are more than what kernels take for themselves.
+# Large enough that activations exceed the kernels' workspaces.
 INPUTS = {"data": TensorSpec((BATCH, 3, 24, 24)), "label": TensorSpec((BATCH,), "int32")}
 
 
@@ -31,7 +31,7 @@ def conv(symbol: Symbol, name: str, filters: int = 8) -> Symbol:
 
 
 def norm(symbol: Symbol, name: str) -> Symbol:
-    """Batch norm and ReLU, which become one step."""
+    """Return batch norm and ReLU, which are fused into one step."""
     return chain(
         symbol,
         ("BatchNorm", {"fix_gamma": False}, name),
@@ -49,7 +49,7 @@ def ended(symbol: Symbol) -> Symbol:
 
 
 def dense(units: int = 4, filters: int = 8, first: int = 16) -> Symbol:
-    """Units that each join further channels to all that came before."""
+    """Return units that each concatenate further channels with all earlier ones."""
     symbol = conv(variable("data"), "stem", first)
     for unit in range(units):
         new = conv(norm(symbol, f"norm{unit}"), f"conv{unit}", filters)
@@ -58,12 +58,12 @@ def dense(units: int = 4, filters: int = 8, first: int = 16) -> Symbol:
 
 
 def odd() -> Symbol:
-    """Channels that are no whole vectors, and more than are joined in one row of a task."""
+    """Return a network with incomplete vectors of channels, more than one task row holds."""
     return dense(units=3, filters=7, first=19)
 
 
 def cell() -> Symbol:
-    """Branches that end in batch norm, and one that does not."""
+    """Return branches that end in batch norm, and one that does not."""
     stem = norm(conv(variable("data"), "stem"), "start")
     branches = [norm(conv(stem, f"conv{i}", 5 + i), f"norm{i}") for i in range(3)]
     pooling = {"kernel": (3, 3), "stride": (1, 1), "pad": (1, 1), "pool_type": "avg"}
@@ -71,27 +71,27 @@ def cell() -> Symbol:
 
 
 def nested() -> Symbol:
-    """Concats of concats: the inner ones do not all begin where the outer one does."""
+    """Return nested concats; not every inner one starts at offset 0 of the outer one."""
     stem = conv(variable("data"), "stem")
     parts = [norm(conv(stem, f"conv{i}", 4 + i), f"norm{i}") for i in range(4)]
     return ended(concat("outer", concat("left", *parts[:2]), concat("right", *parts[2:])))
 
 
 def read_twice() -> Symbol:
-    """One tensor in two concats, which a third one joins."""
+    """Return a network with one tensor in two concats, which a third one concatenates."""
     stem = conv(variable("data"), "stem")
     first, second, third = (norm(conv(stem, f"conv{i}"), f"norm{i}") for i in range(3))
     return ended(concat("outer", concat("left", first, second), concat("right", third, first)))
 
 
 def same_twice() -> Symbol:
-    """One tensor at both places of a concat."""
+    """Return a concat of one tensor with itself."""
     branch = norm(conv(variable("data"), "stem"), "norm")
     return ended(concat("cat", branch, branch))
 
 
 def other_reader() -> Symbol:
-    """A concat that is read by pooling as well as by the next one."""
+    """Return a concat that is read by pooling as well as by the next concat."""
     stem = conv(variable("data"), "stem")
     first = concat("cat0", stem, conv(norm(stem, "norm0"), "conv0"))
     second = concat("cat1", first, conv(norm(first, "norm1"), "conv1"))
@@ -111,7 +111,7 @@ def axis(dim: int) -> Callable[[], Symbol]:
     return network
 
 
-# Of each network: what lies within another tensor in training.
+# Tensors of each network that are slices of another tensor in training.
 CASES: dict[str, tuple[Callable[[], Symbol], set[str]]] = {
     "dense": (dense, {"cat0", "cat1", "cat2"}),
     "odd": (odd, {"cat0", "cat1"}),
@@ -176,12 +176,15 @@ def test_S5_a_chain_of_concats_needs_one_buffer(name: str) -> None:
 
 def test_S5_what_cannot_lie_in_the_whole_says_why() -> None:
     pool = made("other_reader").phases[TRAIN]
-    assert reasons(pool)["cat1", "cat0"] == "pool reads it in one piece"
-    assert reasons(made("dense").phases[TRAIN])["cat0", "stem"] == "stem writes it in one piece"
+    assert reasons(pool)["cat1", "cat0"] == "pool cannot read it with a row pitch"
+    assert (
+        reasons(made("dense").phases[TRAIN])["cat0", "stem"]
+        == "stem cannot write it with a row pitch"
+    )
     twice = reasons(made("read_twice").phases[TRAIN])
-    assert twice["left", "norm0/relu"] == "it lies in outer_output already"
+    assert twice["left", "norm0/relu"] == "it is already in outer_output"
     off = reasons(made("dense", join=False).phases[TRAIN])
-    assert off["cat1", "cat0"] == "joining is off"
+    assert off["cat1", "cat0"] == "concat in place is off"
     data = variable("data")
     phase = inferred(concat("cat", data, norm(data, "norm"), dim=0)).phases[EVALUATE]
     assert reasons(phase)["cat", "data"] == "data is given from outside"
@@ -201,7 +204,7 @@ def outputs(plan: Plan) -> list[bytes]:
 
 
 def test_S5_a_result_keeps_memory_of_its_own() -> None:
-    """Plain in memory, so that nothing but its being a result stands against it."""
+    """The tensor has a plain layout, so that only its being a result prevents concat in place."""
     with fresh_names():
         data = variable("data")
         parts = [
@@ -215,7 +218,7 @@ def test_S5_a_result_keeps_memory_of_its_own() -> None:
 
 
 def test_S5_parts_of_one_row_begin_at_cache_lines() -> None:
-    """Of one row all operators can be parts, but vectors are read from where lines begin."""
+    """With a single row all operators can write slices, but vectors must start at cache lines."""
     inputs = INPUTS | {"data": TensorSpec((1, 3, 5, 5))}
     with fresh_names():
         acts, data = ("tanh", "softsign", "sigmoid"), variable("data")
@@ -223,7 +226,7 @@ def test_S5_parts_of_one_row_begin_at_cache_lines() -> None:
         symbol = concat("cat", *parts)
     phase = inferred(symbol, inputs=inputs).phases[EVALUATE]
     assert lying(phase) == {"tanh"}
-    assert reasons(phase)["cat", "softsign"] == "it would not begin at a cache line"
+    assert reasons(phase)["cat", "softsign"] == "its offset would not be a multiple of 64 bytes"
     inputs["data"] = TensorSpec((1, 4, 4, 4))
     plan = inferred(symbol, inputs=inputs)
     assert lying(plan.phases[EVALUATE]) == {*acts}
@@ -234,7 +237,7 @@ def test_S5_parts_of_one_row_begin_at_cache_lines() -> None:
 
 
 def test_S5_what_needs_more_bytes_is_copied() -> None:
-    """The second part is made of much that would be alive beside the room that is kept for it."""
+    """The second part is computed from large tensors, live beside the parent buffer."""
     with fresh_names():
         stem = conv(variable("data"), "stem")
         early = norm(conv(stem, "conv0"), "early")
@@ -244,7 +247,7 @@ def test_S5_what_needs_more_bytes_is_copied() -> None:
     assert not plan.phases[EVALUATE].parts
     assert peak(plan, EVALUATE) == peak(copied, EVALUATE)
     reason = reasons(plan.phases[EVALUATE])["cat", "early/relu"]
-    assert reason == "more bytes would be alive at the peak"
+    assert reason == "peak memory would rise"
     training = plan_of(symbol, inputs=INPUTS, phases=(TRAIN,)).phases[TRAIN]
     assert lying(training) == {"early/relu", "late/relu"}
 
@@ -291,7 +294,7 @@ def test_S5_any_team_and_precision_gives_the_same_bits(precision: str, threads: 
 
 
 def test_S5_the_checked_mode_finds_what_is_no_number_in_a_part() -> None:
-    """A whole's other columns may hold anything when a part of it is made."""
+    """Other columns of a parent buffer may hold anything when a slice of it is written."""
     plan = made("cell")
     executor = Executor(plan)
     fill(executor)
@@ -315,7 +318,7 @@ def test_S5_overlapping_parts_are_found() -> None:
 
 
 def test_S5_planting_a_shorter_pitch_changes_bits() -> None:
-    """What the tests above compare is read from where the plan says."""
+    """Shows that the tests above read from the planned addresses."""
     plan = made("dense")
     phase = plan.phases[TRAIN]
     parts = {

@@ -1,4 +1,4 @@
-"""The allocator of whole blocks that plans are compared with."""
+"""Free-list allocator of entire blocks, with which plans are compared."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def test_a_freed_block_is_handed_on() -> None:
 
 
 def test_a_block_stays_as_large_as_it_was() -> None:
-    """100 bytes for one of 80, and nothing of the other 20 for anybody else."""
+    """A block of 100 bytes serves a tensor of 80; the other 20 stay unused."""
     assert taken((100, 0, 1), (80, 1, 2), (20, 1, 2)) == 120
 
 
 def test_the_smallest_that_is_large_enough_is_taken() -> None:
-    """60 go into the 70, so that 90 find the 100."""
+    """The tensor of 60 takes the block of 70, so that the one of 90 finds the block of 100."""
     assert taken((100, 0, 1), (70, 0, 1), (60, 1, 3), (90, 2, 3)) == 170
 
 
@@ -40,5 +40,5 @@ def test_blocks_out_of_range_are_left() -> None:
 
 
 def test_what_one_step_writes_is_placed_by_falling_size() -> None:
-    """The other way round 50 would take the 100."""
+    """In the other order the tensor of 50 would take the block of 100."""
     assert taken((100, 0, 1), (50, 1, 2), (100, 1, 2)) == 150

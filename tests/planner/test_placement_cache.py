@@ -1,4 +1,4 @@
-"""What a search found is kept for later processes, and changes nothing but the time it takes."""
+"""The placement cache saves search time in later processes and changes no result."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def allocated(blocks: Blocks = PIECES) -> Allocation:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where entries go; the loops have come from the usual folder before."""
+    """Return the folder of the cache entries; compiled loops come from the usual cache."""
     allocated()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "mxrun" / KIND
 
 
 def fallback() -> Placement:
-    """A sound placement that the search would not give."""
+    """Return a valid placement that the search would not find."""
     placement = first_fit(PROBLEM)
     assert placement.arena_bytes > PROBLEM.lower_bound
     return replace(placement, order="kept")

@@ -1,4 +1,4 @@
-"""Where pinned tensors lie, by name."""
+"""Offsets of the pinned tensors by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets: forward steps that run again in backward change the memory, and no bit."""
+"""Budgets: recomputation of forward steps in backward changes the memory, but no bit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
 
 STEPS = 3
-# Large enough that activations are more than what kernels take for themselves.
+# Large enough that activations exceed the kernels' workspaces.
 INPUTS = {"data": TensorSpec((BATCH, 3, 24, 24)), "label": TensorSpec((BATCH,), "int32")}
 
 
@@ -49,7 +49,7 @@ def deep(units: int = 6) -> Symbol:
 
 
 def trained(plan: Plan, phases: tuple[str, ...] = (TRAIN,)) -> Arrays:
-    """Everything that lasts after some steps, over memory whose dead bytes are poisoned."""
+    """Return all pinned tensors after some steps, with freed memory poisoned."""
     executor = Executor(plan)
     fill(executor)
     for step in range(STEPS):

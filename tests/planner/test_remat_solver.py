@@ -1,4 +1,4 @@
-"""The order of a chain's stages: as fast as the fastest of all orders there are."""
+"""Rematerialisation of a chain: as fast as the fastest of all schedules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Points = frozenset[tuple[int, int]]
 
 
 def drawn(seed: int, count: int) -> list[ChainStage]:
-    """A chain of small whole figures; the last stage has no gradient to wait for."""
+    """Return a random chain with small integer costs; the last stage has no incoming gradient."""
     draw = random.Random(seed)
     stages = []
     for index in range(count):
@@ -36,7 +36,7 @@ def drawn(seed: int, count: int) -> list[ChainStage]:
 
 
 def every_order(stages: Sequence[ChainStage]) -> Points:
-    """(seconds, bytes at the peak) of every order: no memory is given, and none is left out."""
+    """Return (seconds, peak bytes) of every schedule, without any pruning."""
 
     @cache
     def orders(first: int, last: int) -> Points:
@@ -68,7 +68,7 @@ def every_order(stages: Sequence[ChainStage]) -> Points:
 
 
 def simulated(stages: Sequence[ChainStage], actions: Sequence[Action]) -> tuple[float, int]:
-    """The seconds of some actions, and the most bytes alive: what later ones read, and no more."""
+    """Return the seconds of the actions, and the peak of bytes that later actions read."""
     seconds, peak, pending = 0.0, 0, len(stages) - 1
     saved: dict[int, int] = {}
     for position, action in enumerate(actions):
@@ -97,7 +97,7 @@ def simulated(stages: Sequence[ChainStage], actions: Sequence[Action]) -> tuple[
 
 
 def is_read_later(stage: int, actions: Sequence[Action], position: int) -> bool:
-    """Whether the input of a stage is there and read before it is made anew."""
+    """Return whether a stage's input exists and is read before it is computed again."""
 
     def makes(action: Action) -> bool:
         return action.stage == stage - 1 and action.move is not Move.BACK

@@ -1,4 +1,4 @@
-"""Copies of inputs that backward makes again."""
+"""Reordered copies of inputs that backward computes again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW = {"num_filter": 6, "kernel": (3, 3)}
 
 
 def network(strides: tuple[int, ...]) -> Symbol:
-    """Convolutions that read data, and each what the one before made."""
+    """Return a chain of convolutions with tanh, one per stride."""
     with fresh_names():
         symbol = variable("data")
         for index, stride in enumerate(strides):
@@ -46,7 +46,7 @@ def test_data_in_another_layout_go_and_come_again() -> None:
 
 @pytest.mark.parametrize("least", [False, True])
 def test_no_bit_changes(least: bool) -> None:
-    """Against a plan whose order of backward, by walking forward, has one peak elsewhere."""
+    """Compared with a plan without reuse, whose schedule of backward has its peak elsewhere."""
     options = {"budget": Budget(least=True)} if least else {}
     plan = plan_of(network((1, 1, 1)), inputs=INPUTS, **options)
     plain = plan_of(network((1, 1, 1)), inputs=INPUTS, reuse=False, in_place=False, fuse=False)
@@ -54,5 +54,5 @@ def test_no_bit_changes(least: bool) -> None:
 
 
 def test_what_saves_nothing_is_not_done_twice() -> None:
-    # The most is alive while the copy is needed in any case.
+    # The peak is at a step that needs the copy in any case.
     assert len(copies(plan_of(network((12,)), inputs=INPUTS))) == 1

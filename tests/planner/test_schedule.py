@@ -1,4 +1,4 @@
-"""The order of steps: what is found is the best there is, and no order changes a bit."""
+"""Schedules: the search finds the optimum, and no schedule changes a bit."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_best_order_needs_no_more_than_any_other(name: str) -> None:
 @pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_planned_networks_bytes_are_counted_and_bounded(name: str, fuse: bool) -> None:
-    """With reorders, views, updates and what takes the place of what."""
+    """Includes reorders, views, updates and in-place outputs."""
     for phase in plan_of(NETWORKS[name](), fuse=fuse, add_to=False, join=False).phases.values():
         graph = phase.graph
         ordering = Ordering(graph, in_place=True, grouped=False)
@@ -140,7 +140,7 @@ def test_a_large_weight_gradient_waits_until_there_is_room() -> None:
     names = [step.name for step in best.phases[TRAIN].steps]
     at = names.index("wide:backward:weight+bias")
     assert at > names.index("conv2:backward:data")
-    # Its update follows at once, so that the gradient is gone again.
+    # The update follows at once, so that the gradient is freed.
     assert set(names[at + 1 : at + 3]) == {"wide_weight:update", "wide_bias:update"}
     gained = declared.planned_bytes - best.planned_bytes
     assert 0 < gained < weight

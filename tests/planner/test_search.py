@@ -1,4 +1,4 @@
-"""The search for placements within a capacity, on problems whose best placement is known."""
+"""Placement search within a capacity, on problems with known optimum."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_cannot_fit_is_not_found() -> None:
 
 
 def test_what_cannot_be_searched_in_time_or_memory_is_left_alone() -> None:
-    """A row for each block of each section: of ten thousand, half at a time, too many."""
+    """The table of blocks by section is too large for ten thousand blocks, half live at a time."""
     size = np.ones(10_000, np.int64)
     first = np.arange(10_000)
     given = sectioned(size, first, first + 5_000)
@@ -64,7 +64,7 @@ def test_the_search_is_repeatable_and_keeps_its_budget() -> None:
 
 
 def test_steps_at_which_nothing_more_is_alive_make_no_sections() -> None:
-    """Lifetimes as they are, and the fullest stretches of time that they come down to."""
+    """Lifetimes are compacted to the steps with a maximal set of live blocks."""
     size, first, last = puzzle(4, 30, 24, UNITS, missing=1 / 3)
     given = sectioned(size, first, last)
     assert given.sections < len(set(first.tolist()))
@@ -87,7 +87,7 @@ def test_a_search_that_is_continued_ends_as_one_in_a_single_run() -> None:
 
 
 def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
-    """From a first-fit placement on, each portion is no worse; two runs of it are the same."""
+    """From a first-fit placement, no portion makes it worse; two searches give the same result."""
     random = np.random.default_rng(0)
     improved = 0
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Confusion matrices for people."""
+"""Tables of confusion matrices."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_drawings_are_well_formed_and_the_same(epochs: list[int], train: Values)
 
 
 def test_a_drawing_holds_what_is_to_be_known_of_its_run() -> None:
-    note = "runs/net was trained on synthetic data (dataset: synthetic), not on a real task's"
+    note = "runs/net was trained on synthetic data (dataset: synthetic), not on data of a real task"
     what = report([1, 2], ("loss", [1.0, 0.5], [None, None]))
     plain = ElementTree.fromstring(curves_svg(what))
     noted = ElementTree.fromstring(curves_svg(what | {"notes": [note]}))

@@ -1,4 +1,4 @@
-"""Networks drawn in rows and in ranks."""
+"""Drawings of networks: rows in a terminal, ranks in SVG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names hold steers no terminal and is no formula of a spreadsheet."""
+"""Names cannot control a terminal and are never a formula of a spreadsheet."""
 
 from __future__ import annotations
 

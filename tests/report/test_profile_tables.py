@@ -1,4 +1,4 @@
-"""Profiles for people."""
+"""Tables of profiles."""
 
 from __future__ import annotations
 
@@ -127,7 +127,9 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
     for part in ("[net], train: 1,000 steps", "1.500 ms", "200.0 ms", "0.01230 ms", "42 k"):
         assert part in text
     assert "operators, the median of 50 steps" in text
-    assert "Most to win above the floors: Convolution forward 0.800 ms (53% of the step)" in text
+    assert "Most time above the floors: Convolution forward 0.800 ms (53% of the step)" in text
     assert "operators 1.200 ms, between them 0.100 ms, loss and metrics 0.05000 ms" in text
     assert "The fastest takes 0.01230 ms, +2.1% against" in text
-    assert "calls, of which 7 set the team, take 0.020 us each: 0.16% of the step" in text
+    assert (
+        "calls, of which 7 set the number of threads, take 0.020 us each: 0.16% of the step" in text
+    )

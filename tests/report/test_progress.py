@@ -1,4 +1,4 @@
-"""What people see while a network trains: whole lines in files, a bar on a terminal."""
+"""Progress output of training: plain lines in files, a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENTS = (
     ),
     EpochDone(2, 46, 0.1, {"loss": 1e-5, "accuracy": 1.0}, {}, 1438, 0.25, seconds=0.25),
 )
-# Between the step and the epoch a line is read from standard input.
+# A line is read from standard input between the step and the epoch.
 SCRIPT = """
 import sys
 from mxrun.report.progress import watching
@@ -55,7 +55,7 @@ def test_one_line_per_epoch() -> None:
 
 
 def test_what_a_run_starts_from_is_said_once() -> None:
-    """Names that differ in numbers alone are one pattern, and of many only the first are shown."""
+    """Names that differ in numbers only are merged into a pattern; of many, the first are shown."""
     layers = [f"stage{stage}/unit{unit}/conv_weight" for stage in (1, 2) for unit in range(3)]
     many = [f"layer_{letter}" for letter in "abcdefgh"]
     start = WarmStart(
@@ -81,7 +81,7 @@ def test_what_a_run_starts_from_is_said_once() -> None:
     ]
     lines.clear()
     EpochLines(lines.append).run_started(replace(started, resumed_from=7))
-    assert lines[1:] == ["going on after step 7"]
+    assert lines[1:] == ["resuming after step 7"]
 
 
 def test_into_a_file_go_plain_lines_and_no_rich() -> None:
@@ -117,7 +117,7 @@ def test_a_narrow_terminal_cuts_metrics_first() -> None:
 
 
 def test_nobody_who_reads_is_no_reason_to_stop() -> None:
-    """The pipe of standard error closes while a run goes on."""
+    """The pipe of standard error closes during a run."""
     process = subprocess.Popen(
         [sys.executable, "-c", f"{SCRIPT}\nprint('trained')"],
         stdin=subprocess.PIPE,
@@ -134,9 +134,9 @@ def test_nobody_who_reads_is_no_reason_to_stop() -> None:
 
 
 def in_terminal(command: list[str], awaited: str, columns: int = 200) -> str:
-    """The output of a command whose standard error is a terminal of so many columns.
+    """Return the output of a command whose standard error is a terminal with `columns` columns.
 
-    Its standard input ends once it has shown what is awaited.
+    Its standard input is closed once it has printed `awaited`.
     """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

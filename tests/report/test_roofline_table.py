@@ -1,4 +1,4 @@
-"""The roofline for people."""
+"""Tables of the roofline."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ def test_the_step_the_most_to_win_and_the_machine_are_told() -> None:
     lines = rendered(roofline_text(report_of(floor("conv", 0.5, 0.4))["roofline"]), 300)
     assert lines == [
         "The step's floor is 1.200 ms, 60% of what it takes; predicted 2.100 ms, +5%.",
-        "Most to win above the floors: Convolution backward 0.250 ms (11% of the step), "
+        "Most time above the floors: Convolution backward 0.250 ms (11% of the step), "
         "reorders 0.100 ms (5% of the step).",
-        "The machine at its best, 2 threads: 444 GFLOP/s in float32, 4,260 GFLOP/s in bfloat16; "
-        "copying 400 GB/s in 32.00 KiB, 200 GB/s in 1.00 MiB, 30 GB/s in 1.00 GiB.",
+        "The machine's peak speeds, 2 threads: 444 GFLOP/s in float32, 4,260 GFLOP/s in "
+        "bfloat16; copying 400 GB/s in 32.00 KiB, 200 GB/s in 1.00 MiB, 30 GB/s in 1.00 GiB.",
     ]
 
 
@@ -133,8 +133,8 @@ def test_a_machine_without_bfloat16_says_so() -> None:
     roofline["machine"] |= {"flops_per_s": {"float32": 1e11}, "threads": 1, "cache_bytes": []}
     (machine,) = rendered(roofline_text(roofline), 300)[2:]
     assert machine == (
-        "The machine at its best, 1 thread: 100 GFLOP/s in float32, no instructions for bfloat16; "
-        "copying 30 GB/s in 1.00 GiB."
+        "The machine's peak speeds, 1 thread: 100 GFLOP/s in float32, no instructions for "
+        "bfloat16; copying 30 GB/s in 1.00 GiB."
     )
 
 
@@ -157,14 +157,14 @@ def test_operators_that_took_longer_than_whole_steps_are_told() -> None:
     roofline["step"]["operators_ms"] = 7.6
     lines = rendered(roofline_text(roofline), 300)
     assert lines[1] == (
-        "Most to win above the floors: Convolution backward 0.250 ms (11% of the operators), "
+        "Most time above the floors: Convolution backward 0.250 ms (11% of the operators), "
         "reorders 0.100 ms (5% of the operators)."
     )
     assert lines[3:] == [
-        "The operators took 7.600 ms in the profiled steps, 3.8 times the median step without "
-        "clocks: the machine probably had other work then. What there is to win is a part of the "
-        "operators' time."
+        "The operators took 7.600 ms in the profiled steps, 3.8 times the median unprofiled "
+        "step: the machine was probably busy with other work. Times above the floors are "
+        "shares of the operators' time."
     ]
-    # So much the clocks alone may cost.
+    # The clocks alone may cost this much.
     roofline["step"]["operators_ms"] = 2.1
     assert len(rendered(roofline_text(roofline), 300)) == 3

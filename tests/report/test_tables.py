@@ -1,4 +1,4 @@
-"""Tables for people, rendered into a file of fixed width."""
+"""Tables of results, rendered into a file of fixed width."""
 
 from __future__ import annotations
 
@@ -122,12 +122,12 @@ def test_memory_shows_bounds_and_classes() -> None:
     text = rendered(*memory_tables(MEMORY))
     (planned,) = [line.split() for line in text.splitlines() if line.startswith("  planned")]
     assert planned == ["planned", "2.00", "MiB", "2,097,152"]
-    assert "at most 512.00 KiB (33.33%) too large; planned in 12.3 ms" in text
-    assert "order of steps: list; another might save 1.00 MiB at most" in text
+    assert "at most 512.00 KiB (33.33%) above the optimum; planned in 12.3 ms" in text
+    assert "schedule: list; another may save at most 1.00 MiB" in text
     certain = rendered(*memory_tables({**MEMORY, "any_order_bytes": MEMORY["planned_bytes"]}))
-    assert "order of steps: list; no other needs less" in certain
+    assert "schedule: list; no other needs less memory" in certain
     unknown = rendered(*memory_tables({**MEMORY, "any_order_bytes": None}))
-    assert "order of steps: list\n" in "\n".join(map(str.rstrip, unknown.splitlines()))
+    assert "schedule: list\n" in "\n".join(map(str.rstrip, unknown.splitlines()))
     (handed_on,) = [line.split() for line in text.splitlines() if "as in MXNet" in line]
     assert handed_on[-3:] == ["2.50", "MiB", "2,621,440"]
     (gradients,) = [line for line in text.splitlines() if "activation gradients" in line]
@@ -153,8 +153,8 @@ def test_memory_shows_refused_hints_with_their_reasons() -> None:
         ),
     ]
     text = rendered(*memory_tables({**MEMORY, "proved_optimal": True, "hints": hints}))
-    assert "as small as this order of steps allows" in text
-    assert "memory that is not shared; 1 outputs lie where an input did" in text
+    assert "proved optimal for this schedule" in text
+    assert "memory that is not shared; 1 outputs use an input's memory" in text
     assert "it lies" not in text
     assert "relu1 " not in text
     told = [line for line in text.splitlines() if "conv2 is read later" in line]
@@ -167,11 +167,11 @@ def test_memory_shows_refused_hints_with_their_reasons() -> None:
 
 def test_the_peak_shows_the_largest_and_sums_up_the_rest() -> None:
     lines = rendered(*memory_tables(MEMORY)).splitlines()
-    title = "alive at the peak: train, backward of FullyConnected 'fc1' (step 1), 1,048,576 bytes"
+    title = "live at the peak: train, backward of FullyConnected 'fc1' (step 1), 1,048,576 bytes"
     assert any(title in line for line in lines)
     (first,) = [line.split() for line in lines if "[tensor0]" in line]
     assert first[:5] == ["[tensor0]", "40,960", "0", "0-1", "backward"]
-    assert any("[tensor2], in the place of [root]" in line for line in lines)
+    assert any("[tensor2], in the memory of [root]" in line for line in lines)
     (second,) = [line.split() for line in lines if "[tensor1]" in line]
     assert second == ["[tensor1]", "39,936", "64", "always", "parameter"]
     assert not any("[tensor31]" in line for line in lines)
@@ -191,7 +191,7 @@ def test_what_lies_outside_is_named_or_said_to_be_unknown() -> None:
     assert total == ["all", "46.50", "KiB"]
     assert "The compiler" not in text
     ran = {**MEMORY, "outside": {**OUTSIDE, "compiler_ran": True}}
-    assert "The compiler was needed just now" in rendered(*memory_tables(ran))
+    assert "The compiler ran just now" in rendered(*memory_tables(ran))
 
 
 def test_the_summary_shows_what_a_run_came_to() -> None:
@@ -232,7 +232,7 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
     [
         (0.3, 2.0, 4, "try threads=2"),
         (0.3, 2.0, 2, "try threads=1"),
-        (0.3, 2.0, 1, "waited for one 30%"),
+        (0.3, 2.0, 1, "waited for a core 30%"),
         (0.3, 1.2, 2, None),
         (0.01, 2.0, 2, None),
         (None, 2.0, 2, None),

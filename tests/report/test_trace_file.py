@@ -1,4 +1,4 @@
-"""Trace files as Perfetto and chrome://tracing read them, whole or not at all."""
+"""Trace files for Perfetto and chrome://tracing, written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time in which a thread waits for a core that others have."""
+"""Time in which a thread waits for a core used by others."""
 
 from __future__ import annotations
 

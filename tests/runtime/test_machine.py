@@ -1,4 +1,4 @@
-"""The machine is measured once for each size of a team; what was measured is plausible."""
+"""The machine is measured once for each size of the team, with plausible results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IMPOSSIBLE = 1e18
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An empty cache folder of the user's, for one thread of which the machine is measured."""
+    """Use an empty cache folder, in which the machine is measured for one thread."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
@@ -35,7 +35,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def kept(cache: Path) -> Iterator[Path]:
-    """The file of the figures of one thread, which is as it was afterwards."""
+    """Return the file of the figures of one thread, and restore it afterwards."""
     (path,) = [path for path in cache.iterdir() if content(path)["figures"]["threads"] == 1]
     before = path.read_bytes()
     yield path
@@ -128,7 +128,7 @@ def test_another_team_has_its_own_figures(kept: Path) -> None:
     machine = machine_of(2)
     assert_plausible(machine, 2)
     assert kept.read_bytes() == before
-    # What other work disturbed is not kept.
+    # Measurements disturbed by other work are not cached.
     others = [path for path in kept.parent.iterdir() if path != kept]
     figures = [Machine.from_json(content(path)["figures"]) for path in others]
     assert figures == [] if machine.disturbed else [machine]

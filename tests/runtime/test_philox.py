@@ -52,7 +52,7 @@ def words_loop(block: Block) -> None:
 
 
 def signed(word: int) -> int:
-    """64 bits as the int64 that a slot holds."""
+    """Return 64 bits as the int64 that a slot holds."""
     return word - (1 << 64) if word >> 63 else word
 
 

@@ -37,7 +37,7 @@ CLASSES = """\
     - FullyConnected: {name: classes, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
 """
-# One operator, its sides data and parameter, parameter and data, data and data.
+# One operator with inputs data and parameter, parameter and data, data and data.
 NETWORKS: Mapping[str, tuple[str, str]] = {
     "data x parameter": (SCALE, "    - broadcast_mul: {name: scale, lhs: flat, rhs: gain}\n"),
     "parameter x data": (SCALE, "    - broadcast_mul: {name: scale, lhs: gain, rhs: flat}\n"),
@@ -89,7 +89,7 @@ def test_L6_one_multiplication_serves_whatever_its_sides_are(tmp_path: Path, sid
 
 
 def test_L6_the_sides_of_a_product_may_change_places(tmp_path: Path) -> None:
-    """The parameter is trained to the same bits on either side."""
+    """The parameter is trained to the same bits as either operand."""
     gains = []
     for sides in ("data x parameter", "parameter x data"):
         variables, layers = NETWORKS[sides]
@@ -167,7 +167,7 @@ def feed(executor: Executor) -> None:
 
 
 def test_S4_P9_arithmetic_shares_memory_without_changing_a_bit(tmp_path: Path) -> None:
-    """With and without in-place and reuse, and with all dead memory poisoned."""
+    """With and without in-place and reuse, and with all free memory poisoned."""
     built = prepared(tmp_path, MIXING, MIXED + CLASSES).built
     gradients = []
     for options in ({}, {"in_place": False}, {"in_place": False, "reuse": False}):

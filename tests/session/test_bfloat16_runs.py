@@ -1,4 +1,4 @@
-"""Runs in bfloat16: where one diverges is named, and one that goes on comes to the same bytes."""
+"""Runs in bfloat16: the place of a divergence is named, and resumed runs give the same bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def blamed(overrides: list[str], tensor: str, index: int, value: float) -> str:
-    """What a first step in checked mode says where one number of a tensor was changed before it."""
+    """Return the message of a first step in checked mode after a change of one number."""
     run = prepare(load("net.yaml", overrides))
     try:
         loop = run.loop(NullObserver(), CheckedLoop)
@@ -58,7 +58,7 @@ def test_F10_an_operator_that_writes_bfloat16_is_blamed(
 
 @pytest.mark.usefixtures("_in_folder")
 def test_F10_a_number_that_only_float32_has_is_lost_where_it_is_rounded() -> None:
-    """The greatest float32 lies beyond bfloat16: the layer that rounds it wrote the infinity."""
+    """The largest float32 is beyond bfloat16: the layer that rounds it wrote the infinity."""
     no_batch_norm = "network.layers[0].Convolution.no_bias=false"
     greatest = float(np.finfo(np.float32).max)
     said = blamed([LOW, no_batch_norm], "conv1_bias", 3, greatest)
@@ -76,7 +76,7 @@ def test_F10_a_diverging_run_says_where_it_began() -> None:
 
 
 def test_F5_a_run_goes_on_from_its_checkpoints_to_the_same_bytes(tmp_path: Path) -> None:
-    """Stopped at one step and killed at another: as if nothing had happened."""
+    """Stopped at one step and killed at another, with the bytes of an uninterrupted run."""
     whole = Started(tmp_path / "whole", LOW)
     assert whole.end()[0] == 0
     low, expected = tmp_path / "low", left(tmp_path / "whole")

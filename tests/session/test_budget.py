@@ -101,7 +101,7 @@ def test_F2_inspect_memory_tells_what_a_budget_costs(net: Path) -> None:
     assert made["extra_ms"] > 0
     done = mxrun("inspect-memory", "net.yaml", "memory.budget=60%", cwd=net.parent)
     assert done.returncode == 0, done.stderr
-    assert "run again in train" in done.stdout
+    assert "recomputed in train" in done.stdout
 
 
 def test_F2_a_run_in_a_budget_gives_the_same_bits(net: Path) -> None:
@@ -114,8 +114,8 @@ def test_F2_a_run_in_a_budget_gives_the_same_bits(net: Path) -> None:
     told = [line for line in done.stderr.splitlines() if "memory.budget" in line]
     assert [line.split(":")[0] for line in told] == ["mxrun"] * 3
     assert "which will probably take" in told[0]
-    assert "5 steps more measure" in told[1]
-    assert f"running {small['recompute']['steps']} steps again took" in told[2]
+    assert "5 more steps measure" in told[1]
+    assert f"recomputing {small['recompute']['steps']} steps took" in told[2]
     assert small["eval"] == plain["eval"]
     assert small["memory"]["touched_bytes"] <= budget < plain["memory"]["planned_bytes"]
     assert plain["recompute"] is None
@@ -131,7 +131,7 @@ def test_F2_a_run_in_a_budget_gives_the_same_bits(net: Path) -> None:
 def test_F2_the_plain_plan_is_a_candidate_so_a_budget_never_costs_more(
     net: Path, more: int
 ) -> None:
-    """As many bytes as it needs or more, or all of its share: every block where it was."""
+    """With the bytes of the plain plan or more, or all of its share: every block is unchanged."""
     plain = inspected(net)
     budgets = [f"memory.budget={plain['planned_bytes'] + more}"]
     budgets += ["memory.budget=100%"] if not more else []
@@ -184,13 +184,13 @@ network:
 
 
 def test_F2_sums_of_their_own_are_no_other_plan(net: Path) -> None:
-    """In another budget other gradients are added in place; no choice of a kernel is another."""
+    """Another budget adds other gradients in place, but selects the same kernels."""
     net.write_text(SUMS + NET[NET.index("data:\n  batch") :])
     words = ("train", "net.yaml", "threads=2")
     whole = result(*words, cwd=net.parent)
     last = net.parent / whole["run_dir"] / "checkpoint-8"
     weights = (last / "parameters.safetensors").read_bytes()
-    # As a run that was killed before the second epoch's end.
+    # The state of a run that was killed before the end of the second epoch.
     shutil.rmtree(last)
     resumed = result(*words, "memory.budget=97%", "--resume", cwd=net.parent)
     assert resumed["resumed_from"] == 4
@@ -213,7 +213,7 @@ def test_S3_too_small_a_budget_is_refused_before_the_first_step(net: Path) -> No
 
 @pytest.mark.parametrize("asked", ["1%", "64 KiB"])
 def test_S3_the_least_that_is_said_is_enough_and_nothing_less_is(net: Path, asked: str) -> None:
-    """In bytes, and for a budget that is a share also as one, with its two decimals."""
+    """In bytes, and for a budget given as a share also as a share with two decimals."""
     with pytest.raises(UserError) as caught:
         inspected(net, f"memory.budget={asked}")
     (problem,) = caught.value.diagnostics
@@ -244,7 +244,7 @@ def test_S3_of_evaluation_nothing_can_be_computed_again(net: Path) -> None:
         inspected(net, "memory.budget=64 KiB", phase="infer")
     (problem,) = caught.value.diagnostics
     assert "in phase 'evaluate'" in problem.expected
-    assert "evaluation keeps nothing" in problem.hint
+    assert "evaluation saves nothing" in problem.hint
 
 
 @pytest.mark.parametrize("phase", ["train", "infer"])
@@ -281,7 +281,7 @@ def test_F3_train_and_infer_take_the_largest_batch(net: Path) -> None:
 
 
 def test_F3_infer_takes_the_largest_batch_and_refuses_one_more(net: Path) -> None:
-    """The budget of a run in small batches, under which inference takes larger ones."""
+    """The run's budget is for small batches; inference fits larger ones into it."""
     words = ("train", "net.yaml", "data.batch_size=4", "train.epochs=1", "threads=2")
     plain = inspected(net, "data.batch_size=4")["planned_bytes"]
     result(*words, f"memory.budget={plain}", cwd=net.parent)
@@ -312,7 +312,7 @@ def test_F3_infer_takes_no_more_than_the_records(net: Path) -> None:
 
 
 def test_F3_without_a_budget_free_memory_is_the_limit(net: Path) -> None:
-    """The process may not come to more than 4 GiB; an eighth is left for what is not planned."""
+    """The process is limited to 4 GiB; an eighth is reserved for memory outside the plan."""
     words = [*MXRUN, "inspect-memory", "net.yaml", "--batch", "max", "--json"]
     command = f"ulimit -v {4 << 20} && exec {shlex.join(words)}"
     done = subprocess.run(
@@ -336,7 +336,7 @@ def test_F3_a_share_or_too_little_gives_no_largest_batch(net: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_F3_ten_plans_find_the_largest_batch(seed: int) -> None:
-    """Bytes that grow nearly in a straight line, with steps as kernels' scratch has them."""
+    """Bytes grow almost linearly, with jumps as from kernels' scratch memory."""
     draw = np.random.default_rng(seed)
     pinned, each = int(draw.integers(1, 1 << 28)), int(draw.integers(1 << 8, 1 << 24))
     block, scratch = int(draw.integers(1, 64)), int(draw.integers(0, each))

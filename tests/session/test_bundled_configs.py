@@ -1,4 +1,4 @@
-"""The bundled configs: each says what it is, works with every command and learns what it should."""
+"""Bundled configs: each has a description, works with every command and reaches its accuracy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mxrun.session.planning import load, plan_for
 from mxrun.session.synthetic_data import synthetic_sections
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
-# As papers and other implementations count them.
+# Parameter counts of papers and other implementations.
 PARAMETERS = {
     "densenet121_imagenet": 7_978_856,
     "inceptionv3_imagenet": 23_834_568,
@@ -41,9 +41,8 @@ ACTIVATIONS = {
     "mobilenetv2_imagenet": 5.742,
     "inceptionv3_imagenet": 7.913,
 }
-# What training may need at its peak beside parameters, states and inputs and without what kernels
-# ask for themselves, in MiB, by network and batch: what every tensor placed at the peak of a plain
-# order comes to.
+# Limits of training at its peak without parameters, states, inputs and the kernels' own workspaces,
+# in MiB, by network and batch: the sum of all tensors at the peak of a plain schedule.
 CEILINGS = {
     ("resnet50_imagenet", 16): 1284,
     ("resnet50_imagenet", 64): 5134,
@@ -56,14 +55,14 @@ CEILINGS = {
 
 
 def header(name: str) -> list[str]:
-    """The comment that a config begins with, line by line."""
+    """Return the comment at the start of a config, by line."""
     lines = (CONFIGS / f"{name}.yaml").read_text().splitlines()
     count = next(index for index, line in enumerate(lines) if not line.startswith("#"))
     return [line.removeprefix("#").removeprefix(" ") for line in lines[:count]]
 
 
 def trained(config: str, folder: Path, *overrides: str) -> tuple[dict[str, Any], Path]:
-    """The summary of a whole run, and its last checkpoint."""
+    """Return the summary of a complete run, and its last checkpoint."""
     summary = result("train", config, "threads=2", *overrides, cwd=folder)
     return summary, folder / summary["run_dir"] / f"checkpoint-{summary['steps']}"
 
@@ -92,7 +91,7 @@ def test_every_command_that_needs_no_data_works(name: str) -> None:
     memory = inspect_memory(path, threads=2).plan
     assert memory.planned_bytes == memory.lower_bound_bytes
     large = name.endswith("_imagenet")
-    # All layers on a smaller image: steps of the whole one take as long as all else here.
+    # All layers on a smaller image: steps at full size would take as long as all other tests here.
     side = 75 if name.startswith("inception") else 64
     smaller = [f"network.inputs.data=[3, {side}, {side}]"] if large else []
     for phase in ("train", "infer"):
@@ -115,8 +114,8 @@ def test_training_needs_no_more_than_its_tensors_do(name: str, batch: int) -> No
     plan = inspect_memory(path, batch=batch, threads=2, measured=False).plan
     phase = plan.phases[TRAIN]
     assert phase.reusable_bytes == phase.lower_bound_bytes
-    # No order of the steps needs less than a hundredth below this one; where tensors are joined
-    # that is not known.
+    # No schedule needs over a hundredth less than this one; with concat in place the bound is
+    # unknown.
     assert (phase.any_order_bytes is None) == bool(phase.parts)
     if phase.any_order_bytes is not None:
         assert phase.any_order_bytes > 0.99 * phase.reusable_bytes
@@ -139,7 +138,7 @@ def test_F1_inference_keeps_few_activations(name: str) -> None:
 
 
 def test_S5_densenet_keeps_all_features_of_a_block_in_one_buffer() -> None:
-    """What its training with a batch of 64 keeps, without the kernels' scratch, in MiB."""
+    """Memory of training with a batch of 64 without the kernels' scratch, in MiB."""
     plan = inspect_memory(
         find_config("densenet121_imagenet"), phase="train", batch=64, threads=2, measured=False
     ).plan
@@ -150,12 +149,12 @@ def test_S5_densenet_keeps_all_features_of_a_block_in_one_buffer() -> None:
         if block.memory_class is not MemoryClass.WORKSPACE
     )
     assert max(alive(lives, len(phase.steps))) / 2**20 <= 5443
-    # All concats of a block but its last.
+    # All concats of a block except its last.
     assert len(phase.parts) == 58 - 4
 
 
 def test_mlp_regression_stops_near_the_noise(tmp_path: Path) -> None:
-    """Noise of standard deviation 0.05 leaves a mean square of 0.0025, whatever one learns."""
+    """Noise of standard deviation 0.05 is a mean square error of 0.0025, a lower limit."""
     summary, _ = trained("mlp_regression", tmp_path)
     assert 0.0025 <= summary["eval"]["mse"] <= 0.005
     assert summary["stopped_early"]
@@ -198,7 +197,7 @@ def test_finetune_digits_learns_a_new_head_alone(tmp_path: Path) -> None:
 
 
 def test_finetune_digits_plans_nothing_for_what_is_frozen() -> None:
-    """Neither gradients nor states nor work backwards through the convolutions."""
+    """The frozen convolutions have no gradients, optimizer states or backward steps."""
     plan = plan_for(load(find_config("finetune_digits")), training=True)
     names = [step.name for step in plan.phases[TRAIN].steps]
     assert "head:backward" in names

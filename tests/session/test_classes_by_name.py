@@ -1,4 +1,4 @@
-"""Classes are those of the training part, by name, wherever labels are read afterwards."""
+"""Labels are read by the class names of the training part, in every other part."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ train:
   optimizer: {sgd: {lr: 0.5}}
   metrics: [accuracy, confusion_matrix]
 """
-# What the classes' images hold, apart enough to be learned in a few steps.
+# Values of the images of each class, distinct enough to be learned in a few steps.
 ROWS = {"ant": 0, "bee": 1, "cat": 2, "dog": 3}
 
 
@@ -121,11 +121,11 @@ def test_training_tells_of_images_that_are_of_no_class(tmp_path: Path) -> None:
     path = written(tmp_path)
     shutil.copy(tmp_path / "images" / "train" / "ant" / "0.png", tmp_path / "images" / "train")
     told = mxrun("train", str(path), "train.epochs=1", cwd=tmp_path).stderr
-    assert "are of no class, and are left out: 0.png" in " ".join(told.split())
+    assert "have no class and are left out: 0.png" in " ".join(told.split())
 
 
 def test_numbers_stand_for_the_names_that_they_are(tmp_path: Path) -> None:
-    """Digits are named by their numerals; labels of an archive are numbers alone."""
+    """Digits are named by their numerals; labels of an archive have numbers only."""
     path = tmp_path / "net.yaml"
     text = CONFIG.replace("[1, 4, 4]", "[1, 8, 8]").replace("num_hidden: 3", "num_hidden: 10")
     text = text.replace("dataset: image_folder, path: images, split: train", "dataset: digits")
@@ -139,7 +139,7 @@ def test_numbers_stand_for_the_names_that_they_are(tmp_path: Path) -> None:
 
 
 def test_names_that_are_their_own_numbers_are_numbers(tmp_path: Path) -> None:
-    """An archive's labels are numbers alone, and digits are called like theirs."""
+    """Labels of an archive have numbers only, and the names of digits are these numbers."""
     path = tmp_path / "net.yaml"
     text = CONFIG.replace("[1, 4, 4]", "[1, 8, 8]").replace("num_hidden: 3", "num_hidden: 10")
     text = text.replace("image_folder, path: images, split: train", "npz, path: some.npz")
@@ -151,7 +151,7 @@ def test_names_that_are_their_own_numbers_are_numbers(tmp_path: Path) -> None:
 
 
 def test_folders_called_by_numbers_have_these_numbers(tmp_path: Path) -> None:
-    """Sorted as words 10 comes before 9; where training has numbers it is 10 all the same."""
+    """Sorted as words, 10 comes before 9; if training has numbers, its class is 10 nevertheless."""
     path = tmp_path / "net.yaml"
     text = CONFIG.replace("num_hidden: 3", "num_hidden: 11")
     text = text.replace("image_folder, path: images, split: train", "npz, path: some.npz")
@@ -287,7 +287,7 @@ def test_a_start_from_other_classes_is_told(
 
 
 def test_inference_names_labels_as_training_did(folder: Path) -> None:
-    """The part lacks the first class, so that its own numbers would be others."""
+    """The part lacks the first class, so its own numbering would differ."""
     run = folder / "runs" / "net"
     assert TrainedModel.open(run).classes == ("ant", "bee", "cat")
     inference = infer(run, InferRequest(split="eval"))

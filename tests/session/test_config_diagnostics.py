@@ -1,4 +1,4 @@
-"""What is wrong with a config is told at once, with places, before anything is allocated."""
+"""All errors of a config are reported at once, with locations, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mxrun.commands.check import check
 MUTATIONS = 500
 # Through processes: damage that `check` refuses, and damage that changes a config into another.
 REFUSED, ACCEPTED = 15, 5
-# Enough to import and plan everything, far below what is asked for.
+# Enough to import and plan everything, far below the requested sizes.
 ADDRESSES = 4 << 30
 
 CONVOLUTION = "Convolution: {name: conv, num_filter: 4, kernel: [3, 3]}"
 
 
 def checked(path: Path) -> tuple[Diagnostic, ...]:
-    """What is wrong with a config, or nothing; any other error is the test's."""
+    """Return the errors of a config, or nothing; any other exception fails the test."""
     try:
         report = check(path)
     except UserError as error:
@@ -36,7 +36,7 @@ def checked(path: Path) -> tuple[Diagnostic, ...]:
 
 def mutated(count: int) -> list[bytes]:
     texts = [path.read_bytes() for path in sorted(CONFIGS.glob("*.yaml"))]
-    # One that extends another does not stand alone.
+    # A config that extends another one is not complete by itself.
     sources = [text for text in texts if b"\nextends:" not in text]
     assert len(sources) >= 3
     source = random.Random(3)
@@ -136,11 +136,11 @@ def test_F9_mutated_configs_end_processes_with_0_or_2(tmp_path: Path) -> None:
         ),
         (
             ["elemwise_add: {name: sum, lhs: data, rhs: fc}", DENSE, SOFTMAX],
-            *(5, 49, "'fc' comes later, at", "stands before", "fc", "move that layer up"),
+            *(5, 49, "'fc' is defined later, at", "defined before", "fc", "move that layer up"),
         ),
         (
             ["FullyConnected: {name: fc, num_hidden: 3, data: fc}", SOFTMAX],
-            *(5, 55, "'fc' reads its own output: a cycle", "", "", "what stands before"),
+            *(5, 55, "'fc' reads its own output: a cycle", "", "", "only layers before"),
         ),
         (
             [CONVOLUTION, "FullyConnected: {name: fc, num_hidden: 9, data: data}", SOFTMAX],
@@ -262,7 +262,7 @@ def test_many_mistakes_are_told_in_part_and_without_internal_names(tmp_path: Pat
     found = problems(path)
     assert len(found) == 300
     assert {problem.hint for problem in found[:20]} == {"did you mean 'FullyConnected'?"}
-    # Nothing shows those: they are held against no names.
+    # These are not shown, so no similar names are searched for.
     assert {problem.hint for problem in found[20:]} == {"`mxrun ops` lists the operators"}
     said = refused("check", "net.yaml", cwd=tmp_path)
     assert said.count("unknown operator") == 20
@@ -339,7 +339,7 @@ def test_F9_a_file_that_is_no_config(content: bytes, problem: str, tmp_path: Pat
         ("net.params", b"\x12\x01" + bytes(6) + b"\x00", "MXNet parameters", "no command"),
         (
             *("net-symbol.json", b'{"nodes": [], "arg_nodes": [], "heads": []}'),
-            *("an MXNet symbol file", "no command reads one yet"),
+            *("an MXNet symbol file", "no command reads this format yet"),
         ),
     ],
 )
@@ -347,7 +347,7 @@ def test_a_file_of_another_kind_is_told_as_what_it_is(
     name: str, content: bytes, what: str, hint: str, tmp_path: Path
 ) -> None:
     path = tmp_path / name
-    # Larger than any config may be: what it is goes before that.
+    # Larger than the limit for configs: the kind of file is reported first.
     path.write_bytes(content + b" " * (2 << 20 if name == "net.onnx" else 0))
     (found,) = problems(path)
     assert what in found.problem

@@ -1,4 +1,4 @@
-"""What a config may not say of labels, losses, names and numbers; every form of SoftmaxOutput."""
+"""Invalid labels, losses, names and numbers in configs; every form of SoftmaxOutput."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def problems(path: Path, overrides: Sequence[str] = ()) -> tuple[Diagnostic, ...
         ),
         (
             [DENSE, "SoftmaxOutput: {name: s, label: label, out_grad: true}"],
-            *(6, 7, "needs the gradient of its output (out_grad), which nothing gives"),
+            *(6, 7, "needs the gradient of its output (out_grad), which no layer provides"),
         ),
         (
             [DENSE, "SoftmaxOutput: {name: s, label: fc}"],
@@ -182,7 +182,9 @@ FORMS = [
 def test_the_printed_loss_is_the_mean_over_what_counts(
     inputs: str, layer: str, form: str, ignoring: str, tmp_path: Path
 ) -> None:
-    """In every form of data and labels the loss is the metric cross_entropy, padding or not."""
+    """For every form of data and labels, the loss equals the metric cross_entropy, with padding or
+    not.
+    """
     softmax = f"SoftmaxOutput: {{name: softmax, label: label, {form}{ignoring}}}"
     written(tmp_path, [layer, softmax], inputs)
     summary = result("train", "net.yaml", cwd=tmp_path)

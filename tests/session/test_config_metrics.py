@@ -1,4 +1,4 @@
-"""What a config may ask to be measured: parameters, what fits which loss, defaults, tables."""
+"""Metrics in configs: parameters, compatible losses, defaults, tables."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def last_epoch(summary: dict[str, Any], folder: Path) -> dict[str, Any]:
         (CLASSES, "[accuracy, mse]", 26, "the metric 'mse' fits no loss",
          "'softmax' predicts classes, not numbers"),
         (CLASSES, "[f1]", 16, "the metric 'f1' fits no loss",
-         "'softmax' tells 5 classes apart, not two"),
+         "'softmax' has 5 classes, not two"),
         (CLASSES, "[{top_k: {k: 6}}]", 17, "the metric 'top_k' fits no loss",
-         "'softmax' tells 5 classes apart, less than k = 6"),
+         "'softmax' has 5 classes, less than k = 6"),
         (NUMBERS, "[perplexity]", 16, "the metric 'perplexity' fits no loss",
          "'regression' predicts numbers, not classes"),
         (UNLABELLED, "[accuracy]", 16, "the metric 'accuracy' fits no loss",
@@ -131,7 +131,7 @@ def test_F9_the_diagnostic_says_which_metrics_fit(tmp_path: Path) -> None:
         ("[f1_macro]", "expected: one of accuracy, confusion_matrix, cross_entropy, {f1: {average"),
         ("[top_5]", "perplexity, rmse, {top_k: {k: 3}}"),
         ("[{f1: macro}]", "name the parameter: {f1: {NAME: VALUE}}, as in {f1: {average: macro}}"),
-        ("[{accuracy: 1, f1: 2}]", "one kind each"),
+        ("[{accuracy: 1, f1: 2}]", "one kind in each"),
     ],
 )
 def test_how_parameters_of_a_metric_are_written_is_shown(
@@ -155,7 +155,7 @@ def test_how_parameters_of_a_metric_are_written_is_shown(
 def test_F9_a_table_decides_nothing(override: str, path: str, tmp_path: Path) -> None:
     overrides = ["train.metrics=[accuracy, confusion_matrix]", override]
     (found,) = problems(written(tmp_path, CLASSES), overrides)
-    assert found.problem == f"{path}: 'confusion_matrix' is a table, no number"
+    assert found.problem == f"{path}: 'confusion_matrix' is a table, not a number"
     assert (found.expected, found.got) == ("one of loss, accuracy", "confusion_matrix")
     assert found.place is not None
 
@@ -244,6 +244,6 @@ def test_a_confusion_matrix_is_recorded_and_printed(tmp_path: Path) -> None:
         assert sum(map(sum, table)) == count
         hits = sum(table[index][index] for index in range(5))
         assert record[part]["accuracy"] == hits / count
-    # What a checkpoint holds of it leads to the same end.
+    # The state in a checkpoint leads to the same result.
     again = result("train", "net.yaml", metrics, "name=other", "--resume", cwd=tmp_path)
     assert again["eval"] == summary["eval"]

@@ -1,4 +1,4 @@
-"""What a config says about operators, variables and backward, seen in the run it gives."""
+"""Settings of operators, variables and backward in a config, and their effect on the run."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def same(left: Arrays, right: Arrays) -> bool:
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_L5_the_first_layers_data_gradient_is_not_computed(name: str) -> None:
-    """Neither a step nor a value is there for it, and no output of the call that would hold it."""
+    """It has neither a step nor a value, and the backward call has no output for it."""
     built = bundled(name)
     executor = executor_of(built)
     phase = executor.plan.phases[TRAIN]
@@ -104,13 +104,13 @@ def test_L5_the_first_layers_data_gradient_is_not_computed(name: str) -> None:
         if step.forward not in (None, first.name) and step.prop is not None
     ]
     assert later
-    # Of all others it is, be it by a step of its own.
+    # All other layers compute it, some in a separate step.
     computed = {step.forward for step in later if step.outputs[0] is not None}
     assert computed == {step.forward for step in later}
 
 
 def test_L5_a_first_layer_has_fewer_calls_than_the_same_layer_later(config: Path) -> None:
-    """Asked for, the data gradient is a call of its own; the tape of the first layer has none."""
+    """If requested, the data gradient is a separate call; the tape of the first layer has none."""
     run = prepared(config)
     # Checked calls are primitives; the others set the team's size around them.
     entries = run.executor.tapes[TRAIN].entries
@@ -137,7 +137,7 @@ def test_P12_onednn_is_chosen_where_it_is(config: Path) -> None:
 
 
 def test_P12_implementations_of_a_config_agree(config: Path) -> None:
-    """Per layer: each of them as `numpy` alone among oneDNN's, and all of them."""
+    """With each layer in turn as `numpy`, the others on oneDNN, and with all of them as `numpy`."""
     expected = trained(prepared(config), 3)
     layers = {0: "Convolution", 2: "Convolution", 4: "Pooling", 5: "FullyConnected"}
     numpy = [f"network.layers[{i}].{kind}.implementation=numpy" for i, kind in layers.items()]
@@ -169,7 +169,7 @@ def test_P12_onednn_asked_for_is_what_auto_takes(config: Path) -> None:
 
 
 def test_L3_frozen_variables_keep_every_byte(config: Path) -> None:
-    """By pattern, under weight decay and momentum, and with nothing left of their backward."""
+    """By pattern, with weight decay and momentum, and without any step of their backward."""
     run = prepared(config, "network.variables={'conv*': {frozen: true}}")
     before = pinned(run)
     after = trained(run, 5)
@@ -216,7 +216,7 @@ def test_lr_mult_and_wd_mult_act_on_their_variables(config: Path) -> None:
 
 
 def test_weight_decay_leaves_biases_alone(config: Path) -> None:
-    """All gradients are zero where the learning rate meets decay alone: rescaled to nothing."""
+    """All gradients are rescaled to zero, so that only weight decay changes parameters."""
     override = "train.optimizer={sgd: {lr: 0.5, wd: 0.5, rescale_grad: 1e-30}}"
     run = prepared(
         config,

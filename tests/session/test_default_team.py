@@ -1,4 +1,4 @@
-"""The compute team of a run that names none: chosen for its network, then part of the run."""
+"""Default thread team of a run: selected for its network, then part of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mxrun.config.bundled import find_config
 SMALL = ("train", "digits_lenet", "train.epochs=2", "name=run")
 
 
-# A batch whose training step is worth two threads, and whose inference is worth one.
+# Batch for which the cost model selects two threads in training and one in inference.
 LARGER = (*SMALL, "data.batch_size=104")
 ON_ONE_CORE = (
     "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
@@ -27,7 +27,7 @@ ON_ONE_CORE = (
 
 
 def on_one_core(*arguments: str, cwd: Path) -> dict[str, Any]:
-    """The JSON result of a command that may use one core."""
+    """Return the JSON result of a command that may use one core."""
     done = subprocess.run(
         [sys.executable, "-c", ON_ONE_CORE, *arguments, "--json"],
         capture_output=True,
@@ -42,7 +42,7 @@ def on_one_core(*arguments: str, cwd: Path) -> dict[str, Any]:
 
 
 def test_plans_have_the_team_that_their_network_is_worth() -> None:
-    """Small networks one thread, large ones the cores; `threads` and --threads take precedence."""
+    """Small networks get one thread, large ones all cores; `threads` and --threads override."""
     digits, lenet = (find_config(name) for name in ("digits_lenet", "lenet_mnist"))
     assert inspect_memory(digits, measured=False).plan.threads == 1
     assert inspect_memory(lenet, measured=False).plan.threads == available_cores()
@@ -52,7 +52,7 @@ def test_plans_have_the_team_that_their_network_is_worth() -> None:
 
 
 def test_the_team_is_part_of_the_run(tmp_path: Path) -> None:
-    """Going on takes the run's team, so that other cores change no bit."""
+    """Resuming uses the run's team, so that other cores change no bit."""
     whole = result(*LARGER, cwd=tmp_path)
     assert whole["threads"] == min(2, available_cores())
     run = tmp_path / "runs/run"
@@ -67,7 +67,9 @@ def test_the_team_is_part_of_the_run(tmp_path: Path) -> None:
 
 
 def test_inference_has_the_team_of_the_run(tmp_path: Path) -> None:
-    """So that it gives its evaluation's bits; as far as there are cores, unless one is named."""
+    """It gives the bits of the run's evaluation. The cores limit the team, unless --threads is
+    given.
+    """
     trained = result(*LARGER, cwd=tmp_path)
     words = ("infer", "runs/run", "--split", "eval")
     inferred = result(*words, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Runs whose numbers stop being finite: where it began is named, and nothing of it is saved."""
+"""Runs that diverge: the origin is named, and nothing that is not finite is saved."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def diverged(overrides: Sequence[str], existing: Existing = "refuse") -> str:
-    """What is said of a run that diverges."""
+    """Return the message of a run that diverges."""
     request = TrainRequest(existing)
     with pytest.raises(UserError) as caught:
         train("net.yaml", overrides, NullObserver(), request)
@@ -45,7 +45,7 @@ def diverged(overrides: Sequence[str], existing: Existing = "refuse") -> str:
 
 
 def checked_from_the_start(overrides: Sequence[str]) -> str:
-    """What the same run says in checked mode from its first step on."""
+    """Return the message of the same run in checked mode from its first step."""
     run = prepare(load("net.yaml", overrides))
     try:
         loop = run.loop(NullObserver(), CheckedLoop)
@@ -58,7 +58,7 @@ def checked_from_the_start(overrides: Sequence[str]) -> str:
 
 
 def assert_all_finite(run: Path, least: int) -> None:
-    """All checkpoints, of which there must be so many."""
+    """Assert that there are at least `least` checkpoints, all of finite numbers."""
     steps = saved_steps(run)
     assert len(steps) >= least
     for step in steps:
@@ -77,11 +77,11 @@ def test_F10_the_first_number_that_is_none_is_named() -> None:
     )
     assert re.fullmatch(pattern, first), text
     assert re.search(r"got: a batch of the training records [0-9]+(, [0-9]+){15} and 48 more", text)
-    assert "nothing that is not finite was saved" in text
+    assert "no value that is not finite was saved" in text
 
 
 def test_F10_the_place_is_that_in_the_logical_shape() -> None:
-    """Whatever layout the kernel gave the tensor: the third channel's weights are too large."""
+    """Independent of the kernel's layout; the weights of the third channel are too large."""
     plan = plan_for(load("net.yaml"), training=True)
     layouts = {value.name: value.spec.layout for value in plan.phases["train"].graph.values}
     assert layouts["conv1_output"] != PLAIN
@@ -112,7 +112,7 @@ def test_F10_the_place_is_that_in_the_logical_shape() -> None:
     ids=["from-the-start", "from-mid-epoch", "accumulated", "loaders"],
 )
 def test_F10_the_replay_takes_the_same_steps(settings: tuple[str, ...]) -> None:
-    """From wherever it starts it finds what the checked mode finds from the beginning."""
+    """From any start it finds the same fault as the checked mode from the beginning."""
     overrides = [*GROWING, *settings]
     said = diverged(overrides)
     assert said == checked_from_the_start(overrides)
@@ -139,7 +139,7 @@ def test_F10_the_replay_of_a_resumed_run() -> None:
     ("wd", "problem"), [("2.5", "training has diverged"), ("3", "the evaluation after epoch 4")]
 )
 def test_F10_the_replay_of_evaluations_and_a_plateau(wd: str, problem: str) -> None:
-    """The rate depends on what evaluations observed; lowered by them, it is still too high."""
+    """The rate depends on the results of evaluations; lowered by them, it is still too high."""
     overrides = [
         f"train.optimizer={{sgd: {{lr: 1, wd: {wd}}}}}",
         "data.batch_size=512",
@@ -158,7 +158,7 @@ def test_F10_the_replay_of_evaluations_and_a_plateau(wd: str, problem: str) -> N
 
 @pytest.mark.parametrize("settings", [(), ("train.accumulate=3",), ("train.average=0.5",)])
 def test_F10_no_checkpoint_is_not_finite(settings: tuple[str, ...]) -> None:
-    """Saved after every step, the last of which has already gone wrong."""
+    """Saves after every step; the last one has diverged."""
     diverged([*GROWING, EVERY, *settings])
     assert_all_finite(Path("runs/killed"), least=20)
 
@@ -189,12 +189,12 @@ SOFTMAX = "SoftmaxOutput: {name: softmax, label: label}"
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_F10_a_record_that_is_not_finite_is_named(value: float) -> None:
-    """Before anything is trained, where the data are in memory."""
+    """Reported before training if the data are in memory."""
     data = np.ones((40, 4))
     data[29, 2] = value
     records(data, label=np.zeros(40, "i4"))
     plain("[]", SOFTMAX)
-    assert "records.npz: data.npy: record 29 holds a number that is no float32" in diverged([])
+    assert "records.npz: data.npy: record 29 cannot be converted to float32" in diverged([])
 
 
 def test_F10_a_loss_beyond_float32_is_named() -> None:
@@ -232,14 +232,14 @@ EVALUATED = "data.eval={dataset: npz, path: evaluated.npz}"
 
 
 def evaluated(value: float) -> None:
-    """Evaluation data whose record 21 has one large number."""
+    """Return evaluation data whose record 21 has one large number."""
     data = np.ones((40, 4), "f4")
     data[21, 2] = value
     np.savez("evaluated.npz", data=data, label=np.zeros(40, "i4"))
 
 
 def test_an_evaluation_that_is_not_finite_ends_the_run_with_what_was_trained() -> None:
-    """Its place is named; with other data the run goes on from there, as if it had had them."""
+    """The message names the place; with corrected data the run resumes without a difference."""
     records(np.eye(40, 4), label=np.zeros(40, "i4"))
     text = SIMPLE.replace("    - LOSS", f"    - square: {{}}\n    - {SOFTMAX}")
     Path("net.yaml").write_text(text.replace("LABEL", "[]"))
@@ -251,15 +251,16 @@ def test_an_evaluation_that_is_not_finite_ends_the_run_with_what_was_trained() -
         "'square0_output'[5, 0]",
         "  expected: finite numbers",
         "  got: a batch of the evaluation records 16, 17, 18, 19, 20, 21, 22, 23",
-        "  hint: what was trained is finite and saved; lower the learning rate (train.optimizer), "
-        "or repair the records or transforms of data.eval and go on with --resume --allow-changes",
+        "  hint: the trained parameters are finite and saved; lower the learning rate "
+        "(train.optimizer), or repair the records or transforms of data.eval and run again with "
+        "--resume --allow-changes",
     ]
     run = Path("runs/plain")
     assert saved_steps(run) == [5]
     assert_all_finite(run, least=1)
     assert load_checkpoint(run / "checkpoint-5").manifest.progress.best is None
     assert not (run / "summary.json").exists()
-    # Nothing has changed: the same again.
+    # Unchanged settings give the same message again.
     assert diverged(settings, "resume") == first
     evaluated(1.0)
     request = TrainRequest("resume", allow_changes=True)

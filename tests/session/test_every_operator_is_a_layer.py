@@ -1,12 +1,12 @@
 """L17: every registered operator works as a line of YAML: it is checked, planned and trained.
 
-Each stands in a network of its own, under the parameters that `mxrun ops NAME` shows:
+Each is in a network of its own, with the parameters that `mxrun ops NAME` shows:
 
     elemwise_add shift -> the operator -> its cube -> sum -> once for each row -> MakeLoss
 
-`shift_rhs`, a variable that is added to the first input with a gradient, learns through an operator
-that has one; an operator that has none stands before a layer that learns. (The cube, because
-neither the sum of what a softmax or a batch norm gives nor that of its square ever changes.)
+`shift_rhs`, a variable added to the first input, learns through an operator that has a gradient; an
+operator without one is followed by a layer that learns. (The cube is used because the sum of the
+outputs of a softmax or a batch norm, or of their squares, is constant.)
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["overwrites"]]
 LAYERS = [name for name in NAMES if name not in UPDATES]
 
 STEPS = 2
-# Of all elements nothing would be left in float32.
+# The product of all elements would underflow to 0 in float32.
 PRODUCTS = ("prod", "nanprod")
-# What brings data, which lie between 0 and 1, where a function is defined, and stays there: near
-# zero the first update of a logarithm's shift would take it below.
+# Shifts that move data, which are between 0 and 1, into the domain of a function, far enough that
+# updates do not move them out: near zero, the first update of a logarithm's shift would.
 SHIFTS = {
     **dict.fromkeys(("log", "log10", "log2"), 1.0),
     "arccosh": 1.5,
@@ -125,7 +125,7 @@ def trained(path: Path) -> tuple[Run, Arrays]:
 
 
 def changed(run: Run, before: Arrays) -> set[str]:
-    """The variables that differ from what they were; all are finite."""
+    """Return the variables that differ from their initial values; all are finite."""
     after = {name: run.executor.array(name) for name in before}
     for array in after.values():
         assert np.isfinite(array).all()

@@ -1,4 +1,4 @@
-"""BatchNorm whose gamma is fixed at 1: no plan of inference need have that variable."""
+"""BatchNorm with gamma fixed at 1: inference plans do not need the variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch normalization whose moving statistics are frozen: what says so, and what it computes."""
+"""Batch normalisation with frozen moving statistics: settings and results."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ def test_L3_frozen_statistics_keep_every_byte(settings: tuple[str, ...]) -> None
 
 
 def test_rows_of_a_batch_are_independent_then() -> None:
-    """So training pads its last batch, and batches may be computed in parts."""
+    """Therefore training pads its last batch, and micro-batches are allowed."""
     micro = "memory={budget: 50%, micro_batches: true}"
-    with pytest.raises(UserError, match="couples the samples"):
+    with pytest.raises(UserError, match="mixes the samples"):
         loaded("{}", micro)
     assert last_batch(loaded("{}"), "train") == "discard"
     assert last_batch(loaded("{'bn1_*': {frozen: true}}"), "train") == "discard"
@@ -142,7 +142,7 @@ def test_rows_of_a_batch_are_independent_then() -> None:
 
 
 def one_step(*overrides: str) -> Run:
-    """A run with drawn statistics after one training step on its first batch."""
+    """Return a run with random statistics after one training step on its first batch."""
     run = prepare(load("net.yaml", overrides))
     random = np.random.default_rng(5)
     for name in run.built.model.learned:
@@ -157,7 +157,7 @@ def one_step(*overrides: str) -> Run:
 
 
 def test_it_computes_what_global_statistics_compute() -> None:
-    """Bit for bit, whichever of the layers around it is trained."""
+    """Bit for bit, whichever of the surrounding layers is trained."""
     frozen = one_step(FROZEN)
     text = CONFIG.replace("name: bn1", "name: bn1, use_global_stats: true")
     Path("net.yaml").write_text(text.replace("name: bn2", "name: bn2, use_global_stats: true"))
@@ -189,7 +189,7 @@ train: {epochs: 1, optimizer: {sgd: {lr: 1, rescale_grad: 1}}, metrics: []}
 
 
 def test_its_gradient_is_that_of_fixed_statistics() -> None:
-    """Against the chain rule in float64: an affine map has no terms of the batch's statistics."""
+    """Compared with the chain rule in float64: an affine map has no terms of batch statistics."""
     Path("net.yaml").write_text(SMALL)
     run = prepare(load("net.yaml"))
     random = np.random.default_rng(3)
@@ -205,7 +205,7 @@ def test_its_gradient_is_that_of_fixed_statistics() -> None:
     hidden = data @ held["fc1_weight"].T + held["fc1_bias"]
     normalized = (hidden - held["bn_moving_mean"]) * scale + held["bn_beta"]
     output = normalized @ held["fc2_weight"].T + held["fc2_bias"]
-    # Of half the squared distance over the outputs of a sample, as MXNet has it.
+    # Gradient of half the squared distance, divided by the outputs of a sample, as in MXNet.
     hidden_grad = ((output - label) / 3) @ held["fc2_weight"] * scale
     wanted = {"fc1_weight": hidden_grad.T @ data, "fc1_bias": hidden_grad.sum(0)}
     for name, gradient in wanted.items():
@@ -217,7 +217,7 @@ def test_its_gradient_is_that_of_fixed_statistics() -> None:
 
 
 def test_F5_a_fine_tuning_run_goes_on_to_the_same_bytes() -> None:
-    """From the middle of an epoch; what it began with is not read again."""
+    """Resumed in the middle of an epoch; the pretrained run is not read again."""
     Path("net.yaml").write_text(EVERYTHING)
     trained("name=first", "train.epochs=1")
     words = (

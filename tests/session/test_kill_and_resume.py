@@ -1,4 +1,4 @@
-"""Runs killed at any moment go on to the same bytes, and lose no more than one interval."""
+"""Runs killed at any moment resume to the same bytes, and lose at most one checkpoint interval."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAVES = [*range(INTERVAL, STEPS, INTERVAL), EPOCH, 2 * EPOCH, STEPS]
 
 
 def chains() -> list[list[Moment]]:
-    """40 moments over the whole run, 14 of them in saves; four of them to a run, in order."""
+    """Return 40 moments over the entire run, 14 of them in saves; four per run, in order."""
     draw = random.Random(7)
     saves = [
         Moment(draw.choice(SAVES), operation=1 + draw.randrange(OPERATIONS)) for _ in range(14)
@@ -32,7 +32,7 @@ def chains() -> list[list[Moment]]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the run leaves that nothing interrupts."""
+    """Return the files of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     code, _, errors = Started(folder).end()
     assert code == 0, errors
@@ -43,7 +43,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_F5_runs_killed_anywhere_go_on_to_the_same_bytes(
     whole: dict[str, str], tmp_path: Path
 ) -> None:
-    """With one and with four loader threads: what a run gives does not depend on them."""
+    """With one and with four loader threads, on which results do not depend."""
     drawn = chains()
     assert sum(map(len, drawn)) == 40
 
@@ -66,7 +66,7 @@ def test_F5_a_run_killed_three_times_in_saves(whole: dict[str, str], tmp_path: P
 
 @pytest.mark.full
 def test_F5_every_file_operation_of_one_save(whole: dict[str, str], tmp_path: Path) -> None:
-    """Killed before each in turn, until the checkpoint has its name."""
+    """Killed before each operation in turn, until the checkpoint has its final name."""
     moments = [Moment(3 * INTERVAL, operation=number) for number in range(1, 14)]
     found = chain(tmp_path, moments)
     assert_little_is_redone(found)
@@ -97,7 +97,7 @@ def test_a_run_that_is_over_stays_as_it_is(whole: dict[str, str], tmp_path: Path
 def test_C15_a_finished_run_without_its_summary_gets_one(
     whole: dict[str, str], tmp_path: Path
 ) -> None:
-    """Of no step was the time taken; a later look at it finds just that."""
+    """The new summary has no step times; the next process finds the same state."""
     go_on(tmp_path)
     (tmp_path / "runs/killed/summary.json").unlink()
     for _ in range(2):
@@ -122,7 +122,7 @@ def test_C28_a_run_that_goes_on_has_no_summary(tmp_path: Path) -> None:
 def test_a_config_that_was_left_torn_is_no_obstacle(
     content: bytes, whole: dict[str, str], tmp_path: Path
 ) -> None:
-    """Killed while the run's very first file was written."""
+    """Killed while the first file of the run was written."""
     (tmp_path / "runs/killed").mkdir(parents=True)
     (tmp_path / "runs/killed/config.yaml").write_bytes(content)
     assert "starting afresh" in go_on(tmp_path).errors
@@ -142,7 +142,7 @@ def test_what_was_recorded_before_anything_was_saved_is_recorded_anew(tmp_path: 
 def test_F5_what_a_kill_after_the_last_save_left_goes(
     whole: dict[str, str], tmp_path: Path
 ) -> None:
-    """The last checkpoint was written, the ones that it takes the place of were still there."""
+    """The last checkpoint was written, but the ones that it replaces were not removed yet."""
     run = tmp_path / "runs/killed"
     Started(tmp_path, moment=f"{2 * EPOCH}:evaluate").end()
     older = f"checkpoint-{saved_steps(run)[0]}"

@@ -1,4 +1,4 @@
-"""Padded rows of the last batch enter no gradient, loss or metric, whatever they hold."""
+"""Padded rows of the last batch affect no gradient, loss or metric, whatever they contain."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def load(executor: Executor, batch: Batch, rows: int) -> None:
 
 @pytest.mark.parametrize("config", BUNDLED)
 def test_D1_the_last_batchs_gradients_are_those_of_forty_rows(config: str) -> None:
-    """Padding holds garbage, labels outside the classes among it.
+    """Padding contains garbage, including labels outside the classes.
 
-    A weight's gradient sums up to 36,864 products, in another order where the batch is another.
+    The gradient of a weight sums up to 36,864 products, in an order that depends on the batch size.
     """
     built = bundled(config, DATA, batch=BATCH)
     short = bundled(config, DATA, batch=VALID)
@@ -78,7 +78,7 @@ def test_D1_the_last_batchs_gradients_are_those_of_forty_rows(config: str) -> No
 
 @pytest.mark.parametrize("config", BUNDLED)
 def test_D1_padding_moves_no_parameter(config: str) -> None:
-    """The same 40 records under two paddings: every byte of the state after is the same."""
+    """The same 40 records with two different paddings give the same bytes of the state."""
     built = bundled(config, DATA, batch=BATCH)
     batch = last_batch(built)
     after = []
@@ -119,7 +119,7 @@ def test_D1_metrics_are_those_of_forty_rows(name: str) -> None:
 
 
 def test_D1_every_record_is_measured_once() -> None:
-    """An evaluation in batches of 64 is the one in batches of 7, and of all 100 records at once."""
+    """Evaluations in batches of 64, of 7, and of all 100 records agree."""
     losses = []
     for size in (64, 7, 100):
         built = bundled("digits_lenet", DATA, batch=size)

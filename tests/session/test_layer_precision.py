@@ -1,4 +1,4 @@
-"""A layer's own `precision: bfloat16` is refused where it would do nothing; views pass it on."""
+"""A layer's `precision: bfloat16` is refused if it has no effect; views pass it on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs whose records are read from files and transformed, as people start them."""
+"""Complete runs whose records are read from files and transformed, started as commands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def written(folder: Path, train: str) -> str:
 
 
 def outcome(folder: Path) -> dict[str, str]:
-    """What the run's results are recognised by, but for the config, which names the workers."""
+    """Return the digests of the run's results, without the config, which names the workers."""
     kept = (".safetensors", "metrics.jsonl")
     return {name: digest for name, digest in digests(folder).items() if name.endswith(kept)}
 

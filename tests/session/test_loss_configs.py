@@ -1,4 +1,4 @@
-"""Losses as a config asks for them: label smoothing, regression, padded batches."""
+"""Losses in configs: label smoothing, regression, padded batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def epochs(name: str = "net", **values: str) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl of a run of CONFIG with `values` in the capitals' places."""
+    """Return the lines of metrics.jsonl of a run of CONFIG with `values` for its placeholders."""
     text = CONFIG
     for place, value in values.items():
         text = text.replace(place, value)
@@ -44,7 +44,7 @@ def epochs(name: str = "net", **values: str) -> list[dict[str, Any]]:
 
 
 def test_the_printed_loss_of_smoothed_labels_includes_the_smoothing() -> None:
-    """Well-separated classes: the cross-entropy falls below what smoothed targets allow."""
+    """For well-separated classes, plain cross-entropy falls below the least smoothed loss."""
     last = epochs(
         LABEL="[]",
         OUTPUTS="4",

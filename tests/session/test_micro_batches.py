@@ -1,4 +1,4 @@
-"""`memory.micro_batches`: batches computed in parts that fit into a budget."""
+"""`memory.micro_batches`: batches computed in parts to fit into a budget."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Notes(NullObserver):
-    """Keeps what is noted."""
+    """Observer that records notes."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -70,7 +70,7 @@ class Notes(NullObserver):
 
 
 def trained(name: str, *words: str, **request: Any) -> tuple[dict[str, Any], list[str]]:
-    """The summary and what was noted."""
+    """Return the summary and the notes of a run."""
     notes = Notes()
     asked = TrainRequest(**request)
     found = train("net.yaml", (f"name={name}", *words), notes, asked)
@@ -105,8 +105,8 @@ SETTINGS = {
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_F2_X10_parts_of_batches_are_the_steps_of_whole_ones(setting: str) -> None:
-    """The same records in the same order, the same masks, the same rates and lines of metrics; what
-    is learned differs by the rounding of sums. The last batch of 110 records is padded.
+    """The records, their order, masks, rates and lines of metrics are the same; parameters differ
+    by the rounding of sums. The last batch of 110 records is padded.
     """
     words = SETTINGS[setting]
     whole, _ = trained("whole", *words)
@@ -135,7 +135,7 @@ def test_F2_X10_parts_of_batches_are_the_steps_of_whole_ones(setting: str) -> No
 
 
 def test_F2_the_fastest_of_all_numbers_of_parts_is_taken() -> None:
-    """Against every number of parts, each planned alone, and with every budget the same twice."""
+    """Compared with plans of every number of parts; repeated planning gives the same plan."""
     built = load("net.yaml", (CUT, "memory.budget=100%"))
     whole = compile_plan(built.model.symbol, request_for(built, training=True))
     seconds = StepSeconds(None)
@@ -240,7 +240,7 @@ def test_a_network_for_one_size_of_batch_is_refused() -> None:
         NET.replace(BETWEEN, "- Reshape: {name: flat, shape: [24, 512]}\n    " + BETWEEN)
     )
     said = refused("check", "net.yaml", CUT, "memory.budget=25%", cwd=Path())
-    assert "takes one size of batch" in said
+    assert "requires one batch size" in said
     assert "net.yaml:13:" in said
 
 
@@ -259,7 +259,7 @@ def test_S3_the_least_of_all_parts_is_said_and_is_enough() -> None:
 
 
 def test_F5_a_run_in_parts_is_resumed_between_whole_steps() -> None:
-    """From a checkpoint in the middle of an epoch: the same bits as without an end."""
+    """From a checkpoint in the middle of an epoch, with the bits of an uninterrupted run."""
     words = (CUT, "memory.budget=25%", "train.checkpoint={every: 3 steps, keep: 9}")
     trained("net", *words)
     run = Path("runs/net")

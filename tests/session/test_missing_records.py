@@ -1,4 +1,4 @@
-"""Records that cannot be read, or do not come, end a run; what it has trained is saved."""
+"""Records that are unreadable or never arrive end a run; the trained state is saved."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def image(path: Path, number: int) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In a folder with images: 16 to train on, the last of them train/b/7.png, and 16 others."""
+    """Write a config and a folder of images: 16 for training, the last train/b/7.png, and 16
+    others.
+    """
     monkeypatch.chdir(tmp_path)
     for part in ("train", "eval"):
         for number in range(16):
@@ -65,19 +67,19 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class After(NullObserver):
-    """Does something after an epoch, and something when the user is told of a long wait."""
+    """Observer with one action after an epoch, and another when a long wait is reported."""
 
     def __init__(self, epoch: int, change: Callable[[], None]) -> None:
         self._epoch, self._change = epoch, change
         self.notes: list[str] = []
 
     def epoch_done(self, event: EpochDone) -> None:
-        """Change it."""
+        """Run the action after its epoch."""
         if event.epoch == self._epoch:
             self._change()
 
     def note(self, text: str) -> None:
-        """Keep it; ask the run to stop where it waits."""
+        """Record a note; stop the run if it waits."""
         self.notes.append(text)
         if text.startswith("waiting for"):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -91,7 +93,7 @@ def train(
 
 
 def final_state(config: Path, *overrides: str, existing: Existing) -> dict[str, bytes]:
-    """What training to the end learns."""
+    """Train to the end; return the bytes of all tensors, and the evaluation."""
     train(config, NullObserver(), *overrides, existing=existing)
     checkpoint = load_checkpoint(checkpoint_folder(RUN, saved_steps(RUN)[-1]))
     groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
@@ -144,7 +146,7 @@ def test_a_run_that_came_to_nothing_is_in_nobodys_way(config):
 
 @pytest.mark.parametrize(("file", "step"), [("train/b/7.png", 4 + 3), ("eval/a/0.png", 2 * 4)])
 def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(config, file, step):
-    """A pipe that nobody writes stands for a disk that does not answer."""
+    """A pipe without a writer simulates a disk that does not respond."""
     os.mkfifo("pipe")
     content = Path(file).read_bytes()
     observer = After(1, lambda: Path("pipe").replace(file))
@@ -161,12 +163,12 @@ def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(config, file
 
 
 def writer_to(pipe: Path, process: subprocess.Popen[str]) -> int:
-    """The writing end of a pipe once the process reads it, however long that takes."""
+    """Open the writing end of a pipe once the process reads it, however long that takes."""
     while process.poll() is None:
         try:
             return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
-            # Nobody has it open.
+            # No process has it open.
             if error.errno != errno.ENXIO:
                 raise
         time.sleep(0.01)

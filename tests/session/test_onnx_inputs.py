@@ -37,7 +37,7 @@ CONFIGS = sorted(path.stem for path in find_config("digits_lenet").parent.glob("
 
 
 def converted(built: ModelDefinition) -> OnnxModel:
-    """With zeros for parameters, of which nothing here depends."""
+    """Convert with zeros for parameters, which do not matter here."""
     arrays = {n: np.zeros(s.shape, np.float32) for n, s in built.model.learned.items()}
     return onnx_model(built, arrays, any_batch=True)
 

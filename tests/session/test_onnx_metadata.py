@@ -1,4 +1,4 @@
-"""What an ONNX file tells of a run beside its graph, as a runtime hands it out."""
+"""Metadata of an ONNX file, as a runtime returns it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_runtime_hands_out_classes_and_preprocessing() -> None:
 
 
 def test_the_preprocessing_is_what_inference_does() -> None:
-    """Bytes times their scale: followed by hand it gives the outputs that `infer` gives."""
+    """The scale applied to bytes by hand gives the outputs of `infer`."""
     trained(
         NET.replace("[3, 6, 6]", "[1, 8, 8]")
         .replace("dataset: image_folder\n    path: images", "dataset: digits")

@@ -1,4 +1,4 @@
-"""Operators of a user's own: from a file that a config names to a trained run."""
+"""Operators of a user: from a file named in a config to a trained run."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ train:
 
 @pytest.fixture(autouse=True)
 def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operators of one test are not there for the next."""
+    """Remove the operators of a test from the registry."""
     keep_apart(monkeypatch)
 
 
@@ -144,7 +144,7 @@ def test_P14_a_users_operator_trains_from_any_folder(config: Path, tmp_path: Pat
     assert summary["eval"]["accuracy"] > 0.9
     layers = result("check", str(config), cwd=tmp_path)["rows"]
     assert [row["operator"] for row in layers].count("my_swish") == 1
-    # The folder of the run alone says where the operator is.
+    # Only the run's folder names the file of the operator.
     run = tmp_path / "runs" / "swish"
     again = mxrun("infer", str(run), "--split", "test", "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
@@ -176,11 +176,11 @@ def test_the_plugin_of_anothers_run_is_not_run_unless_allowed(
         assert f"a file of {plugin_of(config).owner()}" in text
         assert f"`mxrun check {saved} --allow-plugins`" in text
     assert not marker.exists()
-    # What runs it is allowed from then on, and what is not as it was trained is another matter.
+    # The command that runs it allows it from then on; a change since training is a separate check.
     assert result("check", saved, "--allow-plugins", cwd=tmp_path)["rows"]
     assert marker.exists()
     assert result("check", saved, cwd=tmp_path)["rows"]
-    assert "code of my_ops.py is not the same" in refused("infer", str(run), "7.png", cwd=tmp_path)
+    assert "code of my_ops.py has changed" in refused("infer", str(run), "7.png", cwd=tmp_path)
     plugin_of(config).write_text(SWISH)
     assert "--allow-plugins" in refused("infer", str(run), "--split", "test", cwd=tmp_path)
     done = mxrun("infer", str(run), "--split", "test", "--allow-plugins", cwd=tmp_path)
@@ -193,11 +193,11 @@ def test_a_changed_plugin_changes_no_result_unless_allowed(config: Path, tmp_pat
     result("check", str(config), cwd=tmp_path)
     asked = ("infer", str(tmp_path / "runs" / "swish"), "--split", "test")
     text = refused(*asked, cwd=tmp_path)
-    assert "plugins: the code of my_ops.py is not the same" in text
+    assert "plugins: the code of my_ops.py has changed" in text
     assert "--allow-changes" in text
     done = mxrun(*asked, "--allow-changes", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "this is not what was trained: plugins: the code of my_ops.py" in done.stderr
+    assert "this differs from the trained network: plugins: the code of my_ops.py" in done.stderr
 
 
 def test_P11_a_users_operator_is_shown(config: Path, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ BROKEN: dict[str, tuple[str, int, str]] = {
     "no property": (
         'from mxrun.operator.register import register\n\n@register("x")\nclass X:\n    pass\n',
         3,
-        "X is no OperatorProperty",
+        "X is not an OperatorProperty",
     ),
     "no parameters": (UNTYPED, line_of(UNTYPED, "@register"), "PlantedProperty lacks parameter_ty"),
     "unnameable": (UNNAMED, line_of(UNNAMED, "@register"), "PlantedProperty cannot be registered"),
@@ -271,7 +271,7 @@ def test_P14_P20_a_wrong_plugin_is_one_error_with_its_line(
         said = refused(*command, cwd=tmp_path)
         assert said.splitlines()[0].startswith(f"{plugin_of(config)}:{line}:")
         assert words in said
-        # Nothing is said of the layer that the plugin should have brought.
+        # The layer that the plugin should have registered is not reported.
         assert "unknown operator" not in said
 
 
@@ -294,7 +294,7 @@ def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
     # And the layer that it was at work for.
     layer = line_of(CONFIG, "    - my_swish")
     work = "backward of " * (name == "backward") + "my_swish 'my_swish0'"
-    assert f", at work for {work}" in said
+    assert f", while running {work}" in said
     assert f" at {config}:{layer}:7" in said
 
 
@@ -378,7 +378,7 @@ def test_what_mxrun_refuses_within_a_plugin_is_said_as_it_is(config: Path, tmp_p
     said = refused("check", str(config), cwd=tmp_path)
     assert said.splitlines()[0] == f"{plugin_of(config)}:2:1: three has 3 inputs"
     assert "OperatorProperty" in said
-    # What has no place of its own is at the line that led there.
+    # An error without a location of its own is reported at the line that caused it.
     nowhere = "from mxrun.operator.register import create\n\ncreate('Flattern', {})\n"
     plugin_of(config).write_text(nowhere)
     said = refused("check", str(config), cwd=tmp_path)
@@ -401,7 +401,7 @@ def test_a_plugin_that_fails_halfway_leaves_nothing_registered(config: Path) -> 
     assert {name: OPERATORS.get(name) for name in OPERATORS} == before
     assert implementations("my_swish") == {}
     assert "mine" not in implementations("Flatten")
-    # So the file can be put right in the same process.
+    # The file can then be corrected in the same process.
     plugin_of(config).write_text(whole)
     load(config)
     assert "my_swish" in OPERATORS

@@ -1,4 +1,4 @@
-"""The README's operator, taken from it word for word and run as a reader would run it."""
+"""The README's operator, copied verbatim and run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from commands import mxrun, refused, result
 TESTS = Path(__file__).parents[1]
 README = (TESTS.parent / "README.md").read_text()
 SECTION = re.search(r"^## Write an operator\n(.*?)^## ", README, re.M | re.S)
-# What of the tests runs every operator through the table of cases, and what a new one must pass.
+# Tests that run every operator through the table of cases; a new operator must pass them.
 TABLE = ("test_contract.py", "test_operator_bodies.py", "test_operator_peers.py")
 OPTIONS = """[tool.pytest.ini_options]
 addopts = "--import-mode=importlib --strict-markers --strict-config"
 pythonpath = ["support"]
 filterwarnings = ["error"]
 """
-# As a file of the library: it lies in a folder that `mxrun.ops` consists of.
+# Makes the file part of the library: adds its folder to the path of `mxrun.ops`.
 IN_THE_LIBRARY = """import mxrun.ops
 mxrun.ops.__path__.append({folder!r})
 """
@@ -75,11 +75,11 @@ def test_P14_it_trains_and_its_hash_is_kept(project: Path) -> None:
     with (project / "my_ops.py").open("a") as file:
         file.write("\n# Changed.\n")
     said = refused("train", "swish.yaml", "train.epochs=12", "--resume", cwd=project)
-    assert "the code of my_ops.py is not the same" in said
+    assert "the code of my_ops.py has changed" in said
 
 
 def test_one_function_and_its_cases_are_a_whole_operator_of_mxrun(project: Path) -> None:
-    """Beside the README's two files the project's own tests stay as they are."""
+    """The project's own tests accept the README's two files without a change."""
     _, cases = blocks("python")
     operator = project / "library" / "swish.py"
     operator.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Going on with a run that is not the same any more: refused with the difference, or on request."""
+"""Resuming a run that has changed: refused with the difference, or continued on request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_records(path: Path, seed: int = 0) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A run of four epochs of which the last two are lost."""
+    """Return the folder of a run of four epochs whose last two are lost."""
     folder = tmp_path / "project"
     (folder / "data").mkdir(parents=True)
     write_records(folder / "data/train.npz")
@@ -59,7 +59,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def resume(folder: Path, *arguments: str) -> str:
-    """Go on to the end; what is said of it."""
+    """Resume to the end, and return standard error."""
     done = mxrun("train", "net.yaml", "--resume", "--json", *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["resumed_from"] == 20
@@ -67,7 +67,7 @@ def resume(folder: Path, *arguments: str) -> str:
 
 
 def test_the_same_run_goes_on_to_the_same_bytes(project: Path) -> None:
-    assert "another run" not in resume(project)
+    assert "differs from the saved" not in resume(project)
     assert digests(project / "runs/one") == digests(project / "whole")
 
 
@@ -88,12 +88,12 @@ def test_changes_are_refused_with_the_difference_or_told(
 ) -> None:
     before = digests(project / "runs/one")
     text = refused("train", "net.yaml", "--resume", *changes, cwd=project)
-    assert "runs/one holds a run of something else" in text
+    assert "runs/one holds a run with other settings" in text
     assert difference in text
     assert "--allow-changes" in text
     assert digests(project / "runs/one") == before
     said = resume(project, "--allow-changes", *changes)
-    assert "this is another run than the one that was saved: " in said
+    assert "this run differs from the saved one: " in said
     assert difference in said
     after = digests(project / "runs/one")
     assert after["checkpoint-20/manifest.json"] == before["checkpoint-20/manifest.json"]
@@ -102,7 +102,7 @@ def test_changes_are_refused_with_the_difference_or_told(
     assert epochs == list(range(1, len(epochs) + 1))
     # From then on it is the run of the new config.
     assert (
-        "another run"
+        "differs from the saved"
         not in mxrun("train", "net.yaml", "--resume", "--json", *changes, cwd=project).stderr
     )
 
@@ -119,17 +119,17 @@ def test_an_implementation_that_differs_is_refused(
 def test_other_records_are_refused(project: Path) -> None:
     write_records(project / "data/train.npz", seed=1)
     text = refused("train", "net.yaml", "--resume", cwd=project)
-    assert "data.train: its records are not the same" in text
+    assert "data.train: its records have changed" in text
 
 
 def test_the_same_bytes_elsewhere_are_the_same_run(project: Path, tmp_path: Path) -> None:
-    """The project moved, and in it the data, and more loaders: none of it changes a result."""
+    """A moved project, moved data and more loader threads change no result."""
     moved = tmp_path / "elsewhere" / "moved"
     moved.parent.mkdir()
     project.rename(moved)
     (moved / "data").rename(moved / "records")
     said = resume(moved, "data.train.path=records/train.npz", "data.workers=3")
-    assert "another run" not in said
+    assert "differs from the saved" not in said
     now, whole = digests(moved / "runs/one"), digests(moved / "whole")
     assert now.pop("config.yaml")
     whole.pop("config.yaml")
@@ -148,7 +148,7 @@ def test_A5_another_optimizer_begins_anew(project: Path) -> None:
     adam = "train.optimizer={adam: {lr: 0.01}}"
     assert "momentum" in refused("train", "net.yaml", "--resume", adam, cwd=project)
     said = resume(project, "--allow-changes", adam)
-    assert "the optimizer's states are not there: they begin anew" in said
+    assert "the checkpoint has no states of this optimizer: they are initialised" in said
     assert "adam" in (project / "runs/one/config.yaml").read_text()
 
 
@@ -164,12 +164,12 @@ def test_A10_plugin_code_that_changed_is_refused(project: Path) -> None:
     result("train", "net.yaml", "name=two", cwd=project)
     (project / "ops.py").write_text(PLUGIN + "# changed\n")
     text = refused("train", "net.yaml", "name=two", "--resume", cwd=project)
-    assert "plugins: the code of ops.py is not the same" in text
+    assert "plugins: the code of ops.py has changed" in text
     (project / "more.py").write_text(PLUGIN)
     others = ("plugins=[more.py]", "--resume")
     text = refused("train", "net.yaml", "name=two", *others, cwd=project)
     assert "plugins: more.py is new" in text
-    assert "plugins: ops.py is not there any more" in text
+    assert "plugins: ops.py is missing" in text
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "torn"])
@@ -181,7 +181,7 @@ def test_C20_a_config_that_is_lost_is_written_anew(damage: str, project: Path) -
         config.unlink()
     changed = refused("train", "net.yaml", "--resume", "train.epochs=9", cwd=project)
     assert "the config is not the one of the checkpoint" in changed
-    assert "config.yaml cannot be read and is written anew" in resume(project)
+    assert "config.yaml cannot be read and is rewritten" in resume(project)
     assert config.read_bytes() == before
     assert digests(project / "runs/one") == digests(project / "whole")
 
@@ -221,7 +221,7 @@ def test_fewer_epochs_than_were_made_are_the_end(
 def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes wrong after the checkpoints that it would be looked for from were damaged."""
+    """Training diverges after the checkpoints for its replay were damaged."""
     monkeypatch.chdir(project)
 
     class Damaging(NullObserver):
@@ -236,7 +236,7 @@ def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
 
 
 def test_a_checkpoint_of_another_run_is_refused(project: Path) -> None:
-    """Its network has the same shapes, and the config beside it is the run's own."""
+    """Its network has the same shapes, and the config next to it is the run's own."""
     result("train", "net.yaml", "name=other", "train.optimizer.sgd.lr=0.3", cwd=project)
     stranger = project / "runs/one/checkpoint-30"
     shutil.copytree(project / "runs/other/checkpoint-30", stranger)
@@ -259,16 +259,16 @@ def test_inference_is_of_the_network_that_was_trained(
     np.save("rows.npy", np.zeros((2, 12), "f4"))
     request = InferRequest(inputs=("rows.npy",))
     if is_refused:
-        with pytest.raises(UserError, match="was trained as something else") as caught:
+        with pytest.raises(UserError, match="was trained with other settings") as caught:
             infer("runs/one", request)
         assert "--allow-changes" in str(caught.value)
         request = replace(request, allow_changes=True)
     notes = infer("runs/one", request).trained.notes
-    assert any("this is not what was trained" in note for note in notes) == is_refused
+    assert any("this differs from the trained network" in note for note in notes) == is_refused
 
 
 def test_a_run_of_another_version_is_refused_once(project: Path) -> None:
-    """Whatever else its manifests hold: all that is known of them is that they are others'."""
+    """One message for all manifests: nothing but their version is known."""
     for step in (10, 20):
         manifest = project / f"runs/one/checkpoint-{step}/manifest.json"
         content = json.loads(manifest.read_text())

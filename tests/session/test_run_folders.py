@@ -1,4 +1,4 @@
-"""What a run leaves behind when another is there, the disk is full, or it is killed."""
+"""Files of a run if another run exists, the disk is full, or the process is killed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_second_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def whole_checkpoints(run: Path) -> list[Path]:
-    """The checkpoints under their final names; each must be whole."""
+    """Return the checkpoints under their final names; each must be complete."""
     found = []
     for folder in run.iterdir():
         if folder.name.startswith("checkpoint-"):
@@ -55,7 +55,7 @@ def whole_checkpoints(run: Path) -> list[Path]:
 
 
 def test_a_full_disk_is_one_error_and_no_checkpoint(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the disk: small files fit, parameters do not."""
+    """A limit on file sizes simulates a full disk: small files fit, parameters do not."""
 
     def limited() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -144,7 +144,7 @@ def test_A4_two_processes_do_not_write_one_run(option: str, tmp_path: Path) -> N
         assert "another process is writing the run in runs/digits_lenet" in text
         assert f"process {process.pid}" in text
         process.kill()
-    # What the process held ends with it.
+    # The process's lock ends with it.
     done = mxrun(*long[:2], "threads=1", "train.epochs=1", "--overwrite", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert not (run / ".lock").exists()
@@ -168,7 +168,7 @@ train:
 
 
 def image_network(folder: Path, seed: int = 0) -> None:
-    """A config of a network of images in folders, and images of one size in bytes."""
+    """Write a config of a network on images in folders, and images of one size in bytes."""
     draw = np.random.default_rng(seed)
     for name in ("a", "b"):
         (folder / "images" / name).mkdir(parents=True, exist_ok=True)
@@ -196,11 +196,11 @@ def test_A11_other_images_of_the_same_size_are_other_records(tmp_path: Path) -> 
     assert "already finished" in mxrun("train", "net.yaml", "--resume", cwd=tmp_path).stderr
     image_network(tmp_path, seed=1)
     text = refused("train", "net.yaml", "--resume", cwd=tmp_path)
-    assert "data.train: its records are not the same" in text
+    assert "data.train: its records have changed" in text
 
 
 def test_D38_a_run_that_is_over_needs_its_data_no_more(tmp_path: Path) -> None:
-    """The images go while the last epoch's checkpoint is written."""
+    """The images are removed while the last epoch's checkpoint is written."""
     image_network(tmp_path)
 
     class Removing(NullObserver):

@@ -1,4 +1,4 @@
-"""A run profiled as `train --profile` does it: every phase, the same bits."""
+"""Profiled runs (`train --profile`): every phase, the same bits."""
 
 from __future__ import annotations
 

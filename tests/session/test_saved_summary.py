@@ -1,4 +1,4 @@
-"""A summary that is not what a run wrote is none, whatever stands in it."""
+"""A summary that is not in the form of a run's is ignored, whatever its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels that hold a probability for each class, from the file to the loss that is told."""
+"""Labels with a probability for each class, from the file to the reported loss."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ ONE_HOT = "data.train.transforms=[{one_hot: {classes: 3}}]"
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Beside it soft.npz with probabilities, hard.npz with classes, hot.npz with these as rows."""
+    """Write a config, soft.npz with probabilities, hard.npz with classes, hot.npz with one-hot
+    rows.
+    """
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(8)
     data = random.standard_normal((32, 4)).astype("f4")
@@ -101,7 +103,7 @@ def test_labels_that_are_no_probabilities_are_refused_with_their_record(config, 
     with pytest.raises(UserError) as raised:
         losses(config)
     (found,) = raised.value.diagnostics
-    assert "'npz' has labels that are no probabilities, as 'softmax' reads them" in found.problem
+    assert "'npz' has labels that are not probabilities, as 'softmax' reads them" in found.problem
     assert f"{got} in record 5 (" in found.got
     assert not Path("runs").exists()
 

@@ -1,4 +1,4 @@
-"""Runs asked to stop save at once, say so by exit code 75, and go on to the same bytes."""
+"""Runs stopped by a signal save at once, exit with 75, and resume to the same bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mxrun.train.checkpoint_manager import saved_steps
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 STOPPED, INTERRUPTED = 75, 130
-# Before the run handles signals they have the effect that Python gives them.
+# Before the run handles signals, they have Python's default effect.
 EARLY = {
     signal.SIGTERM: -signal.SIGTERM,
     signal.SIGINT: INTERRUPTED,
@@ -28,7 +28,7 @@ EARLY = {
 
 @dataclass(frozen=True)
 class Moment:
-    """So long after a step (at step 0: after the command has begun), and the signal sent then."""
+    """Delay after a step (0: after the start of the command), and the signal sent then."""
 
     step: int
     seconds: float
@@ -36,7 +36,7 @@ class Moment:
 
 
 def chains() -> list[list[Moment]]:
-    """20 moments over the whole run; four of them to a run, in order."""
+    """Return 20 moments over the entire run; four per run, in order."""
     draw = random.Random(11)
     steps = [1 + draw.randrange(STEPS - 1) for _ in range(17)]
     # Early ones among them: before and after the run handles signals.
@@ -49,7 +49,7 @@ def chains() -> list[list[Moment]]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the run leaves that nothing interrupts."""
+    """Return the files of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     code, _, errors = Started(folder).end()
     assert code == 0, errors
@@ -57,7 +57,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def stop(folder: Path, moment: Moment, reached: int) -> int:
-    """Start, or go on, and ask to stop; the step that is saved afterwards."""
+    """Start or resume a run, stop it, and return the saved step."""
     started = Started(folder, "--resume")
     started.wait_for(moment.step, moment.seconds)
     early = started.step <= 0
@@ -75,7 +75,7 @@ def stop(folder: Path, moment: Moment, reached: int) -> int:
         return reached
     newest = saved_steps(folder / "runs/killed")[-1]
     assert f"stopped after step {newest} and saved in runs/killed; the same command" in errors
-    # Nothing that was saved is taken again, and the step in hand is the last.
+    # No saved step is repeated, and the current step is the last.
     assert (resumed_from(errors) or 0) == reached
     assert reached <= newest <= at_most
     return newest
@@ -131,7 +131,7 @@ def test_F5_stopped_while_it_evaluates_and_killed_soon_after(
 def test_F4_numbers_drawn_in_evaluation_do_not_depend_on_how_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    """Not on the size of its batches, the epoch, or whether the run or `infer` evaluates."""
+    """They depend neither on the batch size nor on the epoch, and are the same in `infer`."""
     told = go_on(tmp_path, ALWAYS).summary["eval"]
     for size in (64, 50, 7):
         asked = ("infer", "runs/killed", "--split", "eval", "--batch", str(size))
@@ -143,7 +143,7 @@ def test_F4_numbers_drawn_in_evaluation_do_not_depend_on_how_it_is_asked_for(
 
 
 def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path: Path) -> None:
-    """What the policy asks for is saved after the evaluation, and only then something goes."""
+    """The checkpoint that is due is saved after the evaluation; only then are others removed."""
     policy = f"train.checkpoint={{every: {EPOCH} steps, keep: 1}}"
     run = tmp_path / "runs/killed"
     assert Started(tmp_path, policy, moment=f"{2 * EPOCH}:evaluate").end()[0] == STOPPED
@@ -159,7 +159,7 @@ def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path:
 def test_C17_a_terminal_that_goes_away_stops_a_run_unless_nohup_says_otherwise(
     tmp_path: Path,
 ) -> None:
-    # Long enough for the signal to come before the end; these tests may run under nohup themselves.
+    # Long enough for the signal to arrive before the end; the tests may run under nohup themselves.
     long = "train.epochs=30"
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
@@ -193,7 +193,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     time.sleep(0.05)
     started.process.send_signal(signal.SIGINT)
     code, output, errors = started.end()
-    # Its end would have been the end of the step, told and saved.
+    # The step did not finish; it would have been reported and saved.
     assert started.step == 2
     assert (code, output) == (INTERRUPTED, "")
     assert "Traceback" not in errors

@@ -1,4 +1,4 @@
-"""mxrun where Python strips docstrings and asserts."""
+"""mxrun with Python options that strip docstrings and asserts."""
 
 from __future__ import annotations
 

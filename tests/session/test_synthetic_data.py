@@ -1,4 +1,4 @@
-"""Training without data: a config whose path nobody gave runs on made-up records, and says so."""
+"""Training without data: a config without a path uses synthetic data, and reports it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}, metrics: [accuracy]}
 
 
 def net(folder: Path, train: str, evaluation: str | None = None) -> Path:
-    """A config with these data sections."""
+    """Write a config with these data sections."""
     path = folder / "net.yaml"
     data = f"data:\n  batch_size: 4\n  train: {{{train}}}\n"
     path.write_text(HEAD + data + (f"  eval: {{{evaluation}}}\n" if evaluation else ""))
@@ -46,20 +46,20 @@ def net(folder: Path, train: str, evaluation: str | None = None) -> Path:
 
 
 class Notes(NullObserver):
-    """Keeps the notes of a run."""
+    """Observer that records notes."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Keep it."""
+        """Record a note."""
         self.notes.append(text)
 
 
 def trained(
     config: Path, *overrides: str, existing: Existing = "refuse"
 ) -> tuple[TrainSummary, list[str]]:
-    """The summary of a run in this folder, and what its user is told."""
+    """Return the summary and the notes of a run in this folder."""
     observer = Notes()
     request = TrainRequest(existing)
     summary = command.train(config, ("threads=2", *overrides), observer, request).summary
@@ -102,8 +102,8 @@ def test_a_made_up_run_is_another_run_than_one_on_data(
     with pytest.raises(UserError) as caught:
         trained(config, *on_data, existing="resume")
     assert "dataset: synthetic" in str(caught.value)
-    assert "data.train: its records are not the same" in str(caught.value)
-    # The run itself goes on, and its own config needs nothing to be made up.
+    assert "data.train: its records have changed" in str(caught.value)
+    # The run itself resumes, and its own config needs no synthetic data.
     second, notes = trained(config, existing="resume")
     assert second == first
     assert notes[0] == NO_PATH
@@ -132,7 +132,7 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     console.print(train_table(summary.to_json()))
     assert "synthetic data" in console.export_text()
     run = Path("runs/net")
-    said = "runs/net was trained on synthetic data (dataset: synthetic), not on a real task's"
+    said = "runs/net was trained on synthetic data (dataset: synthetic), not on data of a real task"
     saved = next(run.glob("checkpoint-*"))
     for folder in (run, saved):
         request = InferRequest(split="train")

@@ -1,4 +1,4 @@
-"""Tables from training to inference: what evaluation takes over, and which columns are read."""
+"""Tables in training and inference: inherited options, and selection of columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = ("low", "mid", "top")
 
 
 def rows(order: tuple[str, ...], count: int, delimiter: str = ";") -> str:
-    """A table with a header; each kind's columns lie apart from the others'."""
+    """Return a table with a header; the columns of each kind are apart from the others'."""
     lines = [delimiter.join(order)]
     for number in range(count):
         kind = number % 3
@@ -75,7 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kinds(folder: Path, name: str, text: str) -> list[str]:
-    """The classes that the run of `folder` sees in a table."""
+    """Return the classes that the run of `folder` predicts for a table."""
     (folder / name).write_text(text)
     request = InferRequest(inputs=(str(folder / name),))
     inference = infer(folder / "runs" / "net", request)
@@ -106,7 +106,7 @@ def test_evaluation_finds_columns_by_the_names_of_training(
         for name, column in expected.fields.items():
             assert np.array_equal(found.fields[name].records, column.records)
     (tmp_path / "other.csv").write_text(rows(("a", "kind", "more"), 12))
-    assert "other.csv: no column is called 'b'" in problem(path).problem
+    assert "other.csv: no column is named 'b'" in problem(path).problem
 
 
 def test_evaluation_may_say_its_columns_itself(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_evaluation_may_say_its_columns_itself(tmp_path: Path) -> None:
 
 
 def test_inference_of_a_split_finds_columns_by_name(folder: Path) -> None:
-    """The evaluation's table is another than it was in training: its columns stand elsewhere."""
+    """The evaluation table has changed since training: its columns are in another order."""
     table = folder / "other.csv"
     before = table.read_text()
     request = InferRequest(split="eval")
@@ -145,16 +145,17 @@ def test_inference_of_a_split_finds_a_numbered_label_by_its_name(
 
 
 def test_who_is_at_fault_is_told(tmp_path: Path) -> None:
-    """An inherited option that does not fit a section's own file is that file's matter."""
+    """An inherited option that does not fit a section's file is reported at that file."""
     path = written(tmp_path)
     (tmp_path / "other.csv").write_text(rows(("a", "b"), 3))
     found = problem(path)
-    assert "other.csv: no column is called 'kind'" in found.problem
+    assert "other.csv: no column is named 'kind'" in found.problem
     assert str(found.place) == f"{path}:11:30"
-    # A column of one's own that an inherited file has not is the section's.
+    # The section names a column that the inherited file lacks: the error is at the section's
+    # option.
     path.write_text(CONFIG.replace("path: other.csv", "label: sort"))
     found = problem(path)
-    assert "table.csv: no column is called 'sort'" in found.problem
+    assert "table.csv: no column is named 'sort'" in found.problem
     assert str(found.place) == f"{path}:11:19"
 
 
@@ -172,12 +173,12 @@ def test_inference_finds_columns_by_name(folder: Path) -> None:
     assert kinds(folder, "bare.csv", bare) == expected
     with pytest.raises(UserError, match="the header has the name 'a' 2 times"):
         kinds(folder, "twice.csv", rows(("a", "b", "a"), 12))
-    with pytest.raises(UserError, match="no column is called 'b'"):
+    with pytest.raises(UserError, match="no column is named 'b'"):
         kinds(folder, "lacking.csv", rows(("a", "kind"), 12))
 
 
 def numbered(count: int, last: str) -> str:
-    """A table without header, whose label is the row's number and in the end a word."""
+    """Return a table without header whose label is the row number, and a word in the last row."""
     kinds = [*map(str, range(count - 1)), last]
     return "".join(f"{number},{number % 2},{kind}\n" for number, kind in enumerate(kinds))
 
@@ -198,7 +199,7 @@ NUMBERED = (
 def test_words_are_no_classes_where_training_has_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Numbers among words are sorted as words: 2 would be another class than in training."""
+    """Numbers among words are sorted as words: 2 would be a different class than in training."""
     (tmp_path / "table.csv").write_text(numbered(12, "11"))
     (tmp_path / "other.csv").write_text(numbered(12, "x"))
     path = tmp_path / "net.yaml"
@@ -228,7 +229,7 @@ TABLE = ((0, 2, 1), (1, 0, 2))
 def test_inference_takes_columns_in_the_order_of_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:
-    """A table of data alone has the columns that training took, in the order of their numbers."""
+    """A table without a label has the columns that training read, in the order of their numbers."""
     columns = sorted(map(int, taken.partition("[")[2].partition("]")[0].split(",")))
     for name, numbers in (("table.csv", [0, 1, 2]), ("alone.csv", columns)):
         lines = (",".join(str(row[number]) for number in numbers) for row in TABLE)

@@ -1,4 +1,4 @@
-"""`implementation: auto`: candidates are timed once, times kept, and a run keeps its choices."""
+"""`implementation: auto`: candidates are timed once, times are cached, runs keep their kernels."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def last(names: Any) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a config, and a cache folder beside it that has everything but times."""
+    """Return a folder with a config, and a cache folder that has everything except times."""
     link_cached(tmp_path / "cache", "native", "machine")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "project"

@@ -1,4 +1,6 @@
-"""What cannot be trained is found by `check`, before data are opened, at the layer in the way."""
+"""`check` reports networks that cannot be trained, before data are opened, at the layer in
+question.
+"""
 
 from __future__ import annotations
 

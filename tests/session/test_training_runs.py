@@ -1,4 +1,4 @@
-"""Whole runs through the command line: what they learn, write, and repeat bit for bit."""
+"""Complete runs on the command line: accuracy, files, and reproducibility."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIGITS = ("train", "digits_lenet", "threads=2")
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The bundled example, run as the README says, and what it wrote."""
+    """Train the bundled example as in the README; return its folder and summary."""
     folder = tmp_path_factory.mktemp("digits")
     summary = result(*DIGITS, cwd=folder)
     return folder / summary["run_dir"], summary

@@ -1,4 +1,4 @@
-"""Plugins that a run's folder asks to run, whichever way its config names them."""
+"""Plugins named by a run's folder, in every form in which its config can name them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
 
 @pytest.fixture
 def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run folder with a plugin that this user never ran, and which leaves `was run` behind."""
+    """Return a run folder whose plugin, never run by this user, creates the file `was run`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "evil"
     folder.mkdir()
@@ -37,7 +37,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refuses_to_run(config: Path) -> None:
-    """Assert that the plugins of a config are asked about, and that the hint lets them run."""
+    """Assert that the plugins of a config are refused, and that the hint allows them."""
     marker = config.parent.parent / "was run"
     with pytest.raises(UserError, match="was never run by you") as caught:
         load(config)

@@ -1,4 +1,4 @@
-"""Accumulated gradients, averaged weights, early ends, plateaus, and which checkpoints are kept."""
+"""Gradient accumulation, averaged weights, early stopping, plateaus, and saved checkpoints."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("records", [480, 400], ids=["whole-groups", "a-short-group"])
 def test_X4_X10_accumulated_batches_are_one_large_batch(optimizer: str, records: int) -> None:
-    """Three batches of 40 are one of 120: the same steps at the same rate.
+    """Three batches of 40 equal one of 120: the same steps at the same rate.
 
-    400 records leave a last group of one batch, and 40 records and 80 padded rows.
+    400 records leave a last group of one batch, and 40 records with 80 padded rows.
     """
     written(records)
     settings = OPTIMIZERS[optimizer]
@@ -188,7 +188,7 @@ def test_a_plateau_knows_of_which_metrics_more_is_better() -> None:
 
 
 def test_a_run_without_an_end_begins_at_once() -> None:
-    """2,000 million epochs, and an early end after two of them."""
+    """2,000 million epochs, with early stopping after two of them."""
     assert (
         run(
             "train.epochs=2000000000",
@@ -231,7 +231,7 @@ def test_the_loss_of_nothing_is_no_best() -> None:
 
 
 class Notes(NullObserver):
-    """Keeps what is noted."""
+    """Observer that records notes."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -245,7 +245,7 @@ def test_a_warm_up_as_long_as_the_run_is_said(steps: int) -> None:
     notes = Notes()
     overrides = ("train.epochs=2", f"train.schedule={{cosine: {{warmup_steps: {steps}}}}}")
     train("net.yaml", overrides, notes, TrainRequest())
-    told = ["train.schedule: the warm-up of 16 steps takes the whole run of 16"]
+    told = ["train.schedule: the warm-up of 16 steps covers the entire run of 16"]
     assert notes.texts == (told if steps == 16 else [])
 
 

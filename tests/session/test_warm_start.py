@@ -1,4 +1,4 @@
-"""Frozen weights, and runs that begin with another's parameters."""
+"""Frozen weights, and warm starts from another run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def refusal(*overrides: str) -> UserError:
 
 @pytest.mark.usefixtures("_first")
 def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
-    """By default the best checkpoint and the moving averages, as `infer` has it."""
+    """By default from the best checkpoint and the moving averages, as in `infer`."""
     run(
         "net.yaml",
         *("name=other", "train.average=0.5", "train.epochs=3", "train.optimizer.sgd.lr=0"),
@@ -95,7 +95,7 @@ def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
     assert not np.array_equal(means["fc1_weight"], raw["fc1_weight"])
     for section, words in {
         "{run: runs/other, checkpoint: 5}": "there is no checkpoint '5' in runs/other",
-        "{run: runs/first, checkpoint: best}": "keeps no best checkpoint",
+        "{run: runs/first, checkpoint: best}": "has no best checkpoint",
         "{run: runs/other/checkpoint-66, checkpoint: best}": "is one checkpoint already",
         "{run: runs/other, checkpoint: last}": "train.start_from.checkpoint cannot be used",
     }.items():
@@ -113,7 +113,7 @@ NEW_HEAD = "train.start_from={run: runs/first, load: ['conv1_*', 'bn1_*', 'fc1_*
 
 @pytest.mark.usefixtures("_first")
 def test_L3_frozen_weights_stay_byte_for_byte() -> None:
-    """With weight decay and momentum on; so do batch normalisation's statistics."""
+    """With weight decay and momentum; so do the statistics of batch normalisation."""
     frozen = "network.variables={'conv1_*': {frozen: true}, 'bn1_*': {frozen: true}}"
     run("new.yaml", NEW_HEAD, frozen)
     before, after = newest("first"), newest("second")
@@ -129,7 +129,7 @@ def test_L3_frozen_weights_stay_byte_for_byte() -> None:
 
 @pytest.mark.usefixtures("_first")
 def test_L3_nothing_is_planned_for_frozen_weights() -> None:
-    """No gradient, no momentum, and below them nothing of backward at all."""
+    """No gradient, no momentum, and no backward steps below them."""
     frozen = "network.variables={'conv1_*': {frozen: true}, 'bn1_*': {frozen: true}}"
     plan = plan_for(load("new.yaml", [frozen]), training=True)
     phase = plan.phases[TRAIN]
@@ -139,7 +139,7 @@ def test_L3_nothing_is_planned_for_frozen_weights() -> None:
     assert not [n for n in names if n.startswith(("conv1", "bn1_g", "bn1_b")) and "update" in n]
     held = {value.name for value in phase.graph.values} | set(plan.specs)
     assert not [n for n in held if n.startswith(("conv1", "bn1")) and n.endswith(("_grad", ":mom"))]
-    # What fc1 reads needs no gradient either.
+    # The input of fc1 needs no gradient either.
     assert "bn1_output_grad" not in held
     whole = plan_for(load("new.yaml"), training=True)
     assert plan.planned_bytes < whole.planned_bytes
@@ -165,7 +165,7 @@ def test_L16_parameters_are_loaded_by_pattern() -> None:
 
 @pytest.mark.usefixtures("_first")
 def test_the_summary_says_what_is_loaded_and_what_is_trained() -> None:
-    """Each variable is loaded or initialised, and it is frozen, trained or a moving statistic."""
+    """Each variable is loaded or initialised, and frozen, trained or a moving statistic."""
     whole = run("net.yaml", "name=whole")["variables"]
     assert whole.keys() == {"trainable", "statistics"}
     assert whole["trainable"] == {
@@ -255,7 +255,7 @@ def test_L16_one_checkpoint_of_a_run() -> None:
 
 @pytest.mark.usefixtures("_first")
 def test_O9_statistics_are_states_of_their_own() -> None:
-    """Saved and restored, not in the optimizer, not counted as parameters, not decayed."""
+    """Saved and restored; not in the optimizer, not counted as parameters, not decayed."""
     statistics = {"bn1_moving_mean", "bn1_moving_var"}
     checkpoint = newest("first")
     assert set(checkpoint.auxiliary) == statistics

@@ -1,4 +1,4 @@
-"""Networks with branches: any number of inputs, several outputs, views, embeddings, own losses."""
+"""Networks with branches: several inputs and outputs, views, embeddings, custom losses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mxrun.train.loop import slots
 from mxrun.train.measure import LossTensors
 
 DIGITS = "{dataset: digits, split: train, shuffle: true}"
-# Layers on images; `{0}` stands for what a test is about, between an input and two heads.
+# Layers on images; `{0}` is the tested part, between an input and two heads.
 IMAGES = """\
     - Convolution: {name: conv, num_filter: 6, kernel: [3, 3], pad: [1, 1]}
     - Activation: {name: relu, act_type: relu}
@@ -67,7 +67,7 @@ def problems(path: Path) -> tuple[Diagnostic, ...]:
 
 
 def filled(executor: Executor, built: ModelDefinition) -> Executor:
-    """The executor with made-up records in its slots, every row of them present."""
+    """Return the executor with synthetic records in its slots, all rows valid."""
     random = np.random.default_rng(5)
     for name in built.model.inputs:
         array = executor.array(name)
@@ -80,7 +80,7 @@ def filled(executor: Executor, built: ModelDefinition) -> Executor:
 
 
 def gradients(built: ModelDefinition, **options: Any) -> dict[str, Array]:
-    """Every parameter's gradient on made-up records."""
+    """Return the gradients of all parameters on synthetic records."""
     executor = filled(executor_of(built, gradients=True, **options), built)
     executor.run(TRAIN)
     return {name: executor.result(TRAIN, f"{name}_grad").copy() for name in built.model.parameters}
@@ -162,11 +162,11 @@ def close(got: dict[str, Array], want: dict[str, Array]) -> None:
     [
         (
             "Concat: {name: join, inputs: [relu, other], num_args: 3}",
-            *(61, "has 2 inputs, but num_args says another", "num_args: 2"),
+            *(61, "has 2 inputs, but num_args differs", "num_args: 2"),
         ),
         (
             "add_n: {name: join, num_args: 2}",
-            *(37, "has 1 input, but num_args says another", "num_args: 1"),
+            *(37, "has 1 input, but num_args differs", "num_args: 1"),
         ),
         ("Concat: {name: join}", 7, "Concat 'join' needs its inputs", ""),
         (
@@ -263,7 +263,7 @@ def test_L15_an_output_that_nothing_reads_has_no_gradient_and_no_zeros_are_plann
 def test_L15_the_other_head_has_the_gradient_of_a_network_without_the_first(
     tmp_path: Path,
 ) -> None:
-    """Half the features, with the weights of the second half, give the same gradients."""
+    """Half of the features, with the weights of the second half, give the same gradients."""
     whole = loaded(written(tmp_path, SPLIT_FEATURES))
     half = loaded(
         written(
@@ -288,7 +288,7 @@ def test_L15_the_other_head_has_the_gradient_of_a_network_without_the_first(
         )
 
 
-# One value read under three shapes, between convolutions that lie channels-last.
+# One value read in three shapes, between convolutions that are channels-last.
 VIEWS = """\
     - Convolution: {name: conv, num_filter: 16, kernel: [3, 3], pad: [1, 1]}
     - Reshape: {name: wide, shape: [0, 4, 4, 8, 8]}
@@ -312,7 +312,7 @@ VIEWS = """\
 
 
 def layout(step: Step) -> Layout:
-    """How the step's first output lies."""
+    """Return the layout of the step's first output."""
     assert step.kernel is not None
     assert step.kernel.outputs[0] is not None
     return step.kernel.outputs[0].layout
@@ -323,7 +323,7 @@ def test_views_with_several_readers_between_channels_last_layers(tmp_path: Path)
     close(gradients(built), gradients(built, implementation="numpy"))
     taken = steps(built)
     assert layout(taken["conv"]) != PLAIN
-    # Of the same shape, a view leaves its tensor as it lies.
+    # A view of the same shape does not change the layout.
     assert layout(taken["blocked"]) == layout(taken["next"]) != PLAIN
     assert layout(taken["rows"]) == PLAIN
     views = {name for name, step in taken.items() if step.kernel and step.kernel.is_view}
@@ -344,7 +344,7 @@ def test_no_sharing_of_memory_and_no_second_backward_changes_a_bit(
 
 
 def test_a_weight_may_be_a_view_of_a_parameter(tmp_path: Path) -> None:
-    """Updates overwrite the parameter, and with it the view, after all that reads them."""
+    """Updates overwrite the parameter, and thereby the view, after all of its readers."""
     viewed = (
         "    - Reshape: {name: weight, data: base, shape: [16, -1]}\n"
         "    - FullyConnected: {name: fc0, data: data, weight: weight, num_hidden: 16}\n"
@@ -483,7 +483,7 @@ def test_X3_the_graph_comes_back_from_its_json(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(MXNet.unavailable() is not None, reason=str(MXNet.unavailable()))
 def test_X3_mxnet_reads_the_graph_and_computes_the_same(tmp_path: Path) -> None:
-    """All but the loss, which has an argument that MXNet does not know."""
+    """Except the loss, which has an argument that MXNet does not have."""
     built = loaded(written(tmp_path, VIEWS + HEAD))
     symbol = built.model.symbol
     internal = symbol.get_internals()["fc_output"]

@@ -1,4 +1,4 @@
-"""Soak tests tell their figures in a table, one that `tests/SOAK.md` keeps."""
+"""Soak tests report their figures in a table, which is saved in `tests/SOAK.md`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 
 def _machine() -> str:
-    """The date, the commit, and what the figures depend on."""
+    """Return the date, the commit and the machine."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=Path(__file__).parent,
@@ -61,5 +61,5 @@ def _machine() -> str:
 
 @pytest.fixture(autouse=True)
 def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs lie in the test's own folder."""
+    """Run each test in its own folder."""
     monkeypatch.chdir(tmp_path)

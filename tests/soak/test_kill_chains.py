@@ -1,4 +1,4 @@
-"""Runs of every kind, killed ten times each, end with the bytes of one that nothing stopped."""
+"""Runs of every kind, killed ten times each, end with the bytes of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from killed_runs import OPERATIONS, Killed, Moment, assert_little_is_redone, cha
 pytestmark = pytest.mark.soak
 
 CHAINS, KILLS = 3, 10
-# Batch normalisation takes whole batches.
+# Batch normalisation requires entire batches.
 PLAIN = "\n".join(line for line in CONFIG.splitlines() if "BatchNorm" not in line) + "\n"
 MICRO = ("memory.budget=60%", "memory.micro_batches=true")
 PLATEAU = "train.schedule={plateau: {patience: 0, factor: 0.5, threshold: 0.2}}"
@@ -22,7 +22,7 @@ PLATEAU = "train.schedule={plateau: {patience: 0, factor: 0.5, threshold: 0.2}}"
 STOPPING = ("train.epochs=9", "train.early_stopping={metric: loss, patience: 1, min_delta: 0.1}")
 # Half as many steps in an epoch learn half as fast.
 LATER = "train.early_stopping.min_delta=0.05"
-# The config and what is changed of it; loader threads are drawn for each chain.
+# Config and overrides; the number of loader threads is random for each chain.
 RUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "as it is": (CONFIG, ()),
     "accumulation": (CONFIG, ("train.accumulate=2", "train.epochs=4")),
@@ -34,7 +34,7 @@ RUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def moments(draw: random.Random, steps: int) -> list[Moment]:
-    """In order: a third of them before an operation on files, the others at any time."""
+    """Return moments in order: a third before a file operation, the others at any time."""
     drawn = [
         Moment(draw.randrange(steps), operation=1 + draw.randrange(OPERATIONS))
         if draw.random() < 1 / 3

@@ -17,7 +17,7 @@ from PIL import Image
 pytestmark = pytest.mark.soak
 
 RECORDS, SIDE, CLASSES = 24_000, 96, 4
-# Less than the half of what the images take, with all that Python and its libraries need.
+# Less than half of the images' bytes, including Python and its libraries.
 LIMIT = 300 << 20
 CONFIG = f"""\
 name: large

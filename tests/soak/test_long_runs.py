@@ -1,4 +1,4 @@
-"""A long run needs no more memory, threads or open files at its end than at its beginning."""
+"""A long run needs no more memory, threads or open files at its end than at its start."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from interrupted_runs import EPOCH, Started
 pytestmark = pytest.mark.soak
 
 STEPS, WARM, LOOKS = 20_000, 4_000, 8
-# What the allocator may still take for the last checkpoint and the longest line of metrics.
+# Memory that the allocator may still add for the last checkpoint and the longest line of metrics.
 GROWTH = 2 << 20
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has at one moment; memory in bytes."""
+    """Resources of a process at one moment; memory in bytes."""
 
     resident: int
     threads: int
@@ -41,7 +41,7 @@ def usage(process: int) -> Usage:
 def test_20_000_steps_take_no_more_than_the_first(
     workers: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """With augmented records, an evaluation every 22 steps and a checkpoint every 1,000."""
+    """With random transforms, an evaluation every 22 steps and a checkpoint every 1,000."""
     started = Started(
         tmp_path,
         f"train.epochs={STEPS // EPOCH}",

@@ -1,4 +1,4 @@
-"""Thousands of damaged configs, checkpoints and data files: an answer or one clear error each."""
+"""Thousands of damaged configs, checkpoints and data files: each gives a result or one error."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_damaged_checkpoints(whole: Path, tmp_path: Path, record_property: Recor
 def test_runs_resumed_from_damaged_folders(
     whole: Path, tmp_path: Path, record_property: Record
 ) -> None:
-    """Any file of a run, its metrics and config too; what is refused is left as it is."""
+    """Any file of a run, including metrics and config; a refused folder is not changed."""
     draw, codes = random.Random(4), []
     run = tmp_path / "runs/digits_lenet"
     for number in range(RESUMED):
@@ -125,7 +125,7 @@ def cifar(folder: Path) -> list[Path]:
     return [folder / "test_batch.bin"]
 
 
-# What writes the files, the data set, its split, and the shape of a record.
+# Writer of the files, data set, split, and shape of a record.
 KINDS: Mapping[str, tuple[Callable[[Path], list[Path]], str, str, tuple[int, ...]]] = {
     "csv": (table, "csv", "all", (2,)),
     "npz": (lambda folder: archive(folder, np.savez), "npz", "all", (1, 4, 5)),

@@ -1,4 +1,4 @@
-"""The house rules: who may import whom, which packages ship, how long a file may be."""
+"""Structure of the sources: allowed imports, packages that ship, lengths of files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# Of each file of the sources, in every run.
+# Every source file is checked in every tier.
 pytestmark = pytest.mark.whole
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def layer_of(module: str) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """Modules of mxrun that a file imports, wherever in the file it does."""
+    """Return the modules of mxrun that a file imports anywhere."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -110,8 +110,8 @@ def test_imports_have_no_cycles() -> None:
         if module in done:
             return
         for name in sorted(edges.get(module, ())):
-            # An import inside a function runs late and may close a circle without harm, but
-            # none is needed: they are held to the same rule.
+            # An import inside a function runs late and cannot close a cycle at import time, but
+            # none is needed, so the same rule applies.
             visit(name, (*path, module))
         done.add(module)
 

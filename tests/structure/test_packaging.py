@@ -1,4 +1,4 @@
-"""What ships, and that the README tells the truth about it."""
+"""Packaging, and agreement of the README with the program."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ FOLDERS: dict[str, str] = SETUPTOOLS["package-dir"]
 
 
 def blocks(language: str) -> list[str]:
-    """The README's fenced blocks of a language."""
+    """Return the README's fenced blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.M | re.S)
 
 
 def shown(command: str) -> str:
-    """What the README shows a command to print."""
+    """Return the output that the README shows for a command."""
     (found,) = [
         text
         for block in blocks("console")
@@ -50,12 +50,12 @@ def shown(command: str) -> str:
 
 
 def stripped(text: str) -> str:
-    """Without the spaces that pad a table's lines, and without empty lines at the end."""
+    """Return the text without trailing spaces and without empty lines at the end."""
     return "\n".join(line.rstrip() for line in text.splitlines()).rstrip() + "\n"
 
 
 def folder_of(module: str) -> Path:
-    """Where the sources of a package lie in the checkout."""
+    """Return the folder of a package's sources in the checkout."""
     mapped = max((name for name in FOLDERS if f"{module}.".startswith(f"{name}.")), key=len)
     return ROOT.joinpath(FOLDERS[mapped], *module[len(mapped) :].split("."))
 
@@ -130,7 +130,7 @@ def test_the_readme_shows_real_errors(tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_a_config_that_works(tmp_path: Path) -> None:
-    # The second one needs an operator of the reader's own, and has a test of its own.
+    # The second one needs the README's own operator, and has a separate test.
     config, _ = blocks("yaml")
     (tmp_path / "readme.yaml").write_text(config)
     done = mxrun("check", "readme.yaml", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What the tiers of the tests leave out, and what they never do."""
+"""Tests left out by each tier, and tests that no tier leaves out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_operator_is_in_each_sampled_matrix() -> None:
         taken = choose(cases, Tier.PLAIN)
         operators = {name for case in taken for name in case.operators}
         assert operators == {row.operator for row in ROWS}
-        # A tenth, and one for every operator.
+        # A tenth, plus one per operator.
         assert len(taken) < len(cases) / tiers.SHARE * 1.3 + len(operators)
 
 
@@ -52,7 +52,7 @@ def test_a_choice_depends_on_nothing_but_the_case() -> None:
     beside = [*numbered("tests/b.py::test_others", 3 * LARGE), *cases]
     with_more = {case.node for case in choose(beside, Tier.PLAIN)}
     assert {node for node in with_more if not node.startswith("tests/b.py")} == taken
-    # A case that comes or goes moves no other one, unless it is the first of its operator.
+    # Adding or removing a case changes no other one, unless it is the first of its operator.
     assert {case.node for case in choose(MANY[1:], Tier.PLAIN)} >= {
         case.node for case in choose(MANY, Tier.PLAIN)[2:]
     }
@@ -127,7 +127,7 @@ def test_a_few_tests_all_run() -> None:
 
 
 def marked(path: Path, mark: str) -> bool:
-    """Whether a whole file has a mark."""
+    """Return whether an entire file has a mark."""
     return re.search(rf"^pytestmark = .*pytest\.mark\.{mark}\b", path.read_text(), re.M) is not None
 
 
@@ -137,7 +137,7 @@ def test_soak_tests_are_in_their_folder_and_no_other() -> None:
 
 
 def test_no_file_is_left_out_of_the_plain_tier() -> None:
-    """Each has tests that no mark leaves out; a test that has such a mark says so above itself."""
+    """Every file has tests without the mark `full`."""
     for path in TESTS.rglob("test_*.py"):
         text = path.read_text()
         assert not marked(path, "full"), path

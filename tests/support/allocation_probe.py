@@ -1,4 +1,4 @@
-"""Trains a config and reports what its training steps allocate, as JSON on standard output.
+"""Train a config and report the allocations of its training steps, as JSON on standard output.
 
 Run with the allocation counter preloaded: `allocation_probe.py native|python CONFIG KEY=VALUE...`.
 """
@@ -23,10 +23,10 @@ KEPT = 64
 
 
 class Watched(DataIterator):
-    """The run's own iterator; counting goes from the first batch of the third step to the last.
+    """The run's own iterator; counts from the first batch of the third step to the last batch.
 
-    The loop asks for a batch, runs it and measures it, so everything between two requests belongs
-    to steps; a step takes `together` batches.
+    The loop requests a batch, runs it and computes metrics, so everything between two requests
+    belongs to steps. A step takes `together` batches.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ def native() -> tuple[Callable[[], None], Callable[[], None], dict[str, Any]]:
         count = counter.allocation_counter_stop(sizes)
         found.update(count=count, sizes=list(sizes[: min(count, KEPT)]))
 
-    # That the counter counts is seen on an allocation of our own.
+    # An allocation of this script proves that the counter works.
     counter.allocation_counter_start()
     ctypes.create_string_buffer(1 << 16)
     stop()
@@ -89,7 +89,7 @@ def native() -> tuple[Callable[[], None], Callable[[], None], dict[str, Any]]:
 
 
 def python() -> tuple[Callable[[], None], Callable[[], None], dict[str, Any]]:
-    """Measures how many bytes of Python objects the steps leave, and their peak."""
+    """Measure the bytes of Python objects that the steps leave, and their peak."""
     found: dict[str, Any] = {}
 
     def start() -> None:

@@ -1,4 +1,4 @@
-"""A data set whose rows tell which record they are, and slots to put them in."""
+"""A data set whose rows identify their records, and slots for its batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mxrun.io.iterator import DataIterator
 
 
 def make_dataset(count: int = 1000) -> Dataset:
-    """Record i holds i's two bytes, so that a row tells which record it is."""
+    """Return a data set in which record i holds the two bytes of i."""
     numbers = np.arange(count)
     image = np.stack([numbers % 256, numbers // 256], axis=1).astype(np.uint8)
     return Dataset(

@@ -1,4 +1,4 @@
-"""The bundled networks composed in Python by operator names, as their YAML files spell them."""
+"""The bundled networks composed in Python by operator names, as in their YAML files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def inputs(name: str) -> dict[str, TensorSpec]:
 
 
 def composed(name: str, *, weighted: bool = False) -> Symbol:
-    """The network `name`; `weighted` as runs use it, with sample weights, which MXNet has not."""
+    """Return the network `name`; `weighted` as in runs, with sample weights, which MXNet lacks."""
     with fresh_names():
         symbol = variable("data")
         for operator, layer, parameters in LAYERS[name]:

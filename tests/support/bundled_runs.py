@@ -1,4 +1,4 @@
-"""Executors of built configs, initialised as a run does it."""
+"""Executors of bundled configs, initialised as in a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUNDLED = ("mlp_mnist", "lenet_mnist", "digits_lenet")
 
 
 def bundled(config: str, *overrides: str, batch: int | None = None) -> ModelDefinition:
-    """A bundled config on made-up records: five training batches, the last of them padded."""
+    """Return a bundled config on synthetic records: five training batches, the last one padded."""
     synthetic = (
         "data.train={dataset: synthetic, split: train, records: 300, shuffle: true}",
         "data.eval={dataset: synthetic, split: test, records: 100}",

@@ -1,4 +1,4 @@
-"""Cache folders for tests: compiled code as the user has it, and a machine of fixed figures."""
+"""Cache folders for tests: the user's compiled code, and fixed machine figures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TEAMS = range(1, 5)
 
 
 def link_cached(folder: Path, *kinds: str) -> None:
-    """Make `folder` a cache folder (as XDG_CACHE_HOME names it) that shares these kinds.
+    """Make `folder` a cache folder (as XDG_CACHE_HOME names it) that shares the given kinds.
 
-    What processes add to a shared kind goes to the folder that is the cache at this moment.
+    New entries of a shared kind are written to the current cache folder.
     """
     (folder / "mxrun").mkdir(parents=True)
     current = flags.cache_folder()
@@ -27,7 +27,7 @@ def link_cached(folder: Path, *kinds: str) -> None:
 
 
 def machine(threads: int) -> Machine:
-    """A machine that never was: round figures, about those of a few server cores."""
+    """Return a fictitious machine with round figures, similar to a few server cores."""
     bandwidths = (
         Bandwidth(threads << 14, 2e11 * threads, 1e11 * threads, 1.5e11 * threads),
         Bandwidth(1 << 21, 1e11 * threads, 5e10 * threads, 8e10 * threads),
@@ -45,6 +45,6 @@ def machine(threads: int) -> Machine:
 
 
 def cache_machine() -> None:
-    """Put the machine's figures where processes look for those that were measured."""
+    """Write machine figures to the cache, as if they had been measured."""
     for threads in _TEAMS:
         disk_cache.put("machine", description(threads), machine(threads).to_json())

@@ -1,4 +1,4 @@
-"""mxrun as people run it: real processes with their streams and exit codes."""
+"""Commands in real processes with their streams and exit codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANG_S = 600.0
 def mxrun(
     *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as people do, without MXRUN_DEBUG; `environment` is added to this process's."""
+    """Run a command without MXRUN_DEBUG; `environment` is added to this process's."""
     return subprocess.run(
         [*MXRUN, *arguments],
         capture_output=True,
@@ -37,7 +37,7 @@ def mxrun(
 def result(
     *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The JSON result of a command that succeeds; it must be all there is on standard output."""
+    """Return the JSON result of a command that succeeds; standard output must have nothing else."""
     done = mxrun(*arguments, "--json", cwd=cwd, environment=environment)
     assert done.returncode == 0, done.stderr
     value = json.loads(done.stdout)
@@ -46,7 +46,7 @@ def result(
 
 
 def refused(*arguments: str, cwd: Path) -> str:
-    """What a command says that refuses its input: exit code 2 and no traceback."""
+    """Return the message of a command that refuses its input: exit code 2 and no traceback."""
     done = mxrun(*arguments, cwd=cwd)
     assert done.returncode == 2, (done.returncode, done.stderr)
     assert done.stdout == ""
@@ -55,7 +55,7 @@ def refused(*arguments: str, cwd: Path) -> str:
 
 
 def digests(run: Path) -> dict[str, str]:
-    """SHA-256 of what two runs of one config must share: checkpoints, metrics, config."""
+    """Return the SHA-256 of files shared by runs of one config: checkpoints, metrics, config."""
     return {
         str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(run.rglob("*"))
@@ -64,7 +64,7 @@ def digests(run: Path) -> dict[str, str]:
 
 
 def mnist() -> Path:
-    """The folder of MNIST's test files; the test skips where MXRUN_TEST_DATA does not name it."""
+    """Return the folder of MNIST's test files, or skip if MXRUN_TEST_DATA does not name it."""
     folder = os.environ.get("MXRUN_TEST_DATA")
     if folder is None:
         pytest.skip("MXRUN_TEST_DATA does not name a folder with MNIST's IDX files")

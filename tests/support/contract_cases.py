@@ -13,7 +13,7 @@ OPERATORS = sorted({row.operator for row in ROWS})
 
 
 def case_of(row: Row) -> Case:
-    """One row, on its values in both types."""
+    """Return the case of a row, with its values in both types."""
     objective = OBJECTIVES.get(row.operator)
     return Case(
         name=str(row),
@@ -27,5 +27,5 @@ def case_of(row: Row) -> Case:
 
 @cache
 def benches(operator: str) -> tuple[CaseRunner, ...]:
-    """The rows of an operator, for all checks to share their runs."""
+    """Return the rows of an operator; all checks share their runs."""
     return tuple(CaseRunner(case_of(row)) for row in ROWS if row.operator == operator)

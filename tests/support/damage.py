@@ -1,4 +1,4 @@
-"""Files damaged as disks and networks damage them: bits flipped, bytes lost, added, doubled."""
+"""Damage of files as by disks and networks: flipped bits, lost, added or doubled bytes."""
 
 from __future__ import annotations
 

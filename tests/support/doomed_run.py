@@ -1,9 +1,9 @@
-"""Runs mxrun's command line, tells how far it is, and ends itself where it is told to.
+"""Run mxrun's command line, publish its progress, and end it at a given moment.
 
-`doomed_run.py PUBLISHED STEP:EVENT ARGUMENTS...`: the number of the last step taken is always in
-the file PUBLISHED (int64; 0 when the command begins). Once STEP steps are taken, the process gets a
-signal at EVENT: SIGKILL before that file operation in the folder `runs`, counted from 1, or SIGTERM
-at `evaluate`, the first batch of an evaluation; 0 is no event.
+Arguments: `doomed_run.py PUBLISHED STEP:EVENT ARGUMENTS...`. The number of the last finished step
+is always in the file PUBLISHED (int64; 0 at the start of the command). After STEP steps, the
+process gets a signal at EVENT: SIGKILL before that file operation in the folder `runs`, counted
+from 1, or SIGTERM at `evaluate`, the first batch of an evaluation; 0 is no event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPERATIONS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir")
 
 
 class Published:
-    """A number in a file, which is there even if the process is killed."""
+    """Number in a memory-mapped file, which survives a kill of the process."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -42,7 +42,7 @@ def doomed(published: Published, step: int, operation: int) -> Callable[[str, An
 
     def hook(event: str, arguments: Any) -> None:
         nonlocal left
-        # What removes a folder names its files relative to it.
+        # shutil removes files of a folder by relative names.
         relative = event in ("os.remove", "os.rmdir") and arguments[1] != -1
         if event not in OPERATIONS or not (relative or str(arguments[0]).startswith("runs")):
             return
@@ -55,7 +55,7 @@ def doomed(published: Published, step: int, operation: int) -> Callable[[str, An
 
 
 def publish_steps(published: Published) -> None:
-    """Tell of every step once it is taken."""
+    """Publish every step once it is finished."""
     from mxrun.train.loop import TrainingLoop
 
     take = TrainingLoop.step

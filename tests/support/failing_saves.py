@@ -1,7 +1,7 @@
-"""Saves while one file operation fails, each of them in turn, and looks at what is left.
+"""Save while one file operation fails, each of them in turn, and check the files left.
 
-Run with `failing_files.c` preloaded: `failing_saves.py FOLDER`. Prints, as JSON, how many file
-operations each action has, which of them failed, and how many failures were told or harmless.
+Run with `failing_files.c` preloaded: `failing_saves.py FOLDER`. Prints, as JSON, the number of file
+operations of each action, which of them failed, and how many failures were reported or harmless.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def epoch(step: int) -> EpochDone:
 
 
 def begin(root: Path) -> RunDirectory:
-    """A run with two checkpoints, recorded metrics and what a killed process left."""
+    """Create a run with two checkpoints, recorded metrics and files of a killed process."""
     run = RunDirectory.create("run", "name: run\n", False, root)
     for step in (1, 2):
         run.record(epoch(step))
@@ -89,7 +89,7 @@ def save_again(run: RunDirectory) -> None:
 
 
 def go_on(run: RunDirectory) -> None:
-    """What a resumed run does before its first step, and another at its end."""
+    """Do the work of a resumed run before its first step, and that of another at its end."""
     run.clean_up()
     run.go_back(3)
     run.replace_config("name: run\n")
@@ -107,7 +107,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 class Failing:
-    """One action, with a failure at every operation in turn."""
+    """One action, run with a failure at every file operation in turn."""
 
     def __init__(self, root: Path, action: Callable[[RunDirectory], None]) -> None:
         self._root, self._action = root, action
@@ -161,7 +161,9 @@ class Failing:
         self._assert_usable(run, before, case)
 
     def _assert_usable(self, run: RunDirectory, before: dict[str, bytes], case: object) -> None:
-        """The next start finds a whole checkpoint, old or new, and can do what failed."""
+        """Assert that the next start finds a complete checkpoint, old or new, and can repeat the
+        action.
+        """
         run.clean_up()
         left = contents(run.path)
         found = newest_checkpoint(run.path)
@@ -176,7 +178,7 @@ class Failing:
         steps = [json.loads(line)["step"] for line in recorded]
         assert steps == list(range(1, saved_steps(run.path)[-1] + 1)), (case, steps)
         if found.checkpoint.manifest.progress.step == 3:
-            # It has its name: what is left to do is to remove what is no longer kept.
+            # The checkpoint has its final name; only the removal of older ones is left.
             run.go_back(3)
         self._action(run)
         run.clean_up()

@@ -1,4 +1,4 @@
-"""Runs of a small network that has all that a run can have, and what is done to them."""
+"""Runs of a small network with all features of a run, and ways to interrupt them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ train:
 
 
 class Started:
-    """A process that trains, and the number of the last step it has taken."""
+    """Process that trains, and the number of its last finished step."""
 
     def __init__(
         self, folder: Path, *arguments: str, moment: str = NEVER, config: str = CONFIG
@@ -57,7 +57,7 @@ class Started:
         folder.mkdir(exist_ok=True)
         (folder / "net.yaml").write_text(config)
         self._published = folder / "published"
-        # No pipe: the lines of a long run would fill it, and nobody reads them before its end.
+        # Not a pipe, which the lines of a long run would fill, as they are read only at its end.
         self._errors = folder / "errors"
         self._published.write_bytes(struct.pack("q", -1))
         with self._errors.open("w") as errors:
@@ -79,7 +79,7 @@ class Started:
         return int(struct.unpack("q", self._published.read_bytes())[0])
 
     def wait_for(self, step: int, seconds: float) -> None:
-        """Until so many steps are taken, at 0 until the command has begun, and so long."""
+        """Wait until `steps` steps are finished (0: the command has begun), then for a delay."""
         while self.step < step and self.process.poll() is None:
             time.sleep(0.0002)
         time.sleep(seconds)
@@ -92,7 +92,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Gone:
-    """What a run that went on to its end came to, and what it said."""
+    """Summary and standard error of a run that reached its end."""
 
     summary: dict[str, Any]
     errors: str
@@ -107,15 +107,15 @@ def go_on(folder: Path, *arguments: str, config: str = CONFIG) -> Gone:
 
 
 def resumed_from(errors: str) -> int | None:
-    """The step that a process went on after, 0 where it began; None where it did not say."""
-    match = re.search(r"^going on after step ([0-9]+)$", errors, re.MULTILINE)
+    """Return the step that a process resumed after, 0 for a new start, None if not printed."""
+    match = re.search(r"^resuming after step ([0-9]+)$", errors, re.MULTILINE)
     if match:
         return int(match[1])
     return 0 if "starting afresh" in errors else None
 
 
 def left(folder: Path) -> dict[str, str]:
-    """What a run left: all files' SHA-256, but for times and the config's loader threads."""
+    """Return the SHA-256 of all files of a run, without times and the config's loader threads."""
     found = digests(folder / "runs/killed")
     assert not [name for name in found if name.startswith(".")]
     found.pop("config.yaml")

@@ -1,4 +1,4 @@
-"""Chains of processes that train one run, each killed at a moment of its own."""
+"""Chains of processes that train one run, each killed at another moment."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from interrupted_runs import CONFIG, INTERVAL, NEVER, Started, go_on, resumed_from
 
 FINISHED = "is already finished"
-# File operations of a save and of what it removes.
+# File operations of a save and its removals.
 OPERATIONS = 24
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a run is killed: so long after a step (at step 0, after the command has begun), or
-    before a file operation after a step.
+    """Moment of a kill: a delay after a step (0: after the command has begun), or a file operation
+    after that step.
     """
 
     step: int
@@ -27,14 +27,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class Killed:
-    """After which step a process went on, if it came to say so, and the last that it took."""
+    """Step after which a process resumed, if it reported one, and the last step that it took."""
 
     resumed: int | None
     taken: int
 
 
 def kill(folder: Path, moment: Moment, *arguments: str, config: str = CONFIG) -> Killed:
-    """Start, or go on, and kill."""
+    """Start or resume a run, and kill it."""
     doom = f"{moment.step}:{moment.operation}" if moment.operation else NEVER
     started = Started(folder, *arguments, moment=doom, config=config)
     if not moment.operation:
@@ -49,7 +49,7 @@ def kill(folder: Path, moment: Moment, *arguments: str, config: str = CONFIG) ->
 def chain(
     folder: Path, moments: Sequence[Moment], *arguments: str, config: str = CONFIG
 ) -> list[Killed]:
-    """A run killed at each of the moments, and then left to end; every restart resumes."""
+    """Run a chain: killed at each of the moments, then run to the end; every restart resumes."""
     found = [
         kill(folder, moment, *arguments, *(("--resume",) if number else ()), config=config)
         for number, moment in enumerate(moments)
@@ -61,7 +61,7 @@ def chain(
 
 
 def assert_little_is_redone(found: Sequence[Killed]) -> None:
-    """No process takes more than an interval of steps that were taken before."""
+    """Assert that no process repeats more than a checkpoint interval of steps."""
     reached = 0
     for process in found:
         if process.resumed is not None:

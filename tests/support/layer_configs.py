@@ -1,4 +1,4 @@
-"""Configs of a few layers, and what is wrong with them."""
+"""Configs of a few layers, and their diagnostics."""
 
 from __future__ import annotations
 

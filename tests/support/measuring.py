@@ -1,4 +1,4 @@
-"""Metrics over made-up batches."""
+"""Metrics over synthetic batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kind_of(name: str, parameters: Mapping[str, Any]) -> MetricKind:
 def create(
     kind: MetricKind, seen: Classification | Regression, rows: int
 ) -> tuple[Metric, Metrics]:
-    """A metric, and what it is updated by."""
+    """Return a metric, and the value that updates it."""
     metrics = Metrics([kind], seen, rows)
     (metric,) = metrics.by_figure.values()
     return metric, metrics
@@ -44,7 +44,9 @@ def measure(
 
 
 def class_batch(seen: Classification, seed: int) -> Batch:
-    """Distributions over classes, labels that are often the best, the last two rows padded."""
+    """Return probabilities over classes and labels that are often the likeliest; the last two rows
+    are padding.
+    """
     generator = np.random.default_rng(seed)
     shape = (seen.samples, seen.classes, seen.positions)
     label = generator.integers(0, seen.classes, (seen.samples, seen.positions))
@@ -58,7 +60,9 @@ def class_batch(seen: Classification, seed: int) -> Batch:
 
 
 def number_batch(seen: Regression, seed: int) -> Batch:
-    """Numbers or, where the output is a probability, labels 0 and 1; the last two rows padded."""
+    """Return numbers or, if the output is a probability, labels 0 and 1; the last two rows are
+    padding.
+    """
     generator = np.random.default_rng(seed)
     shape = (seen.samples, seen.elements)
     label, output = generator.normal(size=shape), generator.normal(size=shape)

@@ -1,4 +1,4 @@
-"""Mutated configs are planned, or every diagnostic names file, line and column."""
+"""Mutated configs: each can be planned, or every diagnostic names file, line and column."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RESNET = Path(__file__).parents[1] / "config" / "resnet50.yaml"
 
 @dataclass(frozen=True)
 class Survey:
-    """Of some mutated configs, how many are YAML, and how many could be planned."""
+    """Counts of mutated configs: those that are YAML, and those that could be planned."""
 
     well_formed: int
     planned: int
 
 
 def survey(folder: Path, count: int, seed: int) -> Survey:
-    """Mutate the bundled configs and a large one in turn; fails on any but a clear answer."""
+    """Mutate the bundled configs and a large one in turn; fails on anything but a clear result."""
     sources = [path.read_bytes() for path in (*sorted(CONFIGS.glob("*.yaml")), RESNET)]
     assert len(sources) >= 4
     source = random.Random(seed)
@@ -52,7 +52,7 @@ def survey(folder: Path, count: int, seed: int) -> Survey:
 
 
 def _refused(path: Path) -> tuple[Diagnostic, ...]:
-    """What is wrong with a config, or nothing; any other error is the test's."""
+    """Return the errors of a config, or nothing; any other exception fails the test."""
     try:
         plan = plan_for(load(path), training=True, threads=1)
     except UserError as error:
@@ -62,7 +62,7 @@ def _refused(path: Path) -> tuple[Diagnostic, ...]:
 
 
 def _has_place(problem: Diagnostic, path: Path) -> bool:
-    """Whether it is told where, in the config or in one that it extends; or from where."""
+    """Return whether an error has a location, in the config or in its chain of references."""
     place = problem.place
     if place is None or any(str(path) in link for link in problem.chain):
         return place is not None

@@ -1,4 +1,4 @@
-"""Config files damaged the way people damage them: misspelt, misplaced, mistyped, cut, garbled."""
+"""Config files with typical user errors: misspelt, misplaced, mistyped, cut, garbled."""
 
 from __future__ import annotations
 

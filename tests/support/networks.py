@@ -28,7 +28,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def chain(symbol: Symbol, *layers: tuple[str, Mapping[str, object], str]) -> Symbol:
-    """Layers one after the other, each (operator, parameters, name)."""
+    """Return layers in sequence, each given as (operator, parameters, name)."""
     for operator, parameters, name in layers:
         symbol = apply(operator, {"data": symbol}, parameters, name)
     return symbol
@@ -51,9 +51,9 @@ def with_precisions(symbol: Symbol, precisions: Mapping[str, str]) -> Symbol:
 
 
 def set_first_values(executor: Executor, seed: int) -> None:
-    """Labels in turn, learned parameters as training begins with them, data by chance.
+    """Set labels in turn, parameters to initial values, and data to random numbers.
 
-    The same in whatever order a plan has its tensors.
+    The values do not depend on the order of tensors in the plan.
     """
     random = np.random.default_rng(seed)
     for name in sorted(block.name for block in executor.plan.pinned):
@@ -109,7 +109,7 @@ def residual() -> Symbol:
 
 
 def shared() -> Symbol:
-    """Two dense layers that read one weight."""
+    """Return two dense layers that share one weight."""
     with fresh_names():
         weight, bias = variable("shared_weight"), variable("shared_bias")
         symbol = chain(variable("data"), ("FullyConnected", {"num_hidden": 8}, "fc0"))
@@ -152,7 +152,7 @@ def plan_of(symbol: Symbol, frozen: tuple[str, ...] = (), **options: Any) -> Pla
 
 
 def fill(executor: Executor, seed: int = 0) -> None:
-    """Parameters and one batch from a seed."""
+    """Set parameters and one batch from a seed."""
     generator = np.random.default_rng(seed)
     for block in executor.plan.pinned:
         array = executor.array(block.name)

@@ -1,4 +1,4 @@
-"""Where onnx and its runtimes are installed, and models run there."""
+"""The environment with onnx and its runtimes, and models run in it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def started(name: str) -> BaselineProcess:
 
 
 def given(opponent: BaselineProcess, model: bytes, data: Mapping[str, Array]) -> list[Array]:
-    """What a runtime gives for one batch."""
+    """Return the results of a runtime for one batch."""
     kind = find((opponent.name,), {opponent.name: onnx_python()})[0].kind
     (way,) = kind.ways("infer", "float32", images=True)
     opponent.hold({"model": np.frombuffer(model, np.uint8)}, {n: a[None] for n, a in data.items()})
@@ -52,7 +52,7 @@ def given(opponent: BaselineProcess, model: bytes, data: Mapping[str, Array]) ->
 
 
 def checked(files: Sequence[Path]) -> list[str]:
-    """What onnx's own checker says of models: opset and producer of each."""
+    """Return the result of onnx's checker for models: opset and producer of each."""
     command = [onnx_python(), "-c", _CHECK, *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The contract checker's calls as tests of single kernels like them."""
+"""Single kernel calls through the contract checker's harness."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ library.load()
 
 
 class Memory(memory.GuardedMemory):
-    """Memory for one tensor that is given and read in its logical form, whatever its layout."""
+    """Memory of one tensor in any layout, written and read in logical form."""
 
     def __init__(self, spec: TensorSpec, value: Array | None = None) -> None:
         super().__init__(spec)
@@ -60,7 +60,7 @@ class Memory(memory.GuardedMemory):
 
 
 class Part(memory.Within):
-    """Memory like it for a channels-last tensor that lies within the rows of a larger one."""
+    """Memory of a channels-last tensor that is a slice of the rows of a larger one."""
 
     def __init__(self, spec: TensorSpec, value: Array | None = None) -> None:
         content = None if value is None else call.memory_of(spec, value).elements()
@@ -68,7 +68,7 @@ class Part(memory.Within):
         self._tensor = spec
 
     def load(self) -> Array:
-        """The logical value, copied; what lies beside it must be as it was."""
+        """Return a copy of the logical value; asserts that the memory beside it is unchanged."""
         assert not self.overrun()
         dense = Memory(self._tensor)
         dense.elements()[...] = self.elements()
@@ -85,7 +85,7 @@ def forward(
     threads: int = 1,
     is_train: bool = True,
 ) -> ForwardRun | None:
-    """One forward call onto `outputs`' content; None when it is declined."""
+    """Run forward once onto copies of `outputs`; returns None if the call is declined."""
     conditions = Conditions(threads)
     return call.forward(
         implementation, prop, inputs, outputs, requests, inplace, is_train, conditions
@@ -101,7 +101,7 @@ def backward(
     requests: Sequence[OpReqType] | None = None,
     threads: int = 1,
 ) -> list[Array]:
-    """The gradients of one backward call; what is undeclared is absent."""
+    """Return the gradients of one backward call; undeclared inputs are absent."""
     return call.backward(
         implementation,
         prop,
@@ -119,12 +119,12 @@ def execute(
     outputs: Sequence[memory.GuardedMemory],
     extra: Sequence[memory.GuardedMemory] = (),
 ) -> None:
-    """Bind and run one kernel with a workspace of garbage."""
+    """Bind and run one kernel with garbage in its workspace."""
     workspace = Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))
     call.run(kernel.bind(call.buffers_of(inputs, outputs, extra, workspace)))
     assert not workspace.overrun()
 
 
 def filled(shapes: Sequence[Sequence[int]], value: float, dtype: str) -> list[Array]:
-    """Arrays of one value."""
+    """Return arrays of one value."""
     return [np.full(shape, value, dtype) for shape in shapes]

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 Reference = Callable[[Any, list[Array]], list[Array]]
 # (row, inputs, outputs, out_grad) -> the scalar whose gradient backward gives.
 Objective = Callable[["Row", list[Array], list[Array], list[Array]], float]
-# How near, relative to each number, what two libraries compute in float32 has to be.
+# Relative tolerance between two libraries that compute in float32.
 AGREEMENT = 1e-5
 # (random, shape, dtype) -> the values of one argument.
 Values = Callable[[np.random.Generator, tuple[int, ...], str], Array]
@@ -28,16 +28,16 @@ Values = Callable[[np.random.Generator, tuple[int, ...], str], Array]
 
 @dataclass(frozen=True)
 class Row:
-    """One operator under one parameter set on one shape of its first argument.
+    """One operator with one set of parameters and one shape of its first argument.
 
     shapes: of further arguments that do not follow from the first. values: of arguments that are
     not normally distributed. labels: class ids are drawn from [low, high); "probabilities" for
     labels of data's shape. is_train: whether forward runs in training mode. differentiable: whether
-    backward gives the derivative of the objective. peers: who can be asked: nobody about parameters
-    that only mxrun has. no_peer: why MXNet, PyTorch or both can be asked about no case of the
-    operator. agreement: how near the peers' float32 numbers are, see `agree`; any other than the
-    default is an exception, whose reason stands beside it. any_rank: whether the outputs have one
-    shape whatever data's rank is.
+    backward gives the derivative of the objective. peers: peers for comparison; none for parameters
+    that only mxrun has. no_peer: the reason for which MXNet, PyTorch or both support no case of the
+    operator. agreement: tolerance against the peers' float32 numbers, see `agree`; a value other
+    than the default is an exception, with a comment that gives its reason. any_rank: whether the
+    outputs have one shape for any rank of data.
     """
 
     operator: str
@@ -72,11 +72,11 @@ class Row:
 
     @property
     def has_gradient(self) -> bool:
-        """Whether backward computes anything."""
+        """Return whether backward computes anything."""
         return GradientKind.COMPUTES in self.create().list_gradients()
 
     def infer(self) -> PartialInference:
-        """All shapes from the first argument's and those the row gives."""
+        """Infer all shapes from the first argument's and those of the row."""
         prop = self.create()
         names = prop.list_arguments()
         inputs: PartialShapes = [self.shapes.get(name) for name in names]
@@ -113,7 +113,7 @@ class Row:
         return random.standard_normal(shape).astype(dtype)
 
     def blank_outputs(self, dtype: str, value: float = np.nan) -> list[Array]:
-        """Arrays to write the outputs into; integers get 99 for what they have not."""
+        """Return arrays for the outputs, filled with `value`; integers have 99 in place of NaN."""
         prop = self.create()
         given: list[str | None] = [dtype] * len(prop.list_arguments())
         _, types = prop.infer_type(given, [None] * len(prop.list_outputs()))
@@ -124,10 +124,10 @@ class Row:
 
 
 def agree(got: Array, want: Array, agreement: float, name: str = "") -> None:
-    """Assert that float32 numbers are as near as `agreement` says, relative to each.
+    """Assert that float32 numbers agree within `agreement`, relative to each number.
 
-    Numbers near 0 that are left of much larger ones may be off by a tenth of it, relative to the
-    root mean square of all: float32 has no more digits of them.
+    Numbers near 0 that are differences of much larger ones may be off by a tenth of it, relative to
+    the root mean square of all numbers, as float32 has no more digits of them.
     """
     finite = want[np.isfinite(want)].astype(np.float64)
     scale = float(np.sqrt((finite * finite).mean())) if finite.size else 0.0
@@ -137,5 +137,5 @@ def agree(got: Array, want: Array, agreement: float, name: str = "") -> None:
 def rows(
     operator: str, *cases: tuple[dict[str, object], tuple[int, ...]], **more: Any
 ) -> list[Row]:
-    """Rows of one operator with what they have in common."""
+    """Return rows of one operator with common settings."""
     return [Row(operator, parameters, shape, **more) for parameters, shape in cases]

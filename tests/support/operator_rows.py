@@ -1,8 +1,8 @@
-"""The table of operator cases: every operator test runs all of them.
+"""Table of operator cases: every operator test runs all of them.
 
-Each module of `families` holds the cases of one family: `ROWS`, an independent formula for each
-operator in `REFERENCES`, in `EVALUATED` that of rows with `is_train` off where it is another one,
-and in `OBJECTIVES` the scalar that backward differentiates where it is not <out_grad, outputs>.
+Each module of `families` has the cases of one family: `ROWS`, an independent formula for each
+operator in `REFERENCES`, formulas for rows with `is_train` off in `EVALUATED` if they differ, and
+in `OBJECTIVES` the scalar that backward differentiates if it is not <out_grad, outputs>.
 """
 
 from __future__ import annotations

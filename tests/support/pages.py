@@ -1,4 +1,4 @@
-"""HTML as a browser shows it."""
+"""HTML pages rendered by a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a few lines of Python in a peer's interpreter: what its helper process does not offer."""
+"""Scripts run in a peer's interpreter, for requests that its helper process does not support."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ json.dump([answer(request) for request in json.load(sys.stdin)], sys.stdout)
 
 
 def run_in(peer: type[Peer], script: str, requests: Sequence[Any]) -> list[Any]:
-    """What the script's `answer(request)` returns for each request; both sides are JSON.
+    """Return the results of the script's `answer(request)` for all requests; both are JSON.
 
-    Skips without the peer. One call for many requests, because the interpreter starts slowly.
+    Skips the test without the peer. One call takes many requests, as the interpreter starts slowly.
     """
     reason = peer.unavailable()
     if reason is not None:

@@ -1,4 +1,4 @@
-"""An operator file as a user would write one, right in all respects, and faults planted in it."""
+"""A correct operator file in the form a user writes, and faults planted in it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ MORE = "    # more of the property\n"
 
 
 def keep_apart(patch: pytest.MonkeyPatch) -> None:
-    """Let operators registered from now on be gone when the patch is undone."""
+    """Remove operators registered from now on when the patch is undone."""
     library.load()
     for registry in (register.OPERATORS, register._IMPLEMENTATIONS):
         for name in ("_entries", "_aliases"):
@@ -124,7 +124,7 @@ def keep_apart(patch: pytest.MonkeyPatch) -> None:
 
 
 def plant(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
-    """A file with the operator `name`: the sound one with texts replaced, each found once."""
+    """Write a file with the operator `name`: the correct one with the given texts replaced."""
     text = SOUND
     for old, new in changes:
         assert text.count(old) == 1, (text.count(old), old)

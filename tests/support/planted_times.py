@@ -1,4 +1,4 @@
-"""Times of candidates as if they had been measured on this machine before, in the user's cache."""
+"""Generated times of candidates, written to the user's cache as if they had been measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOW, FAST = 2e6, 1e6
 
 
 class Planting:
-    """Keeps times by which the candidate wins that `pick` names."""
+    """Autotuner that stores times by which the candidate named by `pick` wins."""
 
     def __init__(self, threads: int, pick: Callable[[Sequence[str]], str]) -> None:
         self._machine, self._pick = description(threads), pick
@@ -36,7 +36,7 @@ class Planting:
 
 
 def plant(config: Path, pick: Callable[[Sequence[str]], str]) -> Plan:
-    """Keep times for all choices of a training run, and give the plan that follows from them."""
+    """Store times for all selections of a training run, and return the resulting plan."""
     built = load(config)
     request = request_for(built, training=True)
     return compile_plan(

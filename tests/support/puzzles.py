@@ -1,4 +1,4 @@
-"""Allocation problems of known optimum, and what every answer must keep to."""
+"""Allocation problems of known optimum, and a check of placements."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Blocks = tuple[Integers, Integers, Integers]
 
 
 def puzzle(seed: int, count: int, steps: int, units: int, missing: float = 0.0) -> Blocks:
-    """A rectangle of steps and units cut up into `count` blocks, edge to edge, and shuffled.
+    """Return a rectangle of steps and units cut into `count` blocks without gaps, shuffled.
 
-    Every cut goes through one whole piece (a guillotine's cuts), so the pieces fill the rectangle:
-    its height is the smallest arena there is. It stays so when, of the pieces that are not alive at
-    one step, the part `missing` is taken away.
+    Every cut divides one complete piece (guillotine cuts), so the pieces fill the rectangle, and
+    its height is the smallest arena. This remains true if, of the pieces that are not live at one
+    step, the fraction `missing` is removed.
     """
     random = np.random.default_rng(seed)
     pieces = [(0, steps, 0, units)]
     while len(pieces) < count:
-        # Large pieces are cut sooner; those of one step and unit never.
+        # Large pieces are more likely to be cut; those of one step and unit are never cut.
         areas = np.array([(b - a) * (d - c) - 1 for a, b, c, d in pieces], float)
         a, b, c, d = pieces.pop(int(random.choice(len(pieces), p=areas / areas.sum())))
         if b - a > 1 and (d - c == 1 or random.integers(2)):
@@ -39,7 +39,7 @@ def puzzle(seed: int, count: int, steps: int, units: int, missing: float = 0.0) 
 
 
 def fits(offsets: npt.ArrayLike, blocks: Blocks, capacity: int) -> bool:
-    """Whether all lie within [0, capacity), and none on another that is alive with it."""
+    """Return whether all blocks are within [0, capacity) and no two live blocks overlap."""
     size, first, last = (values.tolist() for values in blocks)
     low = np.asarray(offsets, np.int64).tolist()
     moments = [(last[block], 0, block) for block in range(len(size))]

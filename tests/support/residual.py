@@ -1,4 +1,4 @@
-"""ResNet-20 for CIFAR composed by operator names, as its YAML file spells it with blocks."""
+"""ResNet-20 for CIFAR composed by operator names, as in its YAML file with blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EPS = 1e-5
 
 
 def resnet20(*, activation: str = "relu", weighted: bool = False) -> Symbol:
-    """The network; `weighted` as runs use it, with sample weights, which MXNet has not."""
+    """Return the network; `weighted` as in runs, with sample weights, which MXNet lacks."""
     with fresh_names():
         symbol = _activation(_conv_bn(variable("data"), "stem", 16), "relu", activation)
         for stage, filters in enumerate((16, 32, 64), 1):
@@ -32,7 +32,7 @@ def resnet20(*, activation: str = "relu", weighted: bool = False) -> Symbol:
 
 
 def _unit(symbol: Symbol, name: str, filters: int, stride: int, activation: str) -> Symbol:
-    """Two convolutions beside a shortcut, which is one itself where the stride is 2."""
+    """Return two convolutions with a shortcut, which is a convolution itself for stride 2."""
     first = _conv_bn(symbol, f"{name}/branch/first", filters, stride=stride)
     active = _activation(first, f"{name}/branch/relu", activation)
     second = _conv_bn(active, f"{name}/branch/second", filters)

@@ -61,7 +61,7 @@ class RoiPoolingProperty(OperatorProperty[RoiPoolingParameters]):
         return 1
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """One pooled map for each region."""
+        """Infer one pooled map per region."""
         data = unify("data", inputs[0], (None,) * 4, "a batch of maps")
         rois = unify("rois", inputs[1], (None, 5), "regions")
         assert data is not None
@@ -80,7 +80,7 @@ class RoiPoolingProperty(OperatorProperty[RoiPoolingParameters]):
     def infer_type(
         self, inputs: list[str | None], outputs: list[str | None]
     ) -> tuple[list[str | None], list[str | None]]:
-        """Positions are whole numbers."""
+        """Infer integer positions."""
         common = inputs[0] or inputs[1] or outputs[0]
         return [common, common], [common, "int32"]
 
@@ -91,7 +91,7 @@ class RoiPoolingProperty(OperatorProperty[RoiPoolingParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Not data: its largest numbers are known."""
+        """Declare no data: forward saves the positions of the maxima."""
         return [out_grad[0], in_data[1], out_data[1]]
 
     def create_operator(self) -> Operator:
@@ -100,7 +100,7 @@ class RoiPoolingProperty(OperatorProperty[RoiPoolingParameters]):
 
 
 class RoiPooling(Operator):
-    """One cell after the other."""
+    """Compute one cell at a time."""
 
     def __init__(self, parameters: RoiPoolingParameters) -> None:
         self.parameters = parameters
@@ -133,7 +133,7 @@ class RoiPooling(Operator):
         out_data: Sequence[Tensor],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """The largest number of each cell, and where in its map it is; -1 in an empty one."""
+        """Write the maximum of each cell and its index in the map; -1 for an empty cell."""
         data, rois = (tensor.array for tensor in in_data)
         _, channels, height, width = data.shape
         shape = (len(rois), channels, *self.parameters.pooled_size)
@@ -161,7 +161,7 @@ class RoiPooling(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        """Each gradient goes to where the largest number was."""
+        """Add each gradient at the position of its maximum."""
         grad, rois, positions = (
             require_array(out_grad[0]),
             require_array(in_data[1]),

@@ -27,9 +27,9 @@ def run_map(
     request: OpReqType = OpReqType.WRITE,
     steps: Sequence[int] | None = None,
 ) -> Array:
-    """The compiled map of the operands, in `output` and its type or a new array of NaN or ones.
+    """Run the compiled map into `output`, or into a new array of NaN or ones of its type.
 
-    Where any of the arrays is bfloat16, the map is one of float32.
+    If any of the arrays is bfloat16, the map computes in float32.
     """
     numbers = parameters or {}
     dtype = operands[0].dtype
@@ -60,9 +60,9 @@ def run_map(
 
 
 def units_off(found: Array, wanted: Array) -> Array:
-    """How far `found` is from the float64 numbers `wanted`, in units of its last place.
+    """Return the error of `found` against the float64 numbers `wanted`, in units in the last place.
 
-    Infinite where one of both is no number or infinite and the other differs.
+    The error is infinite if one of the two is NaN or infinite and the other differs.
     """
     with np.errstate(all="ignore"):
         rounded = wanted.astype(found.dtype)

@@ -1,4 +1,4 @@
-"""Manifests rewritten by one who knows how they are sealed."""
+"""Rewritten manifests with valid digests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def rewrite(checkpoint: Path, **changes: Any) -> None:
-    """Change entries of a checkpoint's manifest, which then is as whole as before."""
+    """Change entries of a checkpoint's manifest and update its digest."""
     path = checkpoint / "manifest.json"
     content = {**json.loads(path.read_bytes()), **changes}
     content.pop("sha256")

@@ -1,4 +1,4 @@
-"""What tests of simple operators share: the checker, single kernels, refusals."""
+"""Helpers for tests of simple operators: the checker, single kernels, refusals."""
 
 from __future__ import annotations
 

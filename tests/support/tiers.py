@@ -1,18 +1,18 @@
-"""Which of the collected tests a run takes.
+"""Selection of the collected tests by tier.
 
-Three tiers: `pytest` takes a sample in minutes, `pytest --full` every test but the soak tests, and
-`pytest --soak` these alone. The choice depends on nothing but the tests' ids, so that it is the
-same in every process and whatever is collected beside them.
+Three tiers: `pytest` runs a sample in minutes, `pytest --full` every test except the soak tests,
+and a run with `--soak` the soak tests alone. The selection depends only on the tests' ids, so that
+it is the same in every process and for every set of collected tests.
 
-The sample has every test that is not one of a large matrix, and of a large matrix the cases whose
-id has one hash in ten, the first of them by hash if there are none, and likewise for every
-operator that the matrix has cases of. Of a file whose tests run whole commands, seconds each, it
-has the test functions with one hash in five, the first of them if there are none, and of their
-cases the same share. A test marked `full` is left out of it, of a matrix marked `whole` every case
-is in it, and of one marked `sparse` a tenth, whatever their operators.
+The sample has every test that is not part of a large matrix. Of a large matrix it has one case in
+ten, by a hash of the id, or the one with the lowest hash if there are none; likewise for every
+operator with cases in the matrix. Of a file whose tests run complete commands, seconds each, it has
+one test function in five, by hash, at least one, and the same share of their cases. A test marked
+`full` is left out; of a matrix marked `whole` every case is included, of one marked `sparse` a
+tenth for all operators together.
 
-What is asked for by node id runs in any tier; so does a `full` or sampled test where a run has few
-tests altogether. Soak tests run with `--soak` or by node id alone.
+A test requested by node id runs in any tier, and so does a `full` or sampled test in a run of few
+tests. Soak tests run with `--soak` or by node id only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-# A matrix of no more cases is taken whole.
+# A matrix with at most this many cases is included completely.
 LARGE = 20
-# One case in so many of a large matrix is taken, and one test in so many of whole commands.
+# One case in this many of a large matrix is included, and one test of complete commands.
 SHARE, COMMANDS_SHARE = 10, 5
-# Of whole commands a matrix of no more cases is taken whole.
+# A matrix of complete commands with at most this many cases is included completely.
 FEW_COMMANDS = 2
 # A run of no more tests than this takes all of them.
 FEW = 100
@@ -42,7 +42,7 @@ MARKERS = {
 
 
 class Tier(Enum):
-    """What a run is asked for."""
+    """Tier of a run."""
 
     PLAIN = "a sample of the large matrices; --full runs every test, --soak the long ones"
     FULL = "every test; --soak runs the long ones"
@@ -53,7 +53,7 @@ class Tier(Enum):
 class Case:
     """One test.
 
-    function: the node id without parameters. operators: those that its parameters name. named:
+    function: the node id without parameters. operators: those named by its parameters. named:
     whether the command line names it by node id.
     """
 
@@ -74,7 +74,7 @@ def choose(cases: Sequence[Case], tier: Tier) -> list[Case]:
 
 
 def _sample(cases: Sequence[Case]) -> list[Case]:
-    """The named cases, and the plain tier's share of the others."""
+    """Return the named cases, and the plain tier's share of the others."""
     matrices: dict[str, list[Case]] = {}
     files: dict[str, set[str]] = {}
     for case in cases:
@@ -93,13 +93,13 @@ def _sample(cases: Sequence[Case]) -> list[Case]:
 
 
 def _fifth(names: Iterable[str]) -> set[str]:
-    """One name in five, by hash; at least one."""
+    """Return one name in five by hash, at least one."""
     ordered = sorted(names, key=lambda name: (_hash(name), name))
     return {name for name in ordered if _hash(name) % COMMANDS_SHARE == 0} or {*ordered[:1]}
 
 
 def _share(matrix: Sequence[Case]) -> list[Case]:
-    """The cases that stand for a matrix."""
+    """Return the cases of a matrix that are in the sample."""
     if any("commands" in case.marks for case in matrix):
         nodes = [case.node for case in matrix]
         wanted = nodes if len(nodes) <= FEW_COMMANDS else _fifth(nodes)

@@ -1,4 +1,4 @@
-"""Checkpoints: exact bytes, whole or absent, and distrust of everything that is read."""
+"""Checkpoints: exact bytes, atomic writes, and validation of everything that is read."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_checkpoint_saved_again_is_replaced_whole(tmp_path: Path) -> None:
 def test_a_replacement_that_fails_leaves_the_one_before(
     renamed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever of the two renames fails: of the old one, and of the new one to its name."""
+    """For a failure of either rename: of the old checkpoint, and of the new one."""
     before = digests(save_checkpoint(tmp_path, STATE, groups(arrays())))
     rename = os.rename
     calls = 0

@@ -1,4 +1,4 @@
-"""Checkpoints whose bytes have changed: all noticed, the file named, the one before used."""
+"""Checkpoints with changed bytes: all are detected, the file is named, the previous one is used."""
 
 from __future__ import annotations
 
@@ -142,10 +142,12 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("file", [PARAMETERS_FILE, MEASURED_FILE])
 def test_hostile_files_are_refused(name: str, file: str, tmp_path: Path) -> None:
-    """Whoever writes such a file can write its SHA-256 into the manifest as well."""
+    """The author of such a file can write its SHA-256 into the manifest as well."""
     folder = saved(tmp_path, 12)
     replace_file(folder, file, HOSTILE[name])
-    with pytest.raises(UserError, match=rf"{file}: (not a safetensors file|the type of 'a')"):
+    with pytest.raises(
+        UserError, match=rf"{file}: (not a safetensors file|unsupported dtype of 'a')"
+    ):
         load_checkpoint(folder)
 
 
@@ -154,7 +156,7 @@ def test_no_other_file_is_opened(name: str, tmp_path: Path) -> None:
     folder = saved(tmp_path, 12)
     record = {"bytes": 1, "sha256": "0" * 64}
     rewrite(folder, files={name: record, PARAMETERS_FILE: record})
-    with pytest.raises(UserError, match=r"manifest\.json: it names other files"):
+    with pytest.raises(UserError, match=r"manifest\.json: it lists other files"):
         load_checkpoint(folder)
 
 
@@ -198,7 +200,9 @@ def test_arrays_of_another_network_are_one_error(whole: Path, tmp_path: Path) ->
 
 def test_C32_a_folder_of_another_step_is_damaged(tmp_path: Path) -> None:
     folder = saved(tmp_path, 12).rename(tmp_path / "checkpoint-99")
-    with pytest.raises(UserError, match="of another step than its folder says") as caught:
+    with pytest.raises(
+        UserError, match="its step differs from that in the folder's name"
+    ) as caught:
         load_checkpoint(folder)
     assert "step 99" in str(caught.value)
     # A copy may have any other name.

@@ -1,4 +1,4 @@
-"""Saves on disks that fail: what was saved before is still there, and one error says why."""
+"""Saves on failing disks: earlier checkpoints remain, and one error gives the cause."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def failing_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_F5_every_file_operation_fails_once(failing_files: Path, tmp_path: Path) -> None:
-    """No space, an error of the device, a short write with and without space for the rest.
+    """No space, a device error, a short write with and without space for the rest.
 
-    The script asserts what has to hold after each: one error that names the path, a newest
-    checkpoint that is whole, no file half written after the next start, and the same files once
-    what failed is done again.
+    The script asserts after each failure: one error that names the path, a complete newest
+    checkpoint, no partial file after the next start, and the same files once the failed action is
+    repeated.
     """
     done = subprocess.run(
         [sys.executable, SUPPORT / "failing_saves.py", tmp_path / "run"],
@@ -83,7 +83,9 @@ def in_full_file_system(folder: Path, script: str) -> subprocess.CompletedProces
 
 
 def test_F5_a_full_file_system(tmp_path: Path) -> None:
-    """Room for a checkpoint and a half: the second fails, the first goes on once there is more."""
+    """The file system has space for a checkpoint and a half: the second save fails. With more
+    space, the run resumes from the first checkpoint.
+    """
     small, kept, whole = (tmp_path / name for name in ("small", "kept", "whole"))
     for folder in (small, kept, whole):
         folder.mkdir()

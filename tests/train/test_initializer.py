@@ -1,4 +1,4 @@
-"""First values: MXNet's scales and name rules, and independence of everything but seed and name."""
+"""Initial values: MXNet's scales and name rules; they depend on seed and name only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mxrun.train.initializer import (
 OIHW = (48, 32, 3, 5)
 FAN_IN, FAN_OUT = 32 * 15, 48 * 15
 FACTORS = {"avg": (FAN_IN + FAN_OUT) / 2, "in": FAN_IN, "out": FAN_OUT}
-# Of 23,040 values the sample deviation lies within 3 % of the true one, the mean within 4 %.
+# For 23,040 values, the sample deviation is within 3 % of the true one, the mean within 4 %.
 TOLERANCE = 0.03
 
 

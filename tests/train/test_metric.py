@@ -70,7 +70,7 @@ def counted(
 
 
 def f1(pairs: list[tuple[int, int]], average: str, classes: int) -> float:
-    """From precision and recall, as textbooks have it."""
+    """Compute F1 from precision and recall."""
     scores = []
     for one in [1] if average == "binary" else range(classes):
         hits = sum(label == best == one for label, best in pairs)
@@ -90,7 +90,7 @@ def f1(pairs: list[tuple[int, int]], average: str, classes: int) -> float:
 def expected(
     name: str, given: dict[str, Any], seen: Classification | Regression, batches: Sequence[Batch]
 ) -> Any:
-    """One prediction after the other."""
+    """Compute one prediction at a time."""
     if name in ("mse", "mae", "rmse"):
         rows = [
             (output[row].astype(np.float64) - label[row]).tolist()
@@ -162,7 +162,7 @@ def test_D1_padded_rows_never_enter_whatever_they_hold(
 def test_a_prediction_that_is_no_number_makes_the_figure_none(
     name: str, given: dict[str, Any], seen: Classification | Regression
 ) -> None:
-    """Of a confusion matrix, one count."""
+    """In a confusion matrix, one count is None."""
     label, output, weight = made(seen, 1)
     output[1] = math.nan
     figure = measure(kind_of(name, given), seen, [made(seen, 2), (label, output, weight)])
@@ -187,7 +187,7 @@ def test_nothing_measured_is_nan(
 def test_a_split_into_batches_changes_nothing(
     name: str, given: dict[str, Any], seen: Classification | Regression
 ) -> None:
-    """All at once, row by row, and in two parts with padding."""
+    """In one batch, row by row, and in two parts with padding."""
     label, output, weight = made(seen, 4)
     weight[:] = 1
     whole = measure(kind_of(name, given), seen, [(label, output, weight)])
@@ -313,7 +313,7 @@ def test_arrays_of_any_kind_hold_the_same(
 
 
 def test_the_best_of_many_classes_is_the_first_among_equals() -> None:
-    """Wherever it is, and whatever stands behind it; the first that is no number comes first."""
+    """At any position, with any values after it; the first NaN precedes all numbers."""
     classes, generator = 5000, np.random.default_rng(8)
     seen = Classification(40, classes, 1)
     output = generator.integers(0, 400, (40, classes)).astype(np.float32) - 500
@@ -384,9 +384,9 @@ def test_updates_leave_nothing_allocated(
         ("accuracy", {}, Classification(8, 3, 1, labelled=False), "do not name one class"),
         ("accuracy", {}, Regression(8, 2, True), "predicts numbers"),
         ("accuracy", {}, Regression(8, 1), "predicts numbers"),
-        ("top_k", {"k": 1}, BINARY, "gives one probability"),
-        ("top_k", {}, SEEN[0], "tells 3 classes apart, less than k = 5"),
-        ("f1", {}, SEEN[0], "tells 3 classes apart, not two"),
+        ("top_k", {"k": 1}, BINARY, "has one probability"),
+        ("top_k", {}, SEEN[0], "has 3 classes, less than k = 5"),
+        ("f1", {}, SEEN[0], "has 3 classes, not two"),
         ("confusion_matrix", {}, Classification(8, 257, 1), "at most 256"),
         ("rmse", {}, SEEN[0], "predicts classes"),
     ],

@@ -1,4 +1,4 @@
-"""Metrics against MXNet's own metric classes, over several batches of one size."""
+"""Metrics compared with MXNet's metric classes, over several batches of one size."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ TEN, TWO, IGNORING = (
     Classification(64, 2, 1),
     Classification(50, 10, 1, ignored=3),
 )
-# Our metric, what it measures, MXNet's name and keywords, and how many batches: its RMSE is the
-# mean of those of its batches, ours that of all.
+# The metric of mxrun, its predictions, MXNet's name and keywords, and the number of batches:
+# MXNet's RMSE is the mean over the batches, that of mxrun is over all records.
 CASES: list[tuple[str, dict[str, Any], Classification | Regression, str, dict[str, Any], int]] = [
     ("accuracy", {}, TEN, "acc", {}, 4),
     ("top_k", {"k": 3}, TEN, "top_k_accuracy", {"top_k": 3}, 4),

@@ -1,4 +1,4 @@
-"""From an optimiser to update rules: MXNet's decay, rescaling and clipping."""
+"""Update rules of optimizers: MXNet's weight decay, rescaling and clipping."""
 
 from __future__ import annotations
 
@@ -153,7 +153,9 @@ def test_unknown_and_bad_parameters_are_refused() -> None:
 def test_a_decay_that_would_not_act_is_refused() -> None:
     signum, problems = check(OPTIMIZERS.get("signum"), {"momentum": 0.0, "wd_lh": 0.1})
     assert signum is None
-    assert problems[0].problem.endswith("wd_lh needs momentum; without momentum, wd does the same")
+    assert problems[0].problem.endswith(
+        "wd_lh requires momentum; without momentum, wd has the same effect"
+    )
 
 
 def test_numbers_stay_exact() -> None:

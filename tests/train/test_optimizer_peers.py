@@ -1,4 +1,4 @@
-"""Each optimiser over several steps against MXNet's and PyTorch's own optimiser classes."""
+"""Optimizers over several steps, compared with MXNet's and PyTorch's optimizer classes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ AGAINST_MXNET: list[tuple[str, dict[str, Any]]] = [
     ("sgd", {"lr": 0.1, "wd": 0.1}),
     ("sgd", {"lr": 0.1, "momentum": 0.9, "wd": 0.1, "clip_gradient": 0.5}),
     ("nag", {"lr": 0.1, "wd": 0.1}),
-    # Without decay: MXNet's operator, run in place, has the decayed momentum see the new weight.
+    # Without weight decay: MXNet's operator, run in place, applies the decay to the new weight.
     ("nag", {"lr": 0.1, "momentum": 0.9, "clip_gradient": 0.5}),
     ("signum", {}),
     ("signum", {"lr": 0.1, "momentum": 0.5, "wd": 0.1, "wd_lh": 0.2, "clip_gradient": 0.5}),
@@ -89,7 +89,7 @@ ADAMW = {"lr": 0.1, "wd": 0.3, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3}
 NORMS = (0.5, 100.0)
 MXNETS_NAMES = {"lr": "learning_rate"}
 
-# PyTorch's epsilons stand elsewhere: they must be small.
+# PyTorch's epsilons are at other places in the formulas, so they must be small.
 AGAINST_TORCH: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("sgd", {"lr": 0.1, "wd": 0.1}, "SGD", {"lr": 0.1, "weight_decay": 0.1}),
     ("sgd", {"lr": 0.1, "momentum": 0.9}, "SGD", {"lr": 0.1, "momentum": 0.9}),
@@ -125,7 +125,7 @@ def start() -> tuple[Array, Array]:
 
 
 def ours(name: str, parameters: Mapping[str, Any], implementation: Implementation) -> list[Array]:
-    """The weight after every step, of which two samples' gradients are the sum."""
+    """Return mxrun's weight after every step; the gradient is the sum of two samples'."""
     optimizer = OPTIMIZERS.get(name).model_validate(parameters)
     rule = optimizer.rule("fc1_weight", Multipliers(), batch_size=2)
     prop = create(rule.operator, rule.parameters)
@@ -157,7 +157,7 @@ def request(name: str, keywords: Any, rescale: float = 1.0) -> dict[str, Any]:
 
 @cache
 def mxnets_weights() -> list[Any]:
-    """Of every case, after every step."""
+    """Return the weights of every case after every step."""
     requests = []
     for name, parameters in AGAINST_MXNET:
         names = MXNETS_NAMES | ({"epsilon": "eps"} if name == "adagrad" else {})
@@ -190,7 +190,7 @@ def test_gradients_scaled_to_a_norm_equal_mxnets(index: int) -> None:
 
 @cache
 def pytorchs_weights() -> list[Any]:
-    """Of every case, after every step."""
+    """Return the weights of every case after every step."""
     requests = [request(name, keywords, 0.5) for _, _, name, keywords in AGAINST_TORCH]
     return run_in(PyTorch, TORCH, requests)
 

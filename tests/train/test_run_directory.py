@@ -1,4 +1,4 @@
-"""A run's folder: never another run's, never more removed than was written."""
+"""Folder of a run: files of other runs are never used, and other files never removed."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_a_summary_that_fails_leaves_the_one_before(
 
 
 def test_a_run_that_goes_on_forgets_epochs_not_yet_over(tmp_path: Path) -> None:
-    """The epoch that a checkpoint stands in is recorded again, and so is every later one."""
+    """The epoch that contains the checkpoint is recorded again, and so is every later one."""
     run = start(tmp_path)
     for number in (1, 2, 3):
         run.record(EpochDone(number, 23 * number, 0.1, {}, {}, 1438, 1.0, seconds=1.0))
@@ -258,7 +258,7 @@ save_checkpoint(run, RunState(**fields), {PARAMETERS_FILE: held.parameters})
 
 
 def test_A3_a_checkpoint_about_to_be_replaced_comes_back(tmp_path: Path) -> None:
-    """As a process leaves it that is killed between the two renames of a save."""
+    """The state after a kill between the two renames of a save."""
     run = start(tmp_path)
     finish(run)
     before = {p.name: p.read_bytes() for p in (run.path / "checkpoint-23").iterdir()}
@@ -309,7 +309,7 @@ def test_a_run_writes_through_no_link(tmp_path: Path) -> None:
 
 
 def test_files_of_others_in_a_checkpoint_survive_it(tmp_path: Path) -> None:
-    """Its removal, its replacement, and both when a killed process had begun them."""
+    """For removal and replacement, and for both after a killed process had begun them."""
     run = start(tmp_path)
     folder = run.path / "checkpoint-23"
     for begin in ("nothing", "removed", "replaced"):

@@ -1,4 +1,4 @@
-"""The lock of a run's folder: never another's file, never another run's folder."""
+"""Lock of a run's folder: never in another's file, never of another run's folder."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ WARM_UPS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @cache
 def mxnets_rates() -> list[list[float]]:
-    """Of every case without and with each warm-up."""
+    """Return the rates of every case without and with each warm-up."""
     requests = []
     for _, _, name, keywords in AGAINST_MXNET:
         end = {} if "Factor" in name else {"max_update": TOTAL}
@@ -107,8 +107,8 @@ def test_rates_equal_those_of_mxnets_schedulers(case: int, warm: int) -> None:
     assert got == pytest.approx(expected, rel=1e-12, abs=1e-16)
 
 
-# What ends with the run is one step further here, because its last step has the last value: those
-# of PyTorch's are asked for one more step, and their first one is left out.
+# Schedules that end with the run are shifted by one step, because here the last step has the last
+# value: PyTorch's run one more step, and their first rate is left out.
 AGAINST_TORCH: list[tuple[str, dict[str, Any], str, dict[str, Any], slice]] = [
     ("constant", {}, "ConstantLR", {"factor": 1.0}, slice(TOTAL)),
     ("step", {"steps": 9}, "StepLR", {"step_size": 9}, slice(TOTAL)),
@@ -176,7 +176,7 @@ AGAINST_TORCH: list[tuple[str, dict[str, Any], str, dict[str, Any], slice]] = [
         slice(None),
     ),
 ]
-# A rise of less than one step, and of none.
+# Warm-ups of less than one step, and of none.
 AGAINST_TORCH += [
     (
         "one_cycle",
@@ -218,7 +218,7 @@ PLATEAUS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @cache
 def pytorchs_rates() -> list[list[float]]:
-    """Of every case, then an exponential's of every epoch, then of every plateau."""
+    """Return the rates of every case, then an exponential's by epoch, then all plateaus'."""
     asked = [(name, keywords, [[]] * TOTAL) for _, _, name, keywords, _ in AGAINST_TORCH]
     asked.append(("ExponentialLR", {"gamma": 0.7}, [[]] * (TOTAL // PER_EPOCH)))
     observed = [[value] for value in BETTER_AND_WORSE]

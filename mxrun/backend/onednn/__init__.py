@@ -1,1 +1,1 @@
-"""oneDNN as a source of prepared CPU kernels, through ctypes."""
+"""oneDNN as a provider of prepared CPU kernels, through ctypes."""

@@ -1,10 +1,10 @@
-"""Backward convolutions, also where oneDNN by itself has reference code alone.
+"""Backward convolutions that avoid oneDNN's slow reference code.
 
-That is, first, where stride and dilation meet, and in depth: there the kernel is spread into a
-dense one with zeros between its taps. Second, for many sizes that no multiple of the stride: there
-the data's gradient is computed for such a multiple and then cut. On a 2-core machine the gradients
-of 64 channels of 28 x 28 under stride and dilation 2 take 1.3 ms each instead of 55, the data
-gradient of 64 channels of 256 under stride 3 takes 0.5 instead of 180.
+Two cases would use reference code. First, stride combined with dilation, and dilation in depth: the
+dilated kernel is expanded to a dense one with zeros between its taps. Second, many sizes that are
+not multiples of the stride: the data gradient is computed for such a multiple and then cropped. On
+a 2-core machine the gradients of 64 channels of 28 x 28 under stride and dilation 2 take 1.3 ms
+each instead of 55, the data gradient of 64 channels of 256 under stride 3 takes 0.5 instead of 180.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AXES = 3
 
 @native
 def spread_loop(block: Block) -> None:
-    """dense = taps with zeros between them, kernel after kernel."""
+    """Expand taps to dense kernels with zeros between them, kernel by kernel."""
     depth, height, width = integer(block, 1), integer(block, 2), integer(block, 3)
     step_z, step_y, step_x = integer(block, 4), integer(block, 5), integer(block, 6)
     taps, dense = float32s(block, 7), float32s(block, 8)
@@ -51,7 +51,7 @@ def spread_loop(block: Block) -> None:
 
 @native
 def gather_loop(block: Block) -> None:
-    """taps = those elements of the dense kernels that are taps."""
+    """Extract the taps from dense kernels, the inverse of `spread_loop`."""
     depth, height, width = integer(block, 1), integer(block, 2), integer(block, 3)
     step_z, step_y, step_x = integer(block, 4), integer(block, 5), integer(block, 6)
     taps, dense = float32s(block, 7), float32s(block, 8)
@@ -69,10 +69,11 @@ def gather_loop(block: Block) -> None:
 
 @dataclass(frozen=True)
 class SpreadConvolution:
-    """A convolution with a dense kernel in the place of one with a dilated kernel.
+    """Convolution that replaces a dilated kernel by a dense one.
 
-    argument: which of the dense primitive's arguments is the kernel; it is plain here. The
-    scratchpad holds the dense kernel plain and packed, then what the primitives need.
+    argument: the dense primitive's argument that is the kernel, which is in plain layout here. The
+    scratchpad contains the dense kernel in plain and packed layout, then the primitives'
+    scratchpads.
     """
 
     primitive: Primitive
@@ -85,31 +86,31 @@ class SpreadConvolution:
 
     @property
     def implementation(self) -> str:
-        """The dense primitive's."""
+        """Name of the dense primitive's implementation."""
         return self.primitive.implementation
 
     def alternatives(self) -> tuple[str, ...]:
-        """Those of the dense primitive."""
+        """Return the names of the dense primitive's alternatives."""
         return self.primitive.alternatives()
 
     @property
     def threads(self) -> int:
-        """The team of the dense primitive."""
+        """Team size of the dense primitive."""
         return self.primitive.threads
 
     @property
     def specs(self) -> dict[int, TensorSpec]:
-        """The dense primitive's but for the kernel."""
+        """Specs of the dense primitive, except for the kernel."""
         return {**self.primitive.specs, self.argument: self.taps}
 
     @property
     def scratchpad_bytes(self) -> int:
-        """Both dense kernels and the larger scratchpad."""
+        """Size of both dense kernels and the larger scratchpad."""
         scratchpads = (self.primitive.scratchpad_bytes, self._reorder.scratchpad_bytes)
         return align(self.dense.nbytes) + align(self._packed.nbytes) + max(scratchpads)
 
     def bind(self, addresses: Mapping[int, int], scratchpad: int) -> tuple[NativeCall, ...]:
-        """The calls, in order, for tensors at the given addresses."""
+        """Return the calls, in order, for tensors at the given addresses."""
         dense = scratchpad
         packed = dense + align(self.dense.nbytes)
         rest = packed + align(self._packed.nbytes)
@@ -143,7 +144,7 @@ class SpreadConvolution:
 
 @native
 def cut_loop(block: Block) -> None:
-    """narrow = the part of wide within its sizes, zero where wide does not reach; channels last."""
+    """Crop wide to narrow, or extend it with zeros where it is smaller; channels last."""
     depth, height, row = integer(block, 1), integer(block, 2), integer(block, 3)
     wide_depth, wide_height, wide_row = integer(block, 4), integer(block, 5), integer(block, 6)
     wide, narrow = float32s(block, 7), float32s(block, 8)
@@ -161,9 +162,9 @@ def cut_loop(block: Block) -> None:
 
 @dataclass(frozen=True)
 class CutConvolution:
-    """A data gradient computed for other sizes, of which those asked for are copied.
+    """Data gradient computed for other sizes and cropped to the requested ones.
 
-    The scratchpad holds the gradient computed, then what its convolution needs.
+    The scratchpad contains the computed gradient, then the convolution's scratchpad.
     """
 
     whole: Primitive | SpreadConvolution
@@ -174,30 +175,30 @@ class CutConvolution:
 
     @property
     def implementation(self) -> str:
-        """The convolution's."""
+        """Name of the convolution's implementation."""
         return self.whole.implementation
 
     def alternatives(self) -> tuple[str, ...]:
-        """Those of the convolution."""
+        """Return the names of the convolution's alternatives."""
         return self.whole.alternatives()
 
     @property
     def threads(self) -> int:
-        """The team of the convolution."""
+        """Team size of the convolution."""
         return self.whole.threads
 
     @property
     def specs(self) -> dict[int, TensorSpec]:
-        """The convolution's but for data's gradient."""
+        """Specs of the convolution, except for the data gradient."""
         return {**self.whole.specs, Argument.SOURCE_GRAD: self.narrow}
 
     @property
     def scratchpad_bytes(self) -> int:
-        """The wide gradient and the convolution's own."""
+        """Size of the wide gradient and the convolution's scratchpad."""
         return align(self.wide.nbytes) + self.whole.scratchpad_bytes
 
     def bind(self, addresses: Mapping[int, int], scratchpad: int) -> tuple[NativeCall, ...]:
-        """The calls, in order, for tensors at the given addresses."""
+        """Return the calls, in order, for tensors at the given addresses."""
         rest = scratchpad + align(self.wide.nbytes)
         bound = self.whole.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest)
         sizes = []
@@ -209,7 +210,7 @@ class CutConvolution:
         return (*((bound,) if isinstance(bound, NativeCall) else bound), copy)
 
 
-# One primitive, or several calls that do as one.
+# One primitive, or several calls equivalent to one.
 Computation = Primitive | SpreadConvolution | CutConvolution
 
 
@@ -222,9 +223,10 @@ def backward_data(
     threads: int,
     wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Computation:
-    """`operations.convolution_backward_data` of a channels-last gradient, by the fastest way.
+    """Prepare the data gradient in channels-last layout in the fastest form.
 
-    Which way that is does not depend on the name that is wished: it is that of code of this way.
+    It computes what `operations.convolution_backward_data` does. The form does not depend on
+    `wish.name`, which selects an implementation within that form.
     """
 
     def prepare(
@@ -255,7 +257,7 @@ def backward_weights(
     threads: int,
     wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive | SpreadConvolution:
-    """`operations.convolution_backward_weights`, by the faster way."""
+    """Prepare `operations.convolution_backward_weights` in the faster form."""
     return _spread(
         lambda kernel, window, wish: operations.convolution_backward_weights(
             source, kernel, output_grad, window, threads, wish
@@ -267,11 +269,15 @@ def backward_weights(
 def weight_gradient_is_sound(
     source: TensorSpec, kernel: Shape, output: TensorSpec, window: Window
 ) -> bool:
-    """Whether oneDNN computes these weight gradients; `kernel`: taps along the spatial axes.
+    """Return whether oneDNN computes these weight gradients correctly.
 
-    oneDNN 3.2 leaves parts unwritten, or writes beyond, in depth where data are padded by more than
-    a stride above 1 and are less than a stride deeper than the kernel, and in bfloat16 where a tap
-    meets padding alone or the kernel is deeper than the data.
+    kernel: taps along the spatial axes. oneDNN 3.2 leaves parts of the output unwritten, or writes
+    out of bounds, in three cases:
+
+    - 3-d: the depth is padded by more than a stride above 1, and the data is less than a stride
+      deeper than the kernel;
+    - 3-d bfloat16: the kernel is deeper than the data;
+    - bfloat16: a tap covers padding only.
     """
     low, deep = source.dtype != FLOAT32, len(kernel) == _AXES
     for axis, taps in enumerate(kernel):
@@ -295,9 +301,9 @@ def _spread(
     argument: Argument,
     wish: ImplementationConstraints,
 ) -> Primitive | SpreadConvolution:
-    """The primitive itself unless it is reference code and the one on a dense kernel is not.
+    """Return the primitive, or its dense form if that avoids reference code.
 
-    The name that is wished is that of the one which is taken.
+    `wish.name` applies to the form that is returned.
     """
     primitive = prepare(kernel, window, replace(wish, name=None))
     if not primitive.is_reference:
@@ -316,10 +322,10 @@ def _spread(
 def _multiple(
     source: TensorSpec, kernel: TensorSpec, output: TensorSpec, window: Window
 ) -> tuple[TensorSpec, Window]:
-    """`source` with multiples of the strides as sizes, and the window that has as many positions.
+    """Return `source` with sizes that are multiples of the strides, and the matching window.
 
-    What no position reaches is left out; so less than a stride of padding is taken off the end,
-    which oneDNN allows.
+    The window has the same number of positions. Elements that no position reaches are left out, so
+    that less than a stride of padding is removed at the end, which oneDNN allows.
     """
     sizes, pads = [], []
     for axis, extent in enumerate(_extents(kernel, window)):

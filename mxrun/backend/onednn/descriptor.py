@@ -1,9 +1,9 @@
-"""oneDNN memory descriptors for tensor specs, and tensor specs for the layouts oneDNN chooses.
+"""Conversion between tensor specs and oneDNN memory descriptors.
 
-A descriptor is made for a spec seen through a `View`: the same elements with the axes that the
-primitive expects. A layout that is neither plain nor channels-last becomes
-`Layout(name, nbytes)`, whose name spells out view, sizes, strides and inner blocks, so equal names
-mean equal bytes; the name leads back to the descriptor.
+A descriptor describes a spec through a `View`: the same elements with the axes that the primitive
+expects. A layout that is neither plain nor channels-last becomes `Layout(name, nbytes)`. The name
+encodes view, sizes, strides and inner blocks, so that equal names mean equal bytes; it is also the
+key of the descriptor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mxrun.backend.onednn.library import Handle, require
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, Shape, TensorSpec
 
-# Asks a primitive to choose the layout of one of its arguments.
+# Lets a primitive choose the layout of an argument.
 ANY = Layout("any")
 
 MAX_RANK = 12
@@ -40,12 +40,13 @@ _QUERY_BLOCK_AXES = 265
 
 @dataclass(frozen=True)
 class View:
-    """How a primitive sees a tensor's axes.
+    """Axes of a tensor as a primitive sees them.
 
-    groups: axis 0 split in (groups, axis 0 / groups), as oneDNN wants grouped weights;
-    transposed: the last two axes, those of a matrix, exchanged; rank: leading axes of size 1 added
-    (a bias beside a matrix) up to that rank; row: the last axis as the only row of a plane, because
-    oneDNN has faster code for two spatial axes than for one.
+    groups: axis 0 is split into (groups, axis 0 / groups), oneDNN's form of grouped weights.
+    transposed: the last two axes, those of a matrix, are exchanged.
+    rank: leading axes of size 1 are added up to that rank (a bias beside a matrix).
+    row: the last axis becomes the only row of a plane, because oneDNN has faster code for two
+        spatial axes than for one.
     """
 
     groups: int = 1
@@ -60,7 +61,7 @@ class View:
         return text + (f"r{self.rank}" if self.rank else "")
 
     def apply(self, sizes: Shape, strides: Shape) -> tuple[Shape, Shape]:
-        """Sizes and element strides as the primitive sees them."""
+        """Return sizes and element strides as the primitive sees them."""
         if self.groups > 1:
             inner = sizes[0] // self.groups
             sizes = (self.groups, inner, *sizes[1:])
@@ -78,10 +79,10 @@ class View:
 
 @dataclass(frozen=True)
 class Blocked:
-    """A layout of strides and blocks, its axes as a view has them.
+    """Layout of strides and inner blocks, with the axes of a view.
 
-    strides: elements from one block of an axis to its next; blocks: (size, axis) of the inner ones,
-    the outermost first, which lie densely. Whole blocks are kept: what is too much is 0.
+    strides: elements from one block of an axis to its next. blocks: (size, axis) of the inner
+    blocks, the outermost first, stored densely. Blocks are padded to full size with zeros.
     """
 
     sizes: Shape
@@ -89,7 +90,7 @@ class Blocked:
     blocks: tuple[tuple[int, int], ...]
 
     def offsets(self, axis: int) -> npt.NDArray[np.int64]:
-        """Where an axis's positions lie, in elements from the first: whole blocks of them."""
+        """Return the element offset of each position along an axis, padding positions included."""
         whole = math.prod(size for size, owner in self.blocks if owner == axis)
         rest = np.arange(-(-self.sizes[axis] // whole) * whole)
         offsets, dense = np.zeros_like(rest), 1
@@ -105,20 +106,20 @@ IDENTITY = View()
 TRANSPOSED = View(transposed=True)
 
 
-# Packed layouts met so far, by name. They stay for the life of the process: a plan may name them
-# at any time.
+# Packed layouts of this process by name. They are never freed, because a plan may refer to them at
+# any time.
 _packed: dict[str, tuple[Handle, View]] = {}
 
 
 def dimensions(values: tuple[int, ...]) -> ctypes.Array[c_int64]:
-    """A dnnl_dims_t."""
+    """Return the values as a dnnl_dims_t."""
     return (c_int64 * MAX_RANK)(*values)
 
 
 def describe(spec: TensorSpec, view: View = IDENTITY) -> Handle:
-    """The memory descriptor of `spec` seen through `view`.
+    """Return the memory descriptor of `spec` seen through `view`.
 
-    InternalError for a packed layout that was made for another view.
+    Raises InternalError for a packed layout that was made for another view.
     """
     if spec.layout.nbytes is not None:
         descriptor, packed_view = _packed[spec.layout.name]
@@ -129,19 +130,19 @@ def describe(spec: TensorSpec, view: View = IDENTITY) -> Handle:
 
 
 def view_of(spec: TensorSpec) -> View:
-    """The view a packed layout was made for; the identity for any other layout."""
+    """Return the view a packed layout was made for; the identity for any other layout."""
     return _packed[spec.layout.name][1] if spec.layout.nbytes is not None else IDENTITY
 
 
 def blocked(spec: TensorSpec) -> Blocked:
-    """How a packed layout is made up."""
+    """Return the strides and blocks of a packed layout."""
     return _blocked(_packed[spec.layout.name][0].value)
 
 
 def spec_of(handle: int, asked: TensorSpec, view: View = IDENTITY) -> TensorSpec | None:
-    """`asked` with the layout of a descriptor that a primitive reports for it.
+    """Return `asked` with the layout of a descriptor that a primitive reports for it.
 
-    None for a layout that is not made of strides and blocks.
+    None for a layout that does not consist of strides and blocks.
     """
     library = require()
     layouts = (CHANNELS_LAST, PLAIN) if asked.layout == CHANNELS_LAST else (PLAIN, CHANNELS_LAST)
@@ -161,7 +162,7 @@ def spec_of(handle: int, asked: TensorSpec, view: View = IDENTITY) -> TensorSpec
 
 
 def strides_of(shape: Shape, layout: Layout) -> Shape:
-    """Element strides, one per logical axis, of a plain or channels-last tensor."""
+    """Return the element strides of a plain or channels-last tensor, one per logical axis."""
     order = list(range(len(shape)))
     if layout == CHANNELS_LAST and len(shape) > 2:
         order = [0, *order[2:], 1]

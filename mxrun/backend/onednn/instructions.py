@@ -1,38 +1,38 @@
-"""Instruction sets that oneDNN must leave alone on this machine."""
+"""Limits on the instruction sets that oneDNN may use on this machine."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 
-# oneDNN's environment variable, its older name, and all instruction sets but the matrix unit's.
+# oneDNN's environment variable and its older name; all instruction sets except the matrix unit's.
 _VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _WITHOUT_TILES = "AVX512_CORE_FP16"
-# CPUID's leaf of the matrix unit's tiles, which gives the number of their palettes.
+# CPUID leaf of the matrix unit's tiles; it returns the number of palettes.
 _TILES = 0x1D
 
 
 def limit_instructions() -> None:
-    """Keep oneDNN from the matrix unit (AMX) where the processor does not describe its tiles.
+    """Disable the matrix unit (AMX) in oneDNN if the processor does not describe its tiles.
 
-    Some virtual machines announce the unit and leave its description empty. oneDNN then lays out
-    no tiles, and its matrix products end the process: illegal instruction. Must be called before
-    oneDNN is loaded; holds for processes that this one starts, too, and yields to who has set the
-    variable.
+    Some virtual machines announce the unit but leave its description empty. oneDNN then configures
+    no tiles, and its matrix products end the process with an illegal instruction. Call it before
+    oneDNN is loaded. The limit is inherited by child processes; a variable that the user has set
+    takes precedence.
     """
     if not os.environ.keys() & {*_VARIABLES} and announces_tiles() and not described_tiles():
         os.environ[_VARIABLES[0]] = _WITHOUT_TILES
 
 
 def announces_tiles() -> bool:
-    """Whether the processor says that it has a matrix unit."""
+    """Return whether the processor announces a matrix unit."""
     import llvmlite.binding as llvm
 
     return bool(llvm.get_host_cpu_features().get("amx-tile"))
 
 
 def described_tiles() -> int:
-    """The number of the matrix unit's palettes; only where the processor has this leaf."""
+    """Return the number of the matrix unit's palettes; requires that the processor has the leaf."""
     import llvmlite.binding as llvm
     from llvmlite import ir
 
@@ -40,7 +40,7 @@ def described_tiles() -> int:
     module = ir.Module("tiles")
     function = ir.Function(module, ir.FunctionType(word, []), "tiles")
     builder = ir.IRBuilder(function.append_basic_block())
-    # CPUID takes a leaf and a part of it, and overwrites four registers.
+    # CPUID takes a leaf and a subleaf, and overwrites four registers.
     registers = "={eax},{eax},{ecx},~{ebx},~{ecx},~{edx}"
     cpuid = ir.InlineAsm(ir.FunctionType(word, [word, word]), "cpuid", registers, side_effect=True)
     builder.ret(builder.call(cpuid, [word(_TILES), word(0)]))

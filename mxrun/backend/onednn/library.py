@@ -1,6 +1,6 @@
-"""The oneDNN shared library (C API, version 3) behind ctypes.
+"""oneDNN's shared library (C API, version 3), accessed through ctypes.
 
-The library comes from the distribution `onednn-cpu-gomp`; the environment variable
+The library is part of the distribution `onednn-cpu-gomp`. The environment variable
 `MXRUN_ONEDNN_LIBRARY` may name another 3.x build with an OpenMP runtime. Enumeration values and
 signatures are those of oneDNN 3.2's public headers (dnnl.h, dnnl_types.h, dnnl_common_types.h).
 """
@@ -112,7 +112,7 @@ class _Version(ctypes.Structure):
 
 
 class Library:
-    """A loaded oneDNN with its CPU engine and its one in-order stream."""
+    """Loaded oneDNN with its CPU engine and a single in-order stream."""
 
     def __init__(self, shared_object: ctypes.CDLL) -> None:
         self._functions = shared_object
@@ -133,31 +133,31 @@ class Library:
         self.execute = self._address("dnnl_primitive_execute")
 
     def status(self, name: str, *arguments: object) -> int:
-        """Call `name` and return its status unjudged."""
+        """Call `name` and return its status without checking it."""
         return int(getattr(self._functions, name)(*arguments))
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call `name`; InternalError naming it and the status when it does not succeed."""
+        """Call `name`; raises InternalError with the name and the status if it fails."""
         self.check(name, self.status(name, *arguments))
 
     def check(self, name: str, status: int) -> None:
-        """InternalError naming the call unless `status` is success."""
+        """Raise InternalError naming the call unless `status` is success."""
         if status != SUCCESS:
             text = self._functions.dnnl_status2str(status).decode()
             raise InternalError(f"{name} returned {text}")
 
     def create(self, name: str, *arguments: object) -> int:
-        """Call a function whose first argument receives a new handle, and return the handle."""
+        """Call a function whose first argument receives a new handle; return the handle."""
         result = c_void_p()
         self.call(name, ctypes.byref(result), *arguments)
         return result.value or 0
 
     def memory_size(self, descriptor: int) -> int:
-        """Bytes a memory descriptor occupies, padding included."""
+        """Return the size of a memory descriptor in bytes, padding included."""
         return int(self._functions.dnnl_memory_desc_get_size(descriptor))
 
     def same_memory(self, first: int, second: int) -> bool:
-        """Whether two memory descriptors are equal."""
+        """Return whether two memory descriptors are equal."""
         return bool(self._functions.dnnl_memory_desc_equal(first, second))
 
     def _address(self, name: str) -> int:
@@ -165,26 +165,26 @@ class Library:
 
 
 class Handle:
-    """A oneDNN object, destroyed by the function `destroyer` together with this one."""
+    """Owner of a oneDNN object; calls `destroyer` when it is garbage-collected."""
 
     def __init__(self, library: Library, destroyer: str, value: int) -> None:
         self.value = value
-        # At interpreter exit the operating system is quicker, and other threads may still run.
+        # Not at interpreter exit: the operating system is faster, and other threads may still run.
         weakref.finalize(self, library.status, destroyer, value).atexit = False
 
 
 def load() -> Library | None:
-    """The library, loaded once per process; None where `reason()` says why there is none."""
+    """Load the library once per process; return None if it is unavailable (see `reason`)."""
     return _attempt()[0]
 
 
 def reason() -> str:
-    """Why `load()` returns None; empty when it does not."""
+    """Return why `load()` returns None; empty if it does not."""
     return _attempt()[1]
 
 
 def version() -> str:
-    """What decides the last bits of results: library, version and instruction set; or `none`."""
+    """Return library, version and instruction set, which determine results' bits; or `none`."""
     library = load()
     if library is None:
         return "none"
@@ -192,7 +192,7 @@ def version() -> str:
 
 
 def require() -> Library:
-    """The library; InternalError with the reason where there is none."""
+    """Return the library; raises InternalError with the reason if it is unavailable."""
     library, why = _attempt()
     if library is None:
         raise InternalError(why)
@@ -213,7 +213,7 @@ def _attempt() -> tuple[Library | None, str]:
             return None, f"{path} is not a oneDNN 3.x with an OpenMP runtime"
         return Library(shared_object), ""
     except (OSError, AttributeError) as error:
-        # The error begins with the path.
+        # The text of the error begins with the path.
         return None, f"oneDNN cannot be loaded: {error}"
 
 

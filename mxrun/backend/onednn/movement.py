@@ -1,4 +1,4 @@
-"""Moving elements without computing: permuted axes as one reorder primitive."""
+"""Permutation of axes as one reorder primitive."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from mxrun.base.tensor import Shape, TensorSpec
 
 @dataclass(frozen=True)
 class Permuted(View):
-    """A tensor seen with its axes in another order: axis i is the tensor's axis `order[i]`."""
+    """View of a tensor with its axes permuted: axis i is the tensor's axis `order[i]`."""
 
     order: Shape = ()
 
     def apply(self, sizes: Shape, strides: Shape) -> tuple[Shape, Shape]:
-        """Sizes and strides in that order."""
+        """Return sizes and strides in that order."""
         return tuple(sizes[axis] for axis in self.order), tuple(strides[i] for i in self.order)
 
 
 @cache
 def transpose(source: TensorSpec, output: TensorSpec, axes: Shape, threads: int) -> Primitive:
-    """SOURCE → OUTPUT, whose axis i is SOURCE's axis `axes[i]`; either plain or channels-last."""
+    """Prepare SOURCE → OUTPUT, whose axis i is SOURCE's axis `axes[i]`.
+
+    Either tensor may be plain or channels-last.
+    """
     asked: dict[int, Asked] = {
         Argument.SOURCE: Asked(source, Permuted(order=axes)),
         Argument.OUTPUT: Asked(output),

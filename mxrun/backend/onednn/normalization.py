@@ -1,4 +1,4 @@
-"""oneDNN's normalization across neighbouring channels (LRN)."""
+"""oneDNN's local response normalisation across channels (LRN)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _ACROSS_CHANNELS = 0xAFF
 
 @dataclass(frozen=True)
 class ChannelWindow:
-    """OUTPUT = SOURCE (k + alpha / size * sum of SOURCE^2 over `size` channels)^(-beta)."""
+    """Parameters of local response normalisation across channels.
+
+    OUTPUT = SOURCE (k + alpha / size * sum of SOURCE^2 over `size` channels)^(-beta).
+    """
 
     size: int
     alpha: float
@@ -31,7 +34,7 @@ class ChannelWindow:
 
     @property
     def arguments(self) -> tuple[object, ...]:
-        """In oneDNN's order."""
+        """The parameters in oneDNN's order."""
         return (self.size, self.alpha, self.beta, self.k)
 
 
@@ -39,7 +42,7 @@ class ChannelWindow:
 def lrn_forward(
     data: TensorSpec, window: ChannelWindow, threads: int, is_train: bool = True
 ) -> Primitive:
-    """SOURCE → OUTPUT and, in training where the implementation wants it, WORKSPACE."""
+    """Prepare SOURCE → OUTPUT and, in training if the implementation needs it, WORKSPACE."""
     asked: dict[int, Asked] = {Argument.SOURCE: Asked(data), Argument.OUTPUT: Asked(data)}
     handle = describe(data).value
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _ACROSS_CHANNELS)
@@ -49,7 +52,7 @@ def lrn_forward(
 
 @cache
 def lrn_backward(data: TensorSpec, window: ChannelWindow, threads: int) -> Primitive:
-    """SOURCE, OUTPUT_GRAD and the forward pass's WORKSPACE → SOURCE_GRAD."""
+    """Prepare SOURCE, OUTPUT_GRAD and the forward pass's WORKSPACE → SOURCE_GRAD."""
     forward = lrn_forward(data, window, threads)
     asked: dict[int, Asked] = {
         Argument.SOURCE_GRAD: Asked(data),

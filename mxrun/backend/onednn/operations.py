@@ -1,8 +1,8 @@
-"""The oneDNN primitives mxrun uses, each prepared once per specs and team size.
+"""oneDNN primitives of mxrun, each prepared once per specs and team size.
 
-Every function takes the specs its tensors come in, `ANY` (or a packed layout) where oneDNN may
-choose, and returns a `Primitive` whose `specs` say what was chosen. All raise `Unsupported` where
-oneDNN has nothing admissible.
+Every function takes the specs of its tensors, with layout `ANY` (or a packed layout) if oneDNN may
+choose, and returns a `Primitive` whose `specs` contain the chosen layouts. All raise `Unsupported`
+if oneDNN has no admissible implementation.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ _CONVOLUTION_DIRECT = 1
 _SOFTMAX_ACCURATE = 0x30000
 _SOFTMAX_LOGARITHM = 0x30001
 
-# Column sums: fold while at least so many rows remain and rows are shorter than so many columns.
+# Column sums: fold while at least _MANY_ROWS rows remain and rows have fewer than _WIDE columns.
 _MANY_ROWS = 256
 _WIDE = 512
 
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel slides: per spatial axis, the step, the spacing of its taps (1: dense) and
-    the padding before and after.
+    """Window of a convolution or pooling.
+
+    Per spatial axis: stride, dilation (1: dense), and padding at the beginning and the end.
     """
 
     stride: Shape
@@ -58,16 +59,17 @@ class Window:
     groups: int = 1
 
     def arguments(self) -> tuple[object, ...]:
-        """strides, dilations (oneDNN counts the gaps), padding_l, padding_r."""
+        """Return strides, dilations (oneDNN counts the gaps), padding_l, padding_r."""
         gaps = tuple(step - 1 for step in self.dilation)
         return tuple(
             dimensions(values) for values in (self.stride, gaps, self.pad_begin, self.pad_end)
         )
 
     def convolution(self) -> tuple[View, View, tuple[object, ...]]:
-        """How a convolution sees data and weights, and its arguments.
+        """Return the views on data and weights of a convolution, and its arguments.
 
-        Over one axis it is one over a plane of one row: up to 20 times faster where depthwise.
+        A convolution over one axis becomes one over a plane of one row: up to 20 times faster if
+        depthwise.
         """
         row = len(self.stride) == 1
         plane = self
@@ -80,7 +82,7 @@ class Window:
 
 
 class PoolType(IntEnum):
-    """Pooling kinds; averages count padding or leave it out."""
+    """Kinds of pooling; averages include or exclude padding."""
 
     MAX = 0x1FF
     AVERAGE_WITH_PADDING = 0x2FF
@@ -99,9 +101,9 @@ def convolution_forward(
     after: tuple[PostOperation, ...] = (),
     wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
-    """SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...), then `after`.
+    """Prepare SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...).
 
-    A bias is float32, whatever the factors are.
+    after: post-operations on the output, in order. The bias is float32, whatever the factors are.
     """
     data_view, weights_view, geometry = window.convolution()
     asked: dict[int, Asked] = {
@@ -126,7 +128,7 @@ def convolution_backward_data(
     threads: int,
     wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
-    """OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
+    """Prepare OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
     data_view, weights_view, geometry = window.convolution()
     asked: dict[int, Asked] = {
         Argument.SOURCE_GRAD: Asked(source_grad, data_view),
@@ -147,7 +149,7 @@ def convolution_backward_weights(
     threads: int,
     wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
-    """SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD."""
+    """Prepare SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD."""
     data_view, weights_view, geometry = window.convolution()
     asked: dict[int, Asked] = {
         Argument.SOURCE: Asked(source, data_view),
@@ -155,7 +157,7 @@ def convolution_backward_weights(
         Argument.OUTPUT_GRAD: Asked(output_grad, data_view),
     }
     source_handle, weights_handle, output_handle = _handles(asked, *asked)
-    # Without the bias: its gradient is a column sum, which is faster.
+    # Without the bias: its gradient as a column sum is faster.
     handles = (source_handle, weights_handle, None, output_handle)
     arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
     return build("convolution_backward_weights", arguments, asked, threads, wish=wish)
@@ -172,11 +174,11 @@ def matmul(
     bias: bool = False,
     wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
-    """SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
+    """Prepare SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
 
-    `left` and `right` are the matrices as stored; a transposed one is read by its strides. All may
-    have leading axes, along which each matrix of a stack has its own product. A bias is float32,
-    whatever the factors are.
+    `left` and `right` are the matrices as stored; a transposed one is read through its strides. All
+    may have leading axes, over which the product is batched. The bias is float32, whatever the
+    factors are.
     """
     asked: dict[int, Asked] = {
         Argument.SOURCE: Asked(left, TRANSPOSED if transpose_left else IDENTITY),
@@ -200,7 +202,7 @@ def pooling_forward(
     threads: int,
     is_train: bool = True,
 ) -> Primitive:
-    """SOURCE → OUTPUT and, for a maximum in training, WORKSPACE (where each maximum was)."""
+    """Prepare SOURCE → OUTPUT and, for a maximum in training, WORKSPACE (their indices)."""
     asked: dict[int, Asked] = {Argument.SOURCE: Asked(source), Argument.OUTPUT: Asked(output)}
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, pool_type)
     arguments = (
@@ -219,7 +221,7 @@ def pooling_backward(
     window: Window,
     threads: int,
 ) -> Primitive:
-    """OUTPUT_GRAD and, for a maximum, the forward pass's WORKSPACE → SOURCE_GRAD."""
+    """Prepare OUTPUT_GRAD and, for a maximum, the forward pass's WORKSPACE → SOURCE_GRAD."""
     forward = pooling_forward(source_grad, output_grad, pool_type, kernel, window, threads)
     asked: dict[int, Asked] = {
         Argument.SOURCE_GRAD: Asked(source_grad),
@@ -237,7 +239,7 @@ def pooling_backward(
 def softmax_forward(
     tensor: TensorSpec, axis: int, threads: int, logarithm: bool = False
 ) -> Primitive:
-    """SOURCE → OUTPUT = exp(SOURCE) / sum of exp(SOURCE) along `axis`, or its logarithm."""
+    """Prepare SOURCE → OUTPUT, the softmax along `axis` or its logarithm."""
     asked: dict[int, Asked] = {Argument.SOURCE: Asked(tensor), Argument.OUTPUT: Asked(tensor)}
     kind = (FORWARD_TRAINING, _SOFTMAX_LOGARITHM if logarithm else _SOFTMAX_ACCURATE)
     arguments = (require().engine, *kind, *_handles(asked, *asked), axis)
@@ -248,7 +250,7 @@ def softmax_forward(
 def softmax_backward(
     tensor: TensorSpec, axis: int, threads: int, logarithm: bool = False
 ) -> Primitive:
-    """OUTPUT_GRAD and OUTPUT → SOURCE_GRAD, in place if both gradients have one address."""
+    """Prepare OUTPUT_GRAD and OUTPUT → SOURCE_GRAD, which may share one address."""
     forward = softmax_forward(tensor, axis, threads, logarithm)
     asked: dict[int, Asked] = {
         Argument.SOURCE_GRAD: Asked(tensor),
@@ -262,7 +264,7 @@ def softmax_backward(
 
 @cache
 def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
-    """SOURCE → OUTPUT: the same tensor in another layout."""
+    """Prepare SOURCE → OUTPUT: the same tensor in another layout."""
     view = view_of(output) if output.layout.nbytes is not None else view_of(source)
     engine = require().engine
     asked: dict[int, Asked] = {
@@ -273,13 +275,13 @@ def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
     return build("reorder", (from_handle, engine, to_handle, engine), asked, threads)
 
 
-# The bits of a float32 one, and of two bfloat16 ones side by side.
+# Bits of 1.0 in float32, and of two bfloat16 ones side by side.
 _ONE, _TWO_ONES = 0x3F80_0000, 0x3F80_3F80
 
 
 @native
 def fill_loop(block: Block) -> None:
-    """target[i] = word."""
+    """Set every target[i] to `word`."""
     target = int32s(block, 2)
     for i in range(integer(block, 0)):
         target[i] = integer(block, 1)
@@ -288,10 +290,10 @@ def fill_loop(block: Block) -> None:
 class ColumnSum:
     """SOURCE (rows, columns) → float32 OUTPUT (columns), summed over the rows.
 
-    A product with a row of ones, which oneDNN computes far faster than its reduction (a reference
-    loop: 58 against 2 µs for 64 x 64). Many rows of few columns are first taken as fewer rows of
-    `fold` times the columns, and those partial sums added by a second product. The scratchpad holds
-    the ones, the partial sums and the products' own scratchpads, in this order.
+    It is a product with a row of ones, which oneDNN computes far faster than its reduction (a
+    reference loop: 58 against 2 µs for 64 x 64). If there are many rows of few columns, `fold` rows
+    are first read as one wider row, and a second product adds the partial sums. The scratchpad
+    contains the ones, the partial sums and the products' own scratchpads, in this order.
     """
 
     def __init__(self, rows: int, columns: int, threads: int, dtype: str) -> None:
@@ -313,7 +315,7 @@ class ColumnSum:
         self.scratchpad_bytes = self._ones_bytes + self._partial_bytes + max(scratchpads)
 
     def bind(self, source: int, output: int, scratchpad: int) -> tuple[NativeCall, ...]:
-        """The calls, in order, for tensors at the given addresses."""
+        """Return the calls, in order, for tensors at the given addresses."""
         ones = scratchpad
         partial = ones + self._ones_bytes
         rest = partial + self._partial_bytes
@@ -342,12 +344,12 @@ class ColumnSum:
 
 @cache
 def column_sum(rows: int, columns: int, threads: int, dtype: str = FLOAT32) -> ColumnSum:
-    """A prepared sum over the rows of a matrix: the gradient of a bias."""
+    """Prepare a sum over the rows of a matrix: the gradient of a bias."""
     return ColumnSum(rows, columns, threads, dtype)
 
 
 def _fold(rows: int, columns: int) -> int:
-    """Rows laid side by side: a power of two, where there are many rows of few columns."""
+    """Return how many rows to read as one: a power of two, 1 unless rows are many and short."""
     fold = 1
     while rows >= _MANY_ROWS * fold and rows % (2 * fold) == 0 and columns * fold < _WIDE:
         fold *= 2

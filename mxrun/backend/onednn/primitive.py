@@ -1,8 +1,8 @@
-"""oneDNN primitives: an implementation chosen and frozen, then bound to addresses.
+"""oneDNN primitives: selection of an implementation, then binding to addresses.
 
-Scratchpads are always the caller's (`dnnl_scratchpad_mode_user`), so that they can be planned.
-Implementations named `gemm` allocate memory of their own during execution and are refused;
-reference implementations are taken only where there is no other.
+Scratchpads are always provided by the caller (`dnnl_scratchpad_mode_user`), so that they can be
+planned. Implementations named `gemm` allocate memory during execution and are refused. Reference
+implementations are selected only if there is no other.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Argument(IntEnum):
 
 @dataclass(frozen=True)
 class Sum:
-    """Post-operation: what the output's memory holds before is added."""
+    """Post-operation that adds the previous content of the output."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """Post-operation: the output brought into [low, high]; NaN becomes one of them."""
+    """Post-operation that clips the output to [low, high]; NaN becomes one of them."""
 
     low: float
     high: float = math.inf
@@ -73,19 +73,19 @@ PostOperation = Sum | Clip
 
 @dataclass(frozen=True)
 class Asked:
-    """What a primitive's user wants of one argument: its spec and the view on it."""
+    """Requested spec of one argument, and the view on it."""
 
     spec: TensorSpec
     view: View = IDENTITY
 
     @property
     def handle(self) -> int:
-        """The memory descriptor."""
+        """Handle of the memory descriptor."""
         return describe(self.spec, self.view).value
 
 
 class Unsupported(InternalError):
-    """oneDNN has no admissible implementation for these specs; another backend must serve."""
+    """Lack of an admissible oneDNN implementation for these specs; another backend is needed."""
 
 
 class _ExecutionArgument(ctypes.Structure):
@@ -97,10 +97,10 @@ class _ExecutionArgument(ctypes.Structure):
 class Primitive:
     """One prepared computation.
 
-    implementation: oneDNN's name for the code chosen.
-    specs: the tensor every argument must be, layouts chosen by oneDNN filled in.
-    scratchpad_bytes: memory lent for the duration of a call.
-    threads: the team size it was made for and must be executed with.
+    implementation: oneDNN's name of the selected code.
+    specs: the spec of every argument, with the layouts that oneDNN chose.
+    scratchpad_bytes: scratch memory needed during a call.
+    threads: team size it was prepared for and must be executed with.
     """
 
     def __init__(self, source: _Source, found: _Found, threads: int) -> None:
@@ -113,7 +113,7 @@ class Primitive:
 
     @cached_property
     def _primitive(self) -> Handle:
-        """Made where it is bound: oneDNN generates its code then, which no plan needs."""
+        """Handle of the primitive, created at binding, when oneDNN generates its code."""
         library = require()
         with team(self.threads):
             handle = library.create("dnnl_primitive_create", self.descriptor.value)
@@ -121,22 +121,23 @@ class Primitive:
 
     @property
     def is_reference(self) -> bool:
-        """Whether this is oneDNN's reference code, correct but hundreds of times slower."""
+        """Return whether this is oneDNN's reference code, correct but hundreds of times slower."""
         return _is_reference(self.implementation)
 
     def alternatives(self) -> tuple[str, ...]:
-        """The names of all implementations that could be in its place, oneDNN's favourite first.
+        """Return the names of all admissible implementations, in oneDNN's order of preference.
 
-        Reference code is none, but for this where it is all there is.
+        Reference code is excluded, unless this primitive is reference code because there is no
+        other.
         """
         with team(self.threads):
             found = [each.implementation for each in self._source.admissible(references=False)]
         return tuple(dict.fromkeys(found or [self.implementation]))
 
     def bind(self, addresses: Mapping[int, int], scratchpad: int = 0) -> NativeCall:
-        """The native call that runs this primitive on memory at the given addresses.
+        """Return the native call that runs this primitive on memory at the given addresses.
 
-        InternalError when an argument's address is missing.
+        Raises InternalError if an argument's address is missing.
         """
         library = require()
         places = {argument: addresses.get(argument, 0) for argument in self.specs}
@@ -169,10 +170,10 @@ def build(
     after: Sequence[PostOperation] = (),
     wish: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
-    """The primitive made by `dnnl_<name>_primitive_desc_create(*arguments, attributes)`.
+    """Prepare the primitive of `dnnl_<name>_primitive_desc_create(*arguments, attributes)`.
 
-    after: what becomes of the output in the same pass, in order. wish: which of the admissible
-    implementations it is. Raises Unsupported when there is none.
+    after: post-operations on the output, in order. wish: constraints on the implementation. Raises
+    Unsupported if there is none.
     """
     library = require()
     attributes = _attributes(library, after)
@@ -192,7 +193,7 @@ def build(
 
 
 def workspace_of(primitive_descriptor: Handle) -> TensorSpec | None:
-    """The bytes a training forward pass hands to its backward pass; None when it has none."""
+    """Return the spec of the workspace that training forward passes to backward, or None."""
     library = require()
     form = _argument_descriptor(primitive_descriptor.value, Argument.WORKSPACE)
     size = library.memory_size(form) if form else 0
@@ -211,16 +212,16 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Source:
-    """All of oneDNN's implementations of one computation."""
+    """The implementations that oneDNN has for one computation."""
 
     create: Callable[[], Handle]
     asked: Mapping[int, Asked]
     wish: ImplementationConstraints
 
     def choose(self) -> _Found:
-        """The first that is as wished and no reference, else the first that is as wished.
+        """Return the first implementation that satisfies the constraints, reference code last.
 
-        Raises Unsupported where there is none.
+        Raises Unsupported if there is none.
         """
         for references in (False, True):
             for found in self.admissible(references):
@@ -230,9 +231,10 @@ class _Source:
         raise Unsupported(f"no admissible implementation among {seen} for {_listing(self.asked)}")
 
     def admissible(self, references: bool) -> Iterator[_Found]:
-        """Those with as little scratch as is wished, where there are any: references, or others.
+        """Yield the implementations within the scratch limit, or else those with the least scratch.
 
-        Each holds until the next is asked for.
+        references: whether to yield reference implementations, or the others. Each result is valid
+        until the next is requested.
         """
         sizes = []
         for found in self._admissible(references):

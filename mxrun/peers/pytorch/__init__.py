@@ -1,9 +1,10 @@
-"""MXNet's operators in PyTorch: the oracle's second opinion, written for clarity, not speed.
+"""MXNet's operators in PyTorch, as a reference for tests: written for clarity, not speed.
 
-One module a family. Every entry of its `OPERATORS` takes the operator's MXNet parameters as text
-and its tensors in MXNet's argument order and returns the output, or several. Gradients come from
-autograd, except where MXNet's gradient is not the derivative of its output (SoftmaxOutput).
-`AUXILIARY_INPUTS` names the inputs that an operator writes; MXNet calls them auxiliary states.
+One module per operator family. Every entry of its `OPERATORS` takes the operator's MXNet parameters
+as text and its tensors in MXNet's argument order, and returns the output, or several. Gradients
+come from autograd, except where MXNet's gradient is not the derivative of its output
+(SoftmaxOutput). `AUXILIARY_INPUTS` gives the inputs that an operator writes; MXNet calls them
+auxiliary states.
 """
 
 from __future__ import annotations

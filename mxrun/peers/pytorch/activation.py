@@ -13,14 +13,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
-    # log(1 + exp(x)) at full precision; functional.softplus turns linear above 20.
+    # log(1 + exp(x)) at full precision; functional.softplus is linear above 20.
     "softrelu": lambda data: torch.logaddexp(data, torch.zeros_like(data)),
     "softsign": functional.softsign,
 }
 
 
 def activation(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """An elementwise function by name."""
+    """Apply the elementwise function that `act_type` names."""
     return ACTIVATIONS[parameters.text("act_type", "")](data)
 
 

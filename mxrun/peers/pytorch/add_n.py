@@ -6,7 +6,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def add_n(parameters: MXNetParameters, *data: Tensor) -> Tensor:
-    """The sum, from the left."""
+    """Return the sum, added from the left."""
     del parameters
     total = data[0]
     for addend in data[1:]:

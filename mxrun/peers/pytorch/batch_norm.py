@@ -15,10 +15,10 @@ def batch_norm(
     moving_mean: Tensor,
     moving_var: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The output, and the mean and biased variance it was normalized by.
+    """Return the output, and the mean and biased variance used for normalisation.
 
-    functional.batch_norm keeps an unbiased moving variance, so the moving statistics are written
-    here.
+    The moving statistics are updated here, because functional.batch_norm uses an unbiased moving
+    variance.
     """
     axis = int(parameters.number("axis", 1)) % data.dim()
     others = [other for other in range(data.dim()) if other != axis]
@@ -34,7 +34,8 @@ def batch_norm(
     if not parameters.flag("fix_gamma", True):
         scale = scale * gamma
     output = (data - mean.reshape(shape)) * scale.reshape(shape) + beta.reshape(shape)
-    # As in MXNet nothing flows back through the statistics themselves; the zero lets autograd try.
+    # As in MXNet the statistics outputs pass no gradient; the zero lets autograd differentiate
+    # them.
     zero = 0 * beta
     return output, mean.detach() + zero, var.detach() + zero
 

@@ -1,4 +1,4 @@
-"""Maps of two sides: elementwise, with broadcasting, and with a number."""
+"""Binary elementwise operators: of one shape, with broadcasting, and with a scalar."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Pair = Callable[[Tensor, Tensor], Tensor]
 
 
 def _maximum(x: Tensor, y: Tensor) -> Tensor:
-    """The larger; of equals x, which has the gradient."""
+    """Return the larger; if equal x, which then gets the gradient."""
     return torch.where(x >= y, x, y)
 
 
 def _minimum(x: Tensor, y: Tensor) -> Tensor:
-    """The smaller; of equals x, which has the gradient."""
+    """Return the smaller; if equal x, which then gets the gradient."""
     return torch.where(x <= y, x, y)
 
 
 def _mod(x: Tensor, y: Tensor) -> Tensor:
-    """The remainder of the divisor's sign, 0 of a division by 0."""
+    """Return the remainder with the divisor's sign; 0 for a division by 0."""
     return torch.where(y == 0, torch.zeros_like(x), torch.remainder(x, y))
 
 
 def _truth(function: Pair) -> Pair:
-    """1 and 0 in the type of the operands, of which no gradient reaches any."""
+    """Convert a comparison to 1 and 0 in the operands' dtype, with zero gradients."""
 
     def apply(x: Tensor, y: Tensor) -> Tensor:
         return function(x, y).to(x.dtype) + 0 * (x + y)
@@ -56,7 +56,10 @@ MAPS: dict[str, Pair] = {
 
 
 def _with_scalar(function: Pair, *, is_first: bool = False) -> Callable[..., Tensor]:
-    """The function of a tensor and the parameter `scalar`, which may be the first."""
+    """Convert a binary function to one of a tensor and the parameter `scalar`.
+
+    is_first: the scalar is the first operand.
+    """
 
     def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         number = torch.full((), parameters.number("scalar", 1.0), dtype=data.dtype)

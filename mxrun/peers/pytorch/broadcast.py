@@ -1,4 +1,4 @@
-"""Arithmetic with broadcasting, whose rules are PyTorch's own."""
+"""Arithmetic with broadcasting, by the same rules as PyTorch's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def broadcasting(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    """The function as an operator."""
+    """Convert a binary function to an operator."""
 
     def apply(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
         del parameters

@@ -8,7 +8,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def concat(parameters: MXNetParameters, *data: Tensor) -> Tensor:
-    """All tensors one after the other along one axis."""
+    """Concatenate tensors along one axis."""
     return torch.cat(data, int(parameters.number("dim", 1)))
 
 

@@ -8,9 +8,9 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def convolution(parameters: MXNetParameters, data: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
-    """Cross-correlation over 1, 2 or 3 spatial axes, NCHW and OIHW."""
+    """Compute the cross-correlation over 1, 2 or 3 spatial axes, NCHW and OIHW."""
     if parameters.text("layout", "None") not in ("None", "NCW", "NCHW", "NCDHW"):
-        raise ValueError("only channels-first convolutions are known here")
+        raise ValueError("only channels-first convolutions are supported")
     rank = data.dim() - 2
     apply = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}[rank]
     return apply(

@@ -10,9 +10,9 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 def deconvolution(
     parameters: MXNetParameters, data: Tensor, weight: Tensor, *bias: Tensor
 ) -> Tensor:
-    """Transposed convolution over 1, 2 or 3 spatial axes; weight [in, out / groups, ...]."""
+    """Compute the transposed convolution over 1 to 3 axes; weight [in, out / groups, ...]."""
     if parameters.text("layout", "None") not in ("None", "NCW", "NCHW", "NCDHW"):
-        raise ValueError("only channels-first convolutions are known here")
+        raise ValueError("only channels-first convolutions are supported")
     rank = data.dim() - 2
     ones, zeros = (1,) * rank, (0,) * rank
     stride, dilate = parameters.shape("stride", ones), parameters.shape("dilate", ones)
@@ -32,7 +32,7 @@ def deconvolution(
         3: functional.conv_transpose3d,
     }[rank]
     groups = int(parameters.number("num_group", 1))
-    # PyTorch's output_padding is bound by stride or dilation, MXNet's adj by stride.
+    # PyTorch limits output_padding by stride or dilation, MXNet limits adj by stride.
     return apply(data, weight, bias[0] if bias else None, stride, pad, adj, groups, dilate)
 
 

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def dot(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
-    """Summed over lhs's last and rhs's first axis, transposed over the first and the last."""
+    """Contract lhs's last axis with rhs's first.
+
+    With transpose_a lhs's first axis is contracted, with transpose_b rhs's last.
+    """
     first = 0 if parameters.flag("transpose_a", False) else lhs.dim() - 1
     last = rhs.dim() - 1 if parameters.flag("transpose_b", False) else 0
     result = torch.tensordot(lhs, rhs, ([first], [last]))
@@ -16,7 +19,7 @@ def dot(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
 
 
 def batch_dot(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
-    """A product per matrix of two stacks."""
+    """Multiply two stacks of matrices pairwise."""
     left = lhs.mT if parameters.flag("transpose_a", False) else lhs
     right = rhs.mT if parameters.flag("transpose_b", False) else rhs
     return torch.matmul(left, right)

@@ -9,7 +9,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def dropout(parameters: MXNetParameters, data: Tensor) -> tuple[Tensor, Tensor]:
-    """The output and its mask, which PyTorch's own generator draws."""
+    """Return the output and its mask, which PyTorch's own generator draws."""
     p = parameters.number("p", 0.5)
     shape = list(data.shape)
     for axis in parameters.shape("axes", ()):

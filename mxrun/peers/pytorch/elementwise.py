@@ -16,7 +16,7 @@ ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def of_one_shape(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    """The function of two tensors that must not broadcast."""
+    """Convert a binary function to an operator that does not broadcast."""
 
     def apply(parameters: MXNetParameters, lhs: Tensor, rhs: Tensor) -> Tensor:
         del parameters

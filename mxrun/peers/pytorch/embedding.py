@@ -8,7 +8,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def embedding(parameters: MXNetParameters, data: Tensor, weight: Tensor) -> Tensor:
-    """Rows by number; MXNet takes the nearest row for a number outside."""
+    """Look up rows by index; as in MXNet, indices out of range are clamped."""
     del parameters
     return torch.nn.functional.embedding(data.long().clamp(0, weight.shape[0] - 1), weight)
 

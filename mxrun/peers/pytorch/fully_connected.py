@@ -10,7 +10,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 def fully_connected(
     parameters: MXNetParameters, data: Tensor, weight: Tensor, *bias: Tensor
 ) -> Tensor:
-    """data · weightᵀ + bias, over all but the first axis, or the last only."""
+    """Compute data · weightᵀ + bias over all axes but the first, or over the last only."""
     flat = data.flatten(1) if parameters.flag("flatten", True) else data
     return functional.linear(flat, weight, bias[0] if bias else None)
 

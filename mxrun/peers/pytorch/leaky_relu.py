@@ -50,7 +50,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
 
 
 def leaky_relu(parameters: MXNetParameters, data: Tensor, *gamma: Tensor) -> Tensor:
-    """A rectifier by name."""
+    """Apply the rectifier that `act_type` names."""
     return FUNCTIONS[parameters.text("act_type", "leaky")](parameters, data, *gamma)
 
 

@@ -11,7 +11,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def lrn(parameters: MXNetParameters, data: Tensor) -> tuple[Tensor, Tensor]:
-    """The output and the norm; the window of an even size is that of the odd size below."""
+    """Return the output and the norm; an even window size is reduced by one."""
     size = int(parameters.number("nsize", math.nan))
     reach = (size - 1) // 2
     padded = functional.pad(data.square(), (0, 0, 0, 0, reach, reach))

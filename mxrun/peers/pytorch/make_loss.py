@@ -10,13 +10,13 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def block_grad(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """data with a gradient of zero."""
+    """Return data with a gradient of zero."""
     del parameters
     return data.detach() + 0 * data
 
 
 def make_loss(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """data; backward grad_scale / divisor, whatever arrives from above.
+    """Return data; the gradient is grad_scale / divisor, independent of out_grad.
 
     MXNet's batch is all axes but the last.
     """

@@ -10,8 +10,9 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _bounded(value: Tensor, bound: float) -> Tensor:
-    """Within [-bound, bound]; a negative bound does not bind, though MXNet's text says 0 neither
-    does.
+    """Clip to [-bound, bound]; a negative bound does not clip.
+
+    MXNet's documentation says that 0 does not clip either.
     """
     return value.clamp(-bound, bound) if bound >= 0 else value
 
@@ -33,24 +34,24 @@ def _decay(parameters: MXNetParameters, weight: Tensor) -> Tensor:
 
 
 def _decayed(parameters: MXNetParameters, weight: Tensor, gradient: Tensor) -> Tensor:
-    """clip(rescale_grad · gradient) + wd · weight: the decay is not clipped."""
+    """Return clip(rescale_grad · gradient) + wd · weight: the decay is not clipped."""
     return _clipped(parameters, _rescaled(parameters, gradient)) + _decay(parameters, weight)
 
 
 def _clipped_whole(parameters: MXNetParameters, weight: Tensor, gradient: Tensor) -> Tensor:
-    """clip(rescale_grad · gradient + wd · weight): the decay is clipped as well."""
+    """Return clip(rescale_grad · gradient + wd · weight): the decay is clipped as well."""
     return _clipped(parameters, _rescaled(parameters, gradient) + _decay(parameters, weight))
 
 
 def sgd_update(parameters: MXNetParameters, weight: Tensor, gradient: Tensor) -> Tensor:
-    """The new weight."""
+    """Return the new weight."""
     return weight - _rate(parameters) * _decayed(parameters, weight, gradient)
 
 
 def sgd_mom_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, momentum: Tensor
 ) -> Tensor:
-    """The new weight; the momentum is changed where it lies, as are all states here."""
+    """Return the new weight; the momentum is updated in place, as are all states here."""
     step = _rate(parameters) * _decayed(parameters, weight, gradient)
     momentum.mul_(parameters.number("momentum", 0.0)).sub_(step)
     return weight + momentum
@@ -59,7 +60,7 @@ def sgd_mom_update(
 def nag_mom_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, momentum: Tensor
 ) -> Tensor:
-    """Nesterov's momentum."""
+    """Return the new weight after a step with Nesterov momentum."""
     step = _rate(parameters) * _decayed(parameters, weight, gradient)
     factor = parameters.number("momentum", 0.0)
     momentum.mul_(factor).sub_(step)
@@ -67,7 +68,7 @@ def nag_mom_update(
 
 
 def signsgd_update(parameters: MXNetParameters, weight: Tensor, gradient: Tensor) -> Tensor:
-    """A step along the sign; the decay is no part of it."""
+    """Return the new weight after a step along the gradient's sign, which excludes the decay."""
     sign = torch.sign(_clipped(parameters, _rescaled(parameters, gradient)))
     return weight - _rate(parameters) * (sign + _decay(parameters, weight))
 
@@ -75,7 +76,7 @@ def signsgd_update(parameters: MXNetParameters, weight: Tensor, gradient: Tensor
 def signum_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, momentum: Tensor
 ) -> Tensor:
-    """A step along the momentum's sign; the momentum points downhill."""
+    """Return the new weight after a step along the momentum's sign; momentum points downhill."""
     factor = parameters.number("momentum", 0.0)
     momentum.mul_(factor).sub_((1 - factor) * _decayed(parameters, weight, gradient))
     decay = parameters.number("wd_lh", 0.0) * weight
@@ -85,7 +86,7 @@ def signum_update(
 def _adams_move(
     parameters: MXNetParameters, gradient: Tensor, mean: Tensor, var: Tensor, epsilon: float
 ) -> Tensor:
-    """Updates both moments; the first over the root of the second."""
+    """Update both moments and return mean / (sqrt(var) + epsilon)."""
     mean.lerp_(gradient, 1 - parameters.number("beta1", 0.9))
     var.lerp_(gradient.square(), 1 - parameters.number("beta2", 0.999))
     return mean / (var.sqrt() + parameters.number("epsilon", epsilon))
@@ -94,7 +95,7 @@ def _adams_move(
 def adam_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
-    """Adam without bias correction."""
+    """Return the new weight by Adam without bias correction."""
     whole = _clipped_whole(parameters, weight, gradient)
     return weight - _rate(parameters) * _adams_move(parameters, whole, mean, var, 1e-8)
 
@@ -102,7 +103,7 @@ def adam_update(
 def adamw_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
-    """Adam without bias correction, the decay beside it."""
+    """Return the new weight by AdamW (decoupled decay) without bias correction."""
     clipped = _clipped(parameters, _rescaled(parameters, gradient))
     move = _rate(parameters) * _adams_move(parameters, clipped, mean, var, 1e-8)
     return weight - parameters.number("eta", math.nan) * (move + _decay(parameters, weight))
@@ -111,7 +112,7 @@ def adamw_update(
 def lamb_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
-    """Both phases of MXNet's LAMB, without bias correction."""
+    """Return the new weight by both phases of MXNet's LAMB, without bias correction."""
     clipped = _clipped(parameters, _rescaled(parameters, gradient))
     move = _adams_move(parameters, clipped, mean, var, 1e-6) + _decay(parameters, weight)
     norm, length = weight.norm(), move.norm()
@@ -127,7 +128,7 @@ def lamb_update(
 def adagrad_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, history: Tensor
 ) -> Tensor:
-    """MXNet's AdaGrad on dense gradients: the decay is no part of the history."""
+    """Return the new weight by MXNet's AdaGrad; the history excludes the decay."""
     clipped = _clipped(parameters, _rescaled(parameters, gradient))
     history.add_(clipped.square())
     move = clipped / (history + parameters.number("epsilon", 1e-7)).sqrt()
@@ -137,7 +138,7 @@ def adagrad_update(
 def rmsprop_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, n: Tensor
 ) -> Tensor:
-    """Tieleman's and Hinton's."""
+    """Return the new weight by Tieleman's and Hinton's RMSProp."""
     whole = _clipped_whole(parameters, weight, gradient)
     n.lerp_(whole.square(), 1 - parameters.number("gamma1", 0.95))
     move = whole / (n + parameters.number("epsilon", 1e-8)).sqrt()
@@ -153,7 +154,7 @@ def rmspropalex_update(
     g: Tensor,
     delta: Tensor,
 ) -> Tensor:
-    """Graves's."""
+    """Return the new weight by Graves's RMSProp."""
     whole = _clipped_whole(parameters, weight, gradient)
     rest = 1 - parameters.number("gamma1", 0.95)
     n.lerp_(whole.square(), rest)
@@ -166,7 +167,7 @@ def rmspropalex_update(
 def ftrl_update(
     parameters: MXNetParameters, weight: Tensor, gradient: Tensor, z: Tensor, n: Tensor
 ) -> Tensor:
-    """McMahan's."""
+    """Return the new weight by McMahan's FTRL."""
     clipped = _clipped(parameters, _rescaled(parameters, gradient))
     before = n.sqrt()
     n.add_(clipped.square())

@@ -1,4 +1,4 @@
-"""An operator's parameters as MXNet spells them, and the type of an operator table."""
+"""Parameters of an operator in MXNet's string form, and the type of an operator table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Tensor = Any
-# By operator name: (parameters, tensors in MXNet's argument order) -> output, or several.
+# Functions by operator name: (parameters, tensors in MXNet's order) -> output, or several.
 Operators = dict[str, Callable[..., Any]]
 
 
 class MXNetParameters:
-    """An operator's parameters in MXNet's spelling: `(2, 2)`, `True` or `1`, `tanh`.
+    """Operator parameters in MXNet's string form: `(2, 2)`, `True` or `1`, `tanh`.
 
-    is_train: whether the network runs in training, for operators that differ then.
+    is_train: whether the network runs in training mode.
     """
 
     def __init__(self, texts: Mapping[str, str], is_train: bool = True) -> None:
@@ -23,21 +23,21 @@ class MXNetParameters:
         self.is_train = is_train
 
     def text(self, name: str, default: str) -> str:
-        """A word, as it stands."""
+        """Return a parameter as text."""
         return self._texts.get(name, default)
 
     def flag(self, name: str, default: bool) -> bool:
-        """A boolean; MXNet writes True, true and 1. None stands for the default."""
+        """Return a boolean; MXNet writes True, true and 1. None means the default."""
         text = self._texts.get(name, "None")
         return default if text == "None" else text in ("True", "true", "1")
 
     def number(self, name: str, default: float) -> float:
-        """A number; nan where there is neither value nor default."""
+        """Return a number; nan if there is neither value nor default."""
         return float(self._texts.get(name, default))
 
     def shape(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        """A tuple of integers; empty and absent both mean the default."""
-        # Read once: networks that are timed ask in every step.
+        """Return a tuple of integers; empty and absent both mean the default."""
+        # Cached, because benchmarked networks read it in every step.
         if name not in self._shapes:
             value = ast.literal_eval(self._texts.get(name, "()"))
             self._shapes[name] = (value,) if isinstance(value, int) else tuple(value)

@@ -11,9 +11,9 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def pooled_size(convention: str, size: int, kernel: int, stride: int, pad: int) -> int:
-    """Windows along one axis: `valid` rounds down, `full` up.
+    """Return the number of windows along one axis: `valid` rounds down, `full` up.
 
-    `same` starts a window every `stride` elements, the first one at the first element.
+    With `same` a window starts every `stride` elements, the first one at the first element.
     """
     if convention == "same":
         return math.ceil(size / stride)
@@ -22,20 +22,20 @@ def pooled_size(convention: str, size: int, kernel: int, stride: int, pad: int) 
 
 
 def _padded(data: Tensor, pads: list[tuple[int, int]], value: float) -> Tensor:
-    """Constant padding of the spatial axes; a negative amount crops."""
+    """Pad the spatial axes with a constant; a negative amount crops."""
     flat = [amount for pair in reversed(pads) for amount in pair]
     return functional.pad(data, flat, value=value)
 
 
 def _windows(data: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
-    """(batch, channel, *windows, elements of one window)."""
+    """Return the windows as (batch, channel, *windows, elements of one window)."""
     for axis, (extent, step) in enumerate(zip(kernel, stride, strict=True)):
         data = data.unfold(2 + axis, extent, step)
     return data.flatten(2 + len(kernel))
 
 
 def pooling(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """Maximum, mean, sum or p-norm over windows.
+    """Return maximum, mean, sum or p-norm over windows.
 
     MXNet's `lp` takes no absolute value: (sum of x^p)^(1/p), a plain sum at p = 1.
     """
@@ -50,7 +50,7 @@ def pooling(parameters: MXNetParameters, data: Tensor) -> Tensor:
         if len(sizes) > 1 or any(pad):
             raise ValueError("pooling_convention same is for one spatial axis without pad")
         pad = zeros  # MXNet wants three zeros for the one axis.
-    # Right padding that makes the last window end at the border, whatever the convention.
+    # Right padding with which the last window ends at the border, for every convention.
     pads = [
         (p, (pooled_size(convention, x, k, s, p) - 1) * s + k - x - p)
         for x, k, s, p in zip(sizes, kernel, stride, pad, strict=True)
@@ -63,7 +63,7 @@ def pooling(parameters: MXNetParameters, data: Tensor) -> Tensor:
     if kind == "lp" and parameters.number("p_value", math.nan) == 2:
         return torch.linalg.vector_norm(windows, 2, dim=-1)
     if kind == "lp" and parameters.number("p_value", math.nan) != 1:
-        raise ValueError("lp pooling is known for p_value 1 and 2")
+        raise ValueError("lp pooling is supported for p_value 1 and 2")
     total = windows.sum(-1)
     if kind != "avg":
         return total
@@ -74,9 +74,9 @@ def pooling(parameters: MXNetParameters, data: Tensor) -> Tensor:
 def _counted(
     data: Tensor, pads: list[tuple[int, int]], pad: tuple[int, ...], include: bool
 ) -> Tensor:
-    """1 where an element counts for the mean, 0 elsewhere, over the padded sizes.
+    """Return 1 for each element that counts for the mean, else 0, over the padded sizes.
 
-    Padding asked for may count; what the `full` convention reads beyond it never does.
+    Requested padding counts if `include`; further padding by the `full` convention never does.
     """
     ones = data.new_ones((1, 1, *data.shape[2:]))
     if include:

@@ -12,7 +12,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """PyTorch's function over MXNet's axes; what is reduced to nothing has one element."""
+    """Apply PyTorch's function over MXNet's axes; a complete reduction has shape (1,)."""
 
     def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         given = ast.literal_eval(parameters.text("axis", "None"))
@@ -28,7 +28,7 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _product(data: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
-    """The product over several axes, which PyTorch takes one by one."""
+    """Return the product over several axes, which PyTorch computes one axis at a time."""
     for axis in sorted((axis % data.dim() for axis in dim), reverse=True):
         data = data.prod(dim=axis, keepdim=keepdim)
     return data

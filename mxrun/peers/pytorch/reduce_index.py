@@ -1,4 +1,4 @@
-"""Where extremes are, and running sums."""
+"""argmax, argmin and cumulative sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _index(function: Callable[..., Tensor], default: str = "None") -> Callable[..., Tensor]:
-    """PyTorch's search, as numbers of data's type that hang on it with slope 0."""
+    """Return indices as numbers of data's dtype, with a gradient of zero."""
 
     def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         axis = ast.literal_eval(parameters.text("axis", default))

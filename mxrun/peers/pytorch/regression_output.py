@@ -11,12 +11,12 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def difference(output: Tensor, label: Tensor) -> Tensor:
-    """output - label."""
+    """Return output - label."""
     return output - label
 
 
 def sign(output: Tensor, label: Tensor) -> Tensor:
-    """1 where the output is above its label, otherwise -1, as in MXNet 1.9.1."""
+    """Return 1 if the output is above its label, otherwise -1, as in MXNet 1.9.1."""
     return torch.where(output > label, 1.0, -1.0).to(output.dtype)
 
 
@@ -27,14 +27,17 @@ def regression_output(
     data: Tensor,
     label: Tensor,
 ) -> Tensor:
-    """link(data); backward gives slope · grad_scale / elements of a sample, whatever arrives."""
+    """Return link(data); its gradient is slope · grad_scale / elements of a sample.
+
+    The gradient does not depend on out_grad.
+    """
     output = link(data.detach())
     source = data.clone()
     if source.requires_grad:
         scale = parameters.number("grad_scale", 1.0) * data.shape[0] / data.numel()
         target = label.detach().reshape(data.shape)
         source.register_hook(lambda head: slope(output, target) * scale)
-    # source - source is zero and exists to carry the gradient to the hook.
+    # source - source is zero; it connects the output to the hook that sets the gradient.
     return output + (source - source.detach())
 
 

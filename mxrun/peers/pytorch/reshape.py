@@ -8,7 +8,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def reshape(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """MXNet's codes, matched with the axes from the left, or reversed from the right."""
+    """Reshape by MXNet's codes, matched from the left, or from the right if reversed."""
     codes, axes = list(parameters.shape("shape", ())), list(data.shape)
     if not codes:
         codes = [size or -1 for size in parameters.shape("target_shape", ())]
@@ -36,12 +36,12 @@ def reshape(parameters: MXNetParameters, data: Tensor) -> Tensor:
 
 
 def expand_dims(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """One more axis of size 1."""
+    """Insert an axis of size 1."""
     return data.unsqueeze(int(parameters.number("axis", math.nan)))
 
 
 def squeeze(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """Axes of size 1 removed, all but one of them at most."""
+    """Remove axes of size 1; at least one axis remains."""
     text = parameters.text("axis", "None")
     squeezed = data.squeeze() if text == "None" else data.squeeze(parameters.shape("axis", ()))
     return squeezed if squeezed.dim() else squeezed.reshape(1)

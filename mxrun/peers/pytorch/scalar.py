@@ -1,4 +1,4 @@
-"""Arithmetic with a number, and clipping."""
+"""Arithmetic with a scalar, and clipping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _with_scalar(function: Callable[[Tensor, float], Tensor]) -> Callable[..., Tensor]:
-    """The function of a tensor and the parameter `scalar`."""
+    """Convert a binary function to one of a tensor and the parameter `scalar`."""
 
     def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         return function(data, parameters.number("scalar", 1.0))
@@ -20,7 +20,7 @@ def _with_scalar(function: Callable[[Tensor, float], Tensor]) -> Callable[..., T
 
 
 def clip(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """data within [a_min, a_max]."""
+    """Clip data to [a_min, a_max]."""
     low, high = (parameters.number(name, math.nan) for name in ("a_min", "a_max"))
     return torch.clamp(data, low, high)
 

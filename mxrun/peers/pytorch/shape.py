@@ -1,4 +1,4 @@
-"""Operators that only move elements."""
+"""Flatten."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def flatten(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """All axes but the first become one."""
+    """Merge all axes but the first."""
     del parameters
     return data.flatten(1)
 

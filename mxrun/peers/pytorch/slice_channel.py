@@ -8,7 +8,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def slice_channel(parameters: MXNetParameters, data: Tensor) -> tuple[Tensor, ...]:
-    """Equal parts along one axis, which goes where it is to be squeezed."""
+    """Split into equal parts along one axis; `squeeze_axis` removes the axis."""
     axis = int(parameters.number("axis", 1))
     size = data.shape[axis] // int(parameters.number("num_outputs", math.nan))
     parts = data.split(size, axis)

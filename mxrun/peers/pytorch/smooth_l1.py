@@ -8,7 +8,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def smooth_l1(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """PyTorch's loss, whose `beta` is where the line begins."""
+    """Apply PyTorch's loss, whose `beta` is the beginning of the linear part."""
     beta = parameters.number("scalar", 1.0) ** -2
     return functional.smooth_l1_loss(data, data.new_zeros(()), reduction="none", beta=beta)
 

@@ -10,7 +10,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def _tempered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function of data / temperature along the axis."""
+    """Apply the function to data / temperature along the axis."""
 
     def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         given = parameters.text("temperature", "None")

@@ -8,7 +8,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def softmax_cross_entropy(parameters: MXNetParameters, data: Tensor, label: Tensor) -> Tensor:
-    """The sum over the rows, as a tensor of one element."""
+    """Return the cross-entropy summed over rows, as a tensor of one element."""
     del parameters
     return functional.cross_entropy(data, label.long(), reduction="sum")[None]
 

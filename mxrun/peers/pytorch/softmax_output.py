@@ -10,27 +10,27 @@ _FLATTENED_RANK = 2
 
 
 def softmax_output(parameters: MXNetParameters, data: Tensor, label: Tensor) -> Tensor:
-    """Softmax forward; backward the cross-entropy gradient, whatever arrives from above.
+    """Return softmax; its gradient is that of the cross-entropy, independent of out_grad.
 
     The class axis is the last one, or axis 1 with multi_output.
     """
     multiple = parameters.flag("multi_output", False)
     if data.dim() > _FLATTENED_RANK and not (multiple or parameters.flag("preserve_shape", False)):
-        raise ValueError("SoftmaxOutput of rank 3 wants multi_output or preserve_shape")
+        raise ValueError("SoftmaxOutput of rank 3 requires multi_output or preserve_shape")
     probabilities = torch.softmax(data.detach(), 1 if multiple else -1)
     source = data.clone()
     if source.requires_grad:
         source.register_hook(
             lambda head: softmax_gradient(parameters, probabilities, label.detach(), head)
         )
-    # source - source is zero and exists to carry the gradient to the hook.
+    # source - source is zero; it connects the output to the hook that sets the gradient.
     return probabilities + (source - source.detach())
 
 
 def softmax_gradient(
     parameters: MXNetParameters, probabilities: Tensor, label: Tensor, head: Tensor
 ) -> Tensor:
-    """(probabilities - target) · grad_scale / normaliser, 0 where the label is ignored."""
+    """Return (probabilities - target) · grad_scale / normaliser, 0 for ignored labels."""
     scale = parameters.number("grad_scale", 1.0)
     if label.shape == probabilities.shape:
         gradient = (probabilities - label) * scale
@@ -42,7 +42,7 @@ def softmax_gradient(
     classes = rows.shape[-1]
     labels = label.reshape(rows.shape[:-1])
     hit = labels.long()[..., None] == torch.arange(classes)
-    # MXNet 1.9.1 smooths no labels under multi_output.
+    # MXNet 1.9.1 applies no label smoothing under multi_output.
     smooth = 0.0 if multiple else parameters.number("smooth_alpha", 0.0)
     others = smooth / (classes - 1) if smooth else 0.0
     gradient = rows - torch.where(hit, 1.0 - smooth, others).to(rows.dtype)
@@ -51,7 +51,7 @@ def softmax_gradient(
         gradient = gradient.masked_fill(ignored[..., None], 0.0)
     normalization = parameters.text("normalization", "null")
     if normalization == "valid":
-        # Counts labels other than ignore_label even where use_ignore is off.
+        # Counts labels other than ignore_label even if use_ignore is off.
         scale /= max(int((~ignored).sum()), 1)
     else:
         per_sample = labels[0].numel() if multiple else 1

@@ -6,12 +6,12 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def transpose(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """Axes in the order given, else reversed."""
+    """Permute the axes in the given order, else reverse them."""
     return data.permute(parameters.shape("axes", tuple(range(data.dim()))[::-1]))
 
 
 def swap_axis(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """Two axes exchanged."""
+    """Exchange two axes."""
     return data.swapaxes(int(parameters.number("dim1", 0)), int(parameters.number("dim2", 0)))
 
 

@@ -1,4 +1,4 @@
-"""Unary maths."""
+"""Unary elementwise operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _cbrt(data: Tensor) -> Tensor:
 
 
 def _constant(value: Tensor, data: Tensor) -> Tensor:
-    """A value that no change of data moves, with a gradient of zeros where PyTorch has none."""
+    """Return a value with a zero gradient with respect to data, where PyTorch has none."""
     return value.to(data.dtype) + 0 * data
 
 
@@ -56,7 +56,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "rcbrt": lambda data: 1 / _cbrt(data),
     "reciprocal": torch.reciprocal,
     "relu": torch.relu,
-    # Of two whole numbers equally near the smaller; torch.round takes the even one.
+    # Ties are rounded down; torch.round takes the even number.
     "rint": lambda data: torch.ceil(data - 0.5),
     "round": lambda data: torch.sign(data) * torch.floor(torch.abs(data) + 0.5),
     "rsqrt": torch.rsqrt,
@@ -75,7 +75,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _of_data(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """The function as an operator without parameters."""
+    """Convert a unary function to an operator without parameters."""
 
     def apply(parameters: MXNetParameters, data: Tensor) -> Tensor:
         return function(data)
@@ -84,7 +84,7 @@ def _of_data(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 
 
 def hard_sigmoid(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """A line cut off at 0 and 1."""
+    """Compute a linear function clipped to [0, 1]."""
     alpha, beta = parameters.number("alpha", 0.2), parameters.number("beta", 0.5)
     return torch.clamp(alpha * data + beta, 0, 1)
 

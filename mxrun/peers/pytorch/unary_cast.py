@@ -8,7 +8,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def cast(parameters: MXNetParameters, data: Tensor) -> Tensor:
-    """The same numbers as another type."""
+    """Convert to another dtype."""
     dtype: torch.dtype = getattr(torch, parameters.text("dtype", "float32"))
     return data.to(dtype)
 

@@ -1,1 +1,1 @@
-"""Placements of blocks with known lifetimes, held against the lower bound."""
+"""Placement of blocks with known lifetimes, and its gap to the lower bound."""

@@ -1,11 +1,11 @@
-"""Offsets for blocks of known size and lifetime, held against the lower bound.
+"""Offsets for blocks of known size and lifetime, compared with the lower bound.
 
-The lower bound is the largest sum of the sizes of blocks alive at one step; no arena can be
-smaller. First-fit orders reach it on most networks; where none does, a search looks for a placement
-at the bound itself, and then between the bound and the best that is known. What is found says how
-much smaller the arena might be at most.
+The lower bound is the maximum of the live bytes: the largest sum of the sizes of blocks that are
+live at one step. First-fit orders reach it on most networks. Where none does, a search looks for a
+placement at the bound, then between the bound and the best known placement. The result states how
+much smaller the arena could be at most.
 
-Usable alone, on a list of (id, first, last, size) with lifetimes [first, last):
+The module can be used alone, on a list of (id, first, last, size) with lifetimes [first, last):
 
     offsets, allocation = solve([("a", 0, 2, 64), ("b", 1, 3, 64), ("c", 2, 4, 64)])
 """
@@ -25,22 +25,23 @@ from mxrun.planner.allocator.placement_cache import find_placement, keep_placeme
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import search
 
-# What the search may do, in blocks and sections looked at: a second or two. A count and not a time,
-# so that plans are repeatable.
+# Work limit of the search, in blocks and sections examined: a second or two. A count and not a
+# time, so that plans are reproducible.
 _SEARCH_WORK = 1_000_000_000
-# The part of it that goes to the bound itself, and the part of the rest for one capacity above.
+# Share of the work spent at the bound, and share of the rest spent on one capacity above it.
 _AT_BOUND = 1 / 2
 _ABOVE = 1 / 6
-# A search that took more than a few milliseconds is not repeated by the next process.
+# Results of searches longer than a few milliseconds are cached on disk.
 _KEPT_WORK = 5_000_000
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Offsets in bytes, one per block; the arena's size, and what is known of smaller ones.
+    """Offsets in bytes, one per block, the size of the arena, and bounds on smaller arenas.
 
-    lower_bound_bytes: the most that is alive at once. proved_bytes: no arena can be smaller, which
-    the search may have shown above the lower bound.
+    lower_bound_bytes: maximum of the live bytes. proved_bytes: size below which no placement
+    exists; the search may have proved more than the lower bound. order: the order or method that
+    found the offsets.
     """
 
     offsets: tuple[int, ...]
@@ -51,19 +52,22 @@ class Allocation:
 
     @property
     def proved_optimal(self) -> bool:
-        """Whether no placement needs less."""
+        """True if no placement needs less memory."""
         return self.arena_bytes == self.proved_bytes
 
     @property
     def gap(self) -> float:
-        """By which part of itself at most the least arena would have to grow to this one."""
+        """Upper bound on the relative excess over the smallest arena.
+
+        Equal to arena_bytes / proved_bytes - 1.
+        """
         return self.arena_bytes / self.proved_bytes - 1 if self.proved_bytes else 0.0
 
 
 def solve(blocks: Iterable[tuple[str, int, int, int]]) -> tuple[dict[str, int], Allocation]:
-    """The offset of each (id, first, last, size), and the allocation as a whole.
+    """Return the offset of each (id, first, last, size), and the allocation.
 
-    Sizes in bytes, lifetimes half-open.
+    Sizes are in bytes, lifetimes half-open.
     """
     return next(improving(blocks))
 
@@ -71,8 +75,9 @@ def solve(blocks: Iterable[tuple[str, int, int, int]]) -> tuple[dict[str, int], 
 def improving(
     blocks: Iterable[tuple[str, int, int, int]],
 ) -> Iterator[tuple[dict[str, int], Allocation]]:
-    """What `solve` gives, then what more portions of search make of it, until no placement can be
-    better.
+    """Yield the result of `solve`, then the best result after each further portion of search.
+
+    Ends once no placement can be better.
     """
     rows = list(blocks)
     columns = ([row[column] for row in rows] for column in (3, 1, 2))
@@ -82,7 +87,7 @@ def improving(
 
 
 def lower_bound(sizes: Integers, first: Integers, last: Integers) -> int:
-    """The largest sum of sizes alive at one step; lifetimes are half-open [first, last)."""
+    """Return the maximum of the live bytes; lifetimes are half-open [first, last)."""
     occupying = (sizes > 0) & (last > first)
     if not occupying.any():
         return 0
@@ -90,15 +95,15 @@ def lower_bound(sizes: Integers, first: Integers, last: Integers) -> int:
 
 
 def allocate(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> Allocation:
-    """Place blocks of `sizes` bytes, each alive during [first, last), without overlap.
+    """Place blocks of `sizes` bytes, each live during [first, last), without overlap.
 
-    The same blocks in the same order are always placed alike.
+    Deterministic: the same blocks in the same order get the same offsets.
     """
     return next(_allocations(*(np.asarray(each, np.int64) for each in (sizes, first, last))))
 
 
 def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[Allocation]:
-    """The usual allocation, then those of each further portion of search."""
+    """Yield the default allocation, then one after each further portion of search."""
     offsets = np.zeros_like(size)
     occupying = (size > 0) & (end > begin)
     if not occupying.any():
@@ -118,7 +123,7 @@ def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[All
 
 
 def _placed(problem: PlacementProblem) -> tuple[Placement, int]:
-    """A placement, and the least arena that may be possible as far as is known."""
+    """Return a placement and the proved minimum size of the arena."""
     bound = problem.lower_bound
     placement = first_fit(problem)
     if placement.arena_bytes == bound:
@@ -133,12 +138,12 @@ def _placed(problem: PlacementProblem) -> tuple[Placement, int]:
 
 
 def _searched(problem: PlacementProblem, best: Placement) -> tuple[Placement, int, int]:
-    """The best placement by searching, the least arena that may be possible, and the work."""
+    """Search for a better placement; return it, the proved minimum size, and the work done."""
     bound = problem.lower_bound
     outcome = search(problem, bound, int(_SEARCH_WORK * _AT_BOUND))
     if outcome.offsets is not None:
         return Placement(outcome.offsets, bound, "search"), bound, outcome.work
-    # Whatever lies on others lies at a sum of sizes, so that arenas differ by this at least.
+    # Every offset is a sum of block sizes, so arena sizes are multiples of this.
     unit = math.gcd(*map(int, problem.size))
     proved = bound + unit if outcome.is_impossible else bound
     found, proved, work = _between(problem, best, proved, unit, _SEARCH_WORK - outcome.work)
@@ -148,13 +153,13 @@ def _searched(problem: PlacementProblem, best: Placement) -> tuple[Placement, in
 def _between(
     problem: PlacementProblem, best: Placement, proved: int, unit: int, work: int
 ) -> tuple[Placement, int, int]:
-    """Halve the distance between the lower bound and the best placement while work is allowed."""
+    """Bisect between the lower bound and the best placement while work is left."""
     missed, allowed = problem.lower_bound, work
     share = int(work * _ABOVE)
     while work > 0 and best.arena_bytes - missed > unit:
         capacity = missed + (best.arena_bytes - missed) // unit // 2 * unit
         outcome = search(problem, capacity, min(work, share))
-        # Each look counts, so that the halving ends.
+        # Each search counts at least 1, so that the loop ends.
         work -= max(outcome.work, 1)
         if outcome.offsets is not None:
             arena = int((outcome.offsets + problem.size).max())

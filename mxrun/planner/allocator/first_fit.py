@@ -1,8 +1,8 @@
-"""Blocks placed one by one, each at the lowest offset where nothing alive with it lies.
+"""First fit: blocks placed one by one, each at the lowest offset free during its lifetime.
 
-For one of a few orders this reaches the lower bound on most networks (studied for TensorFlow Lite
-by Pisarchyk and Lee, arXiv:2001.03288). Where it does not, blocks that stick out beyond the bound
-are moved to the front of the order and all are placed again (squeaky wheel optimisation: Joslin and
+With the best of a few orders this reaches the lower bound on most networks (studied for TensorFlow
+Lite by Pisarchyk and Lee, arXiv:2001.03288). Where it does not, blocks that exceed the bound are
+moved to the front of the order and all are placed again (squeaky wheel optimisation: Joslin and
 Clements, JAIR 10, 1999).
 """
 
@@ -17,18 +17,18 @@ import numpy.typing as npt
 from mxrun.backend.jit import Block, HostLoop, int64s, integer, native, piece
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
-# Placements tried per order; the second round begins once every order has had its first.
+# Placements tried per order; the second round begins after every order has had its first.
 _ROUNDS = 5
-# What all of them may do, in blocks looked at: a second or two. A count and not a time, so that
-# plans are repeatable. At least one placement is made.
+# Work limit of all placements, in blocks examined: a second or two. A count and not a time, so that
+# plans are reproducible. At least one placement is made.
 _MAX_WORK = 600_000_000
-# Blocks looked at in one go.
+# Blocks examined per pass of the branch-free loop.
 _CHUNK = 64
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Offsets in bytes, the arena they need, and what found them."""
+    """Offsets in bytes, size of the arena, and name of the order or method that found them."""
 
     offsets: Integers
     arena_bytes: int
@@ -36,7 +36,7 @@ class Placement:
 
 
 def first_fit(problem: PlacementProblem) -> Placement:
-    """The best of several placements for each of a few orders; one at the lower bound ends it."""
+    """Return the best of several placements for each of a few orders; stop at the lower bound."""
     best: Placement | None = None
     bound = problem.lower_bound
     loop = _Loop(problem)
@@ -59,7 +59,7 @@ def first_fit(problem: PlacementProblem) -> Placement:
 
 
 def _keys(problem: PlacementProblem) -> list[tuple[str, npt.NDArray[Any]]]:
-    """Keys to place blocks by, the largest first."""
+    """Return the named sort keys of the orders; the largest key is placed first."""
     by_life = np.empty_like(problem.size)
     by_life[np.lexsort((problem.size, problem.life))] = np.arange(len(by_life))
     return [
@@ -71,7 +71,7 @@ def _keys(problem: PlacementProblem) -> list[tuple[str, npt.NDArray[Any]]]:
 
 
 class _Loop:
-    """The native loop with its arrays, for one problem."""
+    """Native first-fit loop with its arrays, for one problem."""
 
     def __init__(self, problem: PlacementProblem) -> None:
         count = len(problem.size)
@@ -85,7 +85,7 @@ class _Loop:
         self._run = HostLoop(first_fit_loop, (count, *addresses), unlocked=True)
 
     def run(self, order: Integers) -> Integers:
-        """The offsets for one order."""
+        """Return the offsets for one order."""
         self._order[:] = order
         self._run()
         offsets: Integers = self._offsets.copy()
@@ -93,16 +93,16 @@ class _Loop:
 
     @property
     def work(self) -> int:
-        """Blocks looked at in all runs."""
+        """Number of blocks examined in all runs."""
         return int(self._work[0])
 
 
 @piece
 def lowest_gap(block: Block, current: int, count: int) -> int:
-    """The lowest offset at which a block lies on none of the `count` that are placed.
+    """Return the lowest offset at which a block overlaps none of the `count` placed blocks.
 
-    Those that are alive with it are picked out chunk by chunk, without a branch, as nobody could
-    foretell which they are.
+    Placed blocks whose lifetimes intersect are collected chunk by chunk without a branch, because
+    the branch would be unpredictable.
     """
     size, begin, end = int64s(block, 1), int64s(block, 2), int64s(block, 3)
     offsets, placed = int64s(block, 5), int64s(block, 6)
@@ -127,7 +127,7 @@ def lowest_gap(block: Block, current: int, count: int) -> int:
 
 @native
 def first_fit_loop(block: Block) -> None:
-    """Place each block of `order` in the lowest gap; `placed` lists them by offset."""
+    """Place each block of `order` in the lowest gap; `placed` lists the placed blocks by offset."""
     count, order = integer(block, 0), int64s(block, 4)
     offsets, placed = int64s(block, 5), int64s(block, 6)
     for turn in range(count):

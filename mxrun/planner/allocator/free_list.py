@@ -1,9 +1,9 @@
-"""What the same blocks would take in an allocator without offsets, for comparison.
+"""Free-list allocator of MXNet's planner, for comparison with planned offsets.
 
-MXNet's planner (src/nnvm/plan_memory.cc) walks over the steps with a list of whole blocks that are
-free. A tensor takes the smallest that holds it, else the largest that does not, which then grows to
-its size; both only within a factor of 16. Where there is none, a new block is made. Blocks are
-never split and never joined.
+MXNet's planner (src/nnvm/plan_memory.cc) walks over the steps with a list of free blocks. A tensor
+takes the smallest block that holds it, else the largest that does not, which then grows to its
+size; both only within a factor of 16. If there is none, a new block is made. Blocks are never split
+or merged.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-# NNVM_EXEC_MATCH_RANGE, as it is by default.
+# Default of MXNet's NNVM_EXEC_MATCH_RANGE.
 MATCH_RANGE = 16
 
 
 def free_list_bytes(
     sizes: Sequence[int], first: Sequence[int], last: Sequence[int], match_range: int = MATCH_RANGE
 ) -> int:
-    """Bytes of all blocks in the end; lifetimes are half-open [first, last).
+    """Return the total bytes of all blocks at the end; lifetimes are half-open [first, last).
 
-    What is written by one step is placed by falling size, as in MXNet.
+    Tensors written by one step are allocated by descending size, as in MXNet.
     """
     begin: dict[int, list[int]] = {}
     end: dict[int, list[int]] = {}
@@ -38,7 +38,7 @@ def free_list_bytes(
 
 
 def _take(free: list[int], size: int, match_range: int) -> int:
-    """Remove a block from the list, or make one; its bytes."""
+    """Remove a block from the list, or make one; return its bytes."""
     position = bisect_left(free, size)
     if position < len(free) and free[position] <= size * match_range:
         return free.pop(position)

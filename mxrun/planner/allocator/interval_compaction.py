@@ -1,4 +1,4 @@
-"""Lifetimes as sections of time: what an allocation depends on, whatever the steps are called."""
+"""Placement problem with compacted lifetimes: steps merged into sections of maximal live sets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PlacementProblem:
-    """Blocks of `size` bytes, each alive in the sections [begin, end) of `sections`.
+    """Blocks of `size` bytes, each live in the sections [begin, end) of `sections`.
 
-    life: the steps that each is alive. A section is a stretch of time whose living blocks are not
-    all alive in the stretch before or behind it: what fits in every section fits at every step. Two
-    blocks are alive together where they share a section.
+    life: number of steps that each block is live. A section is an interval of steps whose set of
+    live blocks is not contained in that of the interval before or after it: a placement without
+    overlap in every section has none at any step. Two blocks are live at the same time if they
+    share a section.
     """
 
     size: Integers
@@ -32,7 +33,7 @@ class PlacementProblem:
 
     @property
     def totals(self) -> Integers:
-        """Bytes alive in each section."""
+        """Live bytes in each section."""
         change = np.zeros(self.sections + 1, np.int64)
         np.add.at(change, self.begin, self.size)
         np.add.at(change, self.end, -self.size)
@@ -40,8 +41,8 @@ class PlacementProblem:
 
     @property
     def fullest(self) -> Integers:
-        """For each block the bytes of the fullest section that it is alive in."""
-        # The last life ends where the sections do, which must be a place among what is reduced.
+        """For each block, the maximum of the live bytes over its sections."""
+        # `reduceat` needs valid indices, and the last lifetime ends one past the last section.
         totals = np.append(self.totals, 0)
         lives = np.stack((self.begin, self.end), axis=1).ravel()
         fullest: Integers = np.maximum.reduceat(totals, lives)[::2]
@@ -49,23 +50,22 @@ class PlacementProblem:
 
     @property
     def rows(self) -> int:
-        """The blocks of every section, counted in each."""
+        """Number of (section, block) pairs with the block live in the section."""
         return int((self.end - self.begin).sum())
 
     @property
     def lower_bound(self) -> int:
-        """The largest sum of sizes alive at once, in bytes: no arena can be smaller."""
+        """Lower bound on the size of the arena in bytes: the maximum of the live bytes."""
         return int(self.totals.max(initial=0))
 
 
 def sectioned(size: Integers, first: Integers, last: Integers) -> PlacementProblem:
-    """The problem of blocks alive during [first, last), none of them empty."""
-    # Without the counts NumPy would import its masked arrays to look for one, which takes 20 ms.
+    """Return the problem of blocks live during [first, last), none of them empty."""
+    # Without `return_counts` NumPy imports numpy.ma to look for a mask, which takes 20 ms.
     moments, _ = np.unique(np.concatenate((first, last)), return_counts=True)
     starts = np.isin(moments, first)
     ends = np.isin(moments, last)
-    # Between two moments of which the earlier starts something and the later ends something, more
-    # is alive than on both sides.
+    # The live set is maximal between a moment that starts a block and a next moment that ends one.
     full = starts[:-1] & ends[1:]
     number = np.concatenate(([0], np.cumsum(full)))
     begin = number[np.searchsorted(moments, first)]

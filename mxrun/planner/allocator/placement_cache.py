@@ -1,8 +1,8 @@
-"""Placements that took a search, kept for later processes, so that none repeats the search.
+"""Disk cache of placements that took a search, so that later processes do not repeat it.
 
-An entry is named by the problem and by the code that searches, and says what that code found: with
-it or without it, the same problem has the same offsets. What was changed since it was written, or
-is no placement, is as if it were not there.
+The key of an entry covers the problem and the searching code, and the entry holds that code's
+result: the offsets of a problem are the same with the cache or without. Entries that were modified
+since they were written, or that hold no valid placement, are ignored.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mxrun.base import disk_cache
 from mxrun.planner.allocator.first_fit import Placement
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
-# The folder of placements among what is kept, and how many it holds.
+# Name of this cache, and the maximum number of its entries.
 KIND = "placements"
 _MAX_ENTRIES = 256
-# A larger problem's entry would be a megabyte and more.
+# The entry of a larger problem would exceed a megabyte.
 _MAX_BLOCKS = 20_000
-# What decides the offsets: files of this folder.
+# Files of this folder that decide the offsets.
 _SOURCES = (
     "placement_search",
     "first_fit",
@@ -34,14 +34,14 @@ _SOURCES = (
     "search_loop",
     "interval_compaction",
 )
-# Offsets are 64 bits wide.
+# Upper limit of an offset, which has 64 bits.
 _END = 1 << 62
 
 
 def find_placement(problem: PlacementProblem, most: int) -> tuple[Placement, int] | None:
-    """The placement kept for a problem in at most so many bytes, and the bytes proved necessary.
+    """Return the cached placement of a problem, and its proved minimum size in bytes.
 
-    None where there is none that is sound.
+    None if there is no valid entry, or if its placement needs more than `most` bytes.
     """
     if len(problem.size) > _MAX_BLOCKS:
         return None
@@ -62,7 +62,7 @@ def find_placement(problem: PlacementProblem, most: int) -> tuple[Placement, int
 
 
 def keep_placement(problem: PlacementProblem, placement: Placement, proved: int) -> None:
-    """Keep what a search came to; entries of long ago go."""
+    """Store the result of a search; the oldest entries beyond the maximum are removed."""
     if len(problem.size) > _MAX_BLOCKS:
         return
     figures = {
@@ -82,7 +82,7 @@ def _key(problem: PlacementProblem) -> str:
 
 @cache
 def _code() -> str:
-    """A digest of all that decides where blocks lie."""
+    """Return a digest of all source files that decide the offsets."""
     files = [Path(philox.__file__), *(Path(__file__).with_name(f"{name}.py") for name in _SOURCES)]
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
@@ -92,7 +92,7 @@ def _digest(figures: dict[str, Any]) -> str:
 
 
 def _overlaps(problem: PlacementProblem, offsets: Integers) -> bool:
-    """Whether blocks lie on each other, gone through from the lowest to the highest."""
+    """Return whether any blocks overlap, by a sweep over the blocks in order of offset."""
     tops = np.zeros(problem.sections, np.int64)
     for block in np.argsort(offsets, kind="stable"):
         under = tops[problem.begin[block] : problem.end[block]]

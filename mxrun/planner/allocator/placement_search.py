@@ -1,4 +1,4 @@
-"""One search in one order: the memory of the native loop, filled for it, and what came out."""
+"""Attempts of the placement search: the native loop and its arrays, one static order at a time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from mxrun.backend.jit import HostLoop
 from mxrun.planner.allocator import search_loop as loop
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
-# Most changes that may be undone, 16 bytes each.
+# Maximum number of trail entries (changes that can be undone), 16 bytes each.
 _MAX_TRAIL = 1 << 23
-# What it takes to start an attempt, and that for each block.
+# Work counted for starting an attempt, and in addition for each block.
 _START_WORK, _BLOCK_WORK = 100_000, 160
 
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What a search came to: the offsets that it found, or whether there are none.
+    """Result of a search: the offsets found, or whether it proved that none exist.
 
-    work: blocks and sections looked at on the way, or about as many.
+    work: approximate number of blocks and sections examined.
     """
 
     offsets: Integers | None
@@ -72,11 +72,11 @@ class Attempts:
 
     @property
     def setup_work(self) -> int:
-        """What it took to get ready for attempts."""
+        """Work spent on preparing the arrays."""
         return len(self._arrays[loop.ROWS])
 
     def run(self, rank: Integers, nodes: int, work: int) -> SearchOutcome:
-        """Search in one order from the start, for so many nodes and so much work at most."""
+        """Search in one order from the start, with at most `nodes` nodes and `work` work."""
         arrays, count = self._arrays, len(self._problem.size)
         starts: dict[int, Integers | int] = {
             loop.RANK: rank,
@@ -93,7 +93,7 @@ class Attempts:
             arrays[slot][:] = start
         first = arrays[loop.FRAMES]
         first[: loop.FRAME_SLOTS] = 0
-        # As if one more block, below all, had been placed before.
+        # Key of an imaginary block that was placed before all others, below them.
         first[loop.LAST] = count + 1
         first[loop.KEY_RANK] = -1
         self._run.set(loop.NODES, nodes)
@@ -107,7 +107,7 @@ class Attempts:
 
 
 def _rows(problem: PlacementProblem) -> tuple[Integers, Integers]:
-    """The blocks of each section, one section behind the other, and where each begins."""
+    """Return the start of each section's rows, and the blocks of all sections in a row."""
     change = np.bincount(problem.begin, minlength=problem.sections + 1)
     change -= np.bincount(problem.end, minlength=problem.sections + 1)
     starts = np.concatenate(([0], np.cumsum(np.cumsum(change)[:-1])))
@@ -118,7 +118,7 @@ def _rows(problem: PlacementProblem) -> tuple[Integers, Integers]:
 
 
 def _twins(problem: PlacementProblem, rank: Integers) -> Integers:
-    """For each block the last one before it in rank with its size and life; -1 where none is."""
+    """Return for each block the previous one in rank with equal size and lifetime, or -1."""
     order = np.lexsort((rank, problem.size, problem.end, problem.begin))
     key = np.stack((problem.begin, problem.end, problem.size))[:, order]
     alike = (key[:, 1:] == key[:, :-1]).all(axis=0)

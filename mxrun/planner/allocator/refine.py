@@ -1,8 +1,8 @@
-"""A search that goes on for as long as it is wanted, in portions of work.
+"""Continued search for a better placement, in portions of work.
 
-The usual search gives up after a second or two. This one begins with what that one found, and looks
-in turn at the least arena that may be possible and at capacities between it and the best placement
-known, nearer and nearer to the latter.
+The default search stops after a second or two. This one starts with its result and alternates
+between the proved minimum size of the arena and capacities between that and the best known
+placement, successively nearer to the latter.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mxrun.planner.allocator.first_fit import Placement
 from mxrun.planner.allocator.interval_compaction import PlacementProblem
 from mxrun.planner.allocator.search import MAX_ROWS, Search
 
-# The work of one portion: about half a second.
+# Work of one portion: about half a second.
 _PORTION = 400_000_000
 
 
 def refine(
     problem: PlacementProblem, best: Placement, proved: int
 ) -> Iterator[tuple[Placement, int]]:
-    """After each portion the best placement and the bytes proved necessary.
+    """Yield the best placement and the proved minimum size after each portion of work.
 
-    Ends where both meet, or where the problem is too large to be searched. The n-th portion gives
-    the same whenever it is asked for.
+    Ends when both are equal, or at once if the problem is too large to be searched. The n-th
+    portion always gives the same result.
     """
     if problem.rows > MAX_ROWS:
         return
-    # Whatever lies on others lies at a sum of sizes, so that arenas differ by this at least.
+    # Every offset is a sum of block sizes, so arena sizes are multiples of this.
     unit = math.gcd(*map(int, problem.size))
     searches: dict[int, Search] = {}
     turn = 0
@@ -52,9 +52,9 @@ def refine(
 
 
 def _capacity(proved: int, arena: int, unit: int, turn: int) -> int:
-    """Every other turn the least that may be possible; the others halve what is left above it."""
+    """Return the capacity to try: the proved minimum in even rounds, a bisection in odd ones."""
     units = (arena - proved) // unit
-    # Distances below the best: half of what there is, a quarter, and so on down to one unit.
+    # Distance below the best placement: half of the gap, a quarter, and so on down to one unit.
     halvings = max(units.bit_length() - 1, 1)
     if turn % 2 == 0:
         return proved

@@ -1,14 +1,15 @@
-"""A canonical depth-first search for a placement of blocks within a given capacity.
+"""Canonical depth-first search for a placement of blocks within a given capacity.
 
-Any placement can be pushed down until every block lies at 0 or on another; placing the blocks of
-such a normal form by rising offset, each lies exactly at its lowest free offset. So it is enough to
-search those sequences (the idea of MiniMalloc: Moffitt, ASPLOS 2023): a block that could be slid
-wholly under a candidate rules the candidate out, and so does a section in which what is to come
-does not fit above the least offset that is left for it.
+Any placement can be pushed down until every block is at offset 0 or on top of another. If the
+blocks of such a normal form are placed by ascending offset, each is placed exactly at its lowest
+free offset. Searching these sequences is therefore complete (the idea of MiniMalloc: Moffitt,
+ASPLOS 2023). Two rules prune candidates: another block would fit entirely below the candidate, or
+in some section the remaining blocks do not fit above the lowest offset left there.
 
-A static order of the blocks decides between equal offsets and, by that, where the search looks
-first. Which order ends soon differs widely from problem to problem, and most that do, end after
-hardly more nodes than there are blocks: so many orders take turns with a growing share of nodes.
+A static order of the blocks breaks ties between equal offsets and thereby decides which placements
+are tried first. The order that ends soon differs from problem to problem, and most successful
+orders need hardly more nodes than there are blocks. The search therefore restarts with many orders
+and increasing node limits.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from mxrun.backend import philox
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 from mxrun.planner.allocator.placement_search import Attempts, SearchOutcome
 
-# The blocks of every section, listed in 8 bytes each, may be so many.
+# Maximum of `PlacementProblem.rows`, which are listed in 8 bytes each.
 MAX_ROWS = 1 << 24
-# Nodes per block that an order has: one that is drawn, and one that stays in the first turn.
+# Node limit per block of a random order, and of a fixed order in the first round.
 _SHARE = 4
-# Orders drawn in the first turn. They double from turn to turn, as the shares of those that stay.
+# Random orders in the first round. Their number and the node limits of the fixed orders double with
+# every round.
 _DRAWN = 4
-# By how much a key is raised at most when it is varied.
+# Maximum relative increase of a key by a random order.
 _SPREAD = 0.75
 
 
 def search(problem: PlacementProblem, capacity: int, work: int) -> SearchOutcome:
-    """Look for offsets at which all blocks fit `capacity`, doing about as much work at most.
+    """Search for offsets at which all blocks fit `capacity`, with about `work` work at most.
 
-    The same arguments give the same offsets.
+    Deterministic: the same arguments give the same offsets.
     """
     if capacity < problem.lower_bound:
         return SearchOutcome(None, True, 0)
@@ -46,9 +48,9 @@ def search(problem: PlacementProblem, capacity: int, work: int) -> SearchOutcome
 
 
 class Search:
-    """A search for one problem and capacity that can be continued.
+    """Search for one problem and capacity that can be continued.
 
-    The problem has at most `MAX_ROWS` rows, and the capacity is no less than its lower bound.
+    The problem has at most `MAX_ROWS` rows, and the capacity is at least its lower bound.
     """
 
     def __init__(self, problem: PlacementProblem, capacity: int) -> None:
@@ -58,9 +60,9 @@ class Search:
         self._setup_work = self._attempts.setup_work
 
     def run(self, work: int) -> SearchOutcome:
-        """Try the next orders, doing about as much work at most.
+        """Try the next orders, with about `work` work at most.
 
-        An order that this limit ends is not tried again.
+        An order that is interrupted by this limit is not tried again.
         """
         done, self._setup_work = self._setup_work, 0
         for rank, times in self._ranks:
@@ -72,11 +74,12 @@ class Search:
 
 
 def _ranks(problem: PlacementProblem) -> Iterator[tuple[Integers, int]]:
-    """Orders without end: the place of each block in it, and the shares of nodes it has.
+    """Yield orders without end, as the rank of each block and a multiple of the base node limit.
 
-    Three put what is long-lived, large in area, or alive at the fullest time first, one goes by
-    time, as memory that is handed from operator to operator lies well; the others vary keys by
-    chance.
+    The fixed orders put first the blocks with the longest life, those live at the highest live
+    bytes (ties by area, then by life), and the earliest, because memory passed from operator to
+    operator packs well in time order. The random orders multiply the area, the life or their
+    product by random factors.
     """
     life, area = problem.life.astype(np.float64), problem.area
     total = problem.fullest.astype(np.float64)
@@ -95,7 +98,7 @@ def _ranks(problem: PlacementProblem) -> Iterator[tuple[Integers, int]]:
 
 
 def _rank(*keys: npt.NDArray[Any]) -> Integers:
-    """The place of each block, the largest first; the first key counts most."""
+    """Return the rank of each block, the largest first; the first key is the primary one."""
     order = np.lexsort([-key for key in reversed(keys)])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))

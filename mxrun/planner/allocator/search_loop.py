@@ -1,12 +1,13 @@
-"""The native loop of the search for placements: one static order, one capacity, counted work.
+"""Native loop of the placement search: one static order, one capacity, counted work.
 
-A node is a block placed at its lowest free offset. Blocks are placed by rising (offset, rank), so
-what a node may place is found by one pass over the blocks to come, and nothing is sorted or kept
-beside the node before. Changes are written to a trail, from which a node that fails is undone.
+A node is a block placed at its lowest free offset. Blocks are placed by ascending (offset, rank),
+so the candidates of a node are found by one pass over the remaining blocks, without sorting and
+without data from the node before. Changes are recorded on a trail, from which a failed node is
+undone.
 
-Where no block to come crosses from one section to the next, the sections on the two sides are parts
-that are solved one after the other; a part that has been solved keeps its changes on the trail, so
-that they go with the node above the parts.
+Where no remaining block crosses the border of two sections, the two sides are independent parts
+that are solved one after the other. The changes of a solved part stay on the trail, so that they
+are undone with the node above the parts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mxrun.backend.jit import Block, int64s, integer, native, piece
 
 FOUND, IMPOSSIBLE, EXHAUSTED = 0, 1, 2
 
-# The argument slots: numbers, what is known of the blocks and sections, and the search's state.
+# Argument slots: numbers, properties of the blocks and sections, and the state of the search.
 COUNT, CAPACITY, NODES, WORK, TRAIL_ENTRIES = 0, 1, 2, 3, 4
 SIZE, BEGIN, END, RANK, TWIN, ROW_START, ROWS = 5, 6, 7, 8, 9, 10, 11
 LOWEST, OFFSET, LOW_ROW, TOTAL, CUT, MEMBERS, FRAMES, TRAIL, RESULT = (
@@ -23,31 +24,31 @@ LOWEST, OFFSET, LOW_ROW, TOTAL, CUT, MEMBERS, FRAMES, TRAIL, RESULT = (
     *(17, 18, 19, 20),
 )
 
-# A frame: its part's blocks among the members and its sections, both half-open; the key of the
-# block it placed last; where the trail stood before; whether nothing to come lies above that
-# block; and where those of its parts begin that are not solved yet.
+# Frame: the blocks of its part (range of the members) and its sections, both half-open; the key of
+# the block it placed last; the length of the trail before that; whether no remaining block is live
+# at the same time as that block; and the start of its parts that are not solved yet.
 FIRST, LAST, LEFT, RIGHT, KEY_OFFSET, KEY_RANK, MARK, HATLESS, REST_FIRST, REST_LEFT = (
     *(0, 1, 2, 3, 4),
     *(5, 6, 7, 8, 9),
 )
 FRAME_SLOTS = 10
 
-# The result: how it ended, the nodes it took, and its work, in blocks and sections looked at;
-# besides, how many changes are on the trail, and the size of the part's smallest block to come.
+# Result: final status, nodes taken, and work in blocks and sections examined; also the number of
+# changes on the trail, and the size of the smallest remaining block of the part.
 STATUS, NODES_TAKEN, WORK_DONE, TRAIL_USED, MIN_SIZE = 0, 1, 2, 3, 4
 RESULT_SLOTS = 5
 
-# What a node takes besides what it looks at.
+# Fixed work of a node, in addition to what it examines.
 _NODE_WORK = 200
 
 
 @piece
 def chosen_member(block: Block, frame: int) -> int:
-    """Where the next block to place stands among the members; -1 where there is none.
+    """Return the index among the members of the next block to place, or -1 if there is none.
 
-    It is the one with the least key above the frame's, unless another could lie wholly under it:
-    the placement would have a gap there that is never needed. Of blocks that are alike in all but
-    rank, only the first to come is taken.
+    It is the block with the smallest key above the frame's. It is rejected if another block would
+    fit entirely below it: the placement would have a gap that is never needed. Of blocks that
+    differ in rank alone, only the first remaining one is a candidate.
     """
     frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
     size, rank, twin = int64s(block, SIZE), int64s(block, RANK), int64s(block, TWIN)
@@ -75,7 +76,10 @@ def chosen_member(block: Block, frame: int) -> int:
 
 @piece
 def write_trail(block: Block, entry: int, value: int) -> None:
-    """Note what a block's lowest offset was; entries after the blocks stand for placed ones."""
+    """Record a change on the trail.
+
+    entry: a block whose lowest offset was `value`, or the block count plus a block that was placed.
+    """
     trail, result = int64s(block, TRAIL), int64s(block, RESULT)
     used = result[TRAIL_USED]
     trail[2 * used] = entry
@@ -85,7 +89,7 @@ def write_trail(block: Block, entry: int, value: int) -> None:
 
 @piece
 def undo(block: Block, mark: int) -> None:
-    """Take back every change after `mark`, the newest first."""
+    """Revert every change after `mark`, the newest first."""
     trail, result = int64s(block, TRAIL), int64s(block, RESULT)
     lowest, offset = int64s(block, LOWEST), int64s(block, OFFSET)
     total, cut = int64s(block, TOTAL), int64s(block, CUT)
@@ -109,7 +113,10 @@ def undo(block: Block, mark: int) -> None:
 
 @piece
 def raise_others(block: Block, frame: int, placed: int) -> int:
-    """Lift what is to come beside a placed block onto it: 1 where it fits, with bit 2 if any is."""
+    """Raise the lowest offsets of the remaining blocks that overlap `placed` in time to its top.
+
+    Return bit 0 if all of them still fit, and bit 1 if there is any such block.
+    """
     frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
     size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
     lowest, result = int64s(block, LOWEST), int64s(block, RESULT)
@@ -135,10 +142,10 @@ def raise_others(block: Block, frame: int, placed: int) -> int:
 
 @piece
 def lifted_offset(block: Block, frame: int, member: int) -> int:
-    """The least offset that a block to come can have yet.
+    """Return a lower bound on the offset of a remaining block.
 
-    Those below the frame's key cannot be placed where they are: each must come to lie on another,
-    so that they are lifted by the smallest block to come.
+    A block with a key below the frame's cannot be placed at its lowest offset any more: it must
+    come to lie on another block, and that raises it by at least the smallest remaining size.
     """
     frames = int64s(block, FRAMES)
     low: int = int64s(block, LOWEST)[member]
@@ -151,10 +158,10 @@ def lifted_offset(block: Block, frame: int, member: int) -> int:
 
 @piece
 def still_fits(block: Block, frame: int) -> int:
-    """Whether in each section all that is to come fits above the lowest block of it.
+    """Return whether in each section the remaining blocks fit above the lowest offset left there.
 
-    One block that lies low enough shows it. That one is looked at first when the section's turn
-    comes again, as it mostly shows it again.
+    One block with a low enough offset proves it. That block is examined first the next time,
+    because it usually proves it again.
     """
     frames, result, total = int64s(block, FRAMES), int64s(block, RESULT), int64s(block, TOTAL)
     rows, row_start, low_row = int64s(block, ROWS), int64s(block, ROW_START), int64s(block, LOW_ROW)
@@ -178,7 +185,7 @@ def still_fits(block: Block, frame: int) -> int:
 
 @piece
 def place_member(block: Block, frame: int, place: int) -> int:
-    """Place the member at `place` and say whether all that is to come may still fit."""
+    """Place the member at `place`; return whether all remaining blocks may still fit."""
     frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
     size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
     offset, total, cut = int64s(block, OFFSET), int64s(block, TOTAL), int64s(block, CUT)
@@ -208,13 +215,13 @@ def place_member(block: Block, frame: int, place: int) -> int:
 
 @piece
 def open_part(block: Block, frame: int) -> None:
-    """Make a frame, after this one, of the first of its parts that is not solved."""
+    """Make a frame for the first part of this frame that is not solved."""
     frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
     begin, cut = int64s(block, BEGIN), int64s(block, CUT)
     left = right = frames[frame + REST_LEFT]
     first, last = frames[frame + REST_FIRST], frames[frame + LAST] - 1
     middle = first
-    # Sections between two cuts may have nothing to come.
+    # There may be no remaining block between two cuts.
     while middle == first:
         left = right
         while cut[right] > 0:
@@ -238,8 +245,8 @@ def open_part(block: Block, frame: int) -> None:
 def search_loop(block: Block) -> None:
     """Place all blocks within the capacity; the first frame has placed none and holds the parts.
 
-    Ends FOUND with the offsets, IMPOSSIBLE where there is no placement, or EXHAUSTED when nodes,
-    work or trail are used up. It depends on its arguments alone.
+    The status is FOUND with the offsets, IMPOSSIBLE if no placement exists, or EXHAUSTED if nodes,
+    work or trail are used up. The result depends on the arguments alone.
     """
     frames, result = int64s(block, FRAMES), int64s(block, RESULT)
     reserve = integer(block, COUNT) + 1
@@ -255,7 +262,7 @@ def search_loop(block: Block) -> None:
                 result[STATUS] = FOUND
                 return
             else:
-                # The parts of the frame before are solved one after the other.
+                # Part solved: continue with the next part of the frame before.
                 frame -= FRAME_SLOTS
             continue
         place = chosen_member(block, frame)
@@ -271,8 +278,9 @@ def search_loop(block: Block) -> None:
                 continue
         else:
             frame -= FRAME_SLOTS
-        # What the frame placed last leads nowhere. With nothing above it, it was in nobody's way:
-        # no other choice of the frame can be better.
+        # The last placement of the frame failed. If no remaining block overlaps it in time, it was
+        # not the cause: no other candidate of the frame can do better, so the frame is left
+        # (backjump).
         undo(block, frames[frame + MARK])
         while frame > 0 and frames[frame + HATLESS]:
             frame -= FRAME_SLOTS
@@ -284,7 +292,7 @@ def search_loop(block: Block) -> None:
 
 @native
 def rows_loop(block: Block) -> None:
-    """List the blocks of each section behind each other, where `free` says that its list begins."""
+    """List the blocks of each section in `rows`, beginning at the section's index in `free`."""
     begin, end = int64s(block, 1), int64s(block, 2)
     free, rows = int64s(block, 3), int64s(block, 4)
     for member in range(integer(block, 0)):

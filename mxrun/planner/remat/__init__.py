@@ -1,1 +1,1 @@
-"""Rematerialisation: steps run again in backward so that less memory is live."""
+"""Rematerialisation: forward steps run again in backward to lower peak memory."""

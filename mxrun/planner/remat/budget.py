@@ -1,7 +1,7 @@
-"""A training step fitted into so many bytes: what is made again in backward, and what that costs.
+"""Memory budgets: training steps fitted into a byte limit by rematerialisation, and their costs.
 
-The stages of the step are measured one by one; the orders that are fastest by these measures are
-then made into graphs, of which the true bytes count. The plain order is taken where it fits.
+The segments of the step are measured one by one. The fastest schedules by these measures are built
+as graphs, whose true live bytes decide. The plain plan is used where it fits.
 """
 
 from __future__ import annotations
@@ -25,20 +25,24 @@ from mxrun.planner.remat.segments import Segment, stages_of
 from mxrun.planner.remat.solver import ChainPlans
 from mxrun.planner.storage import Sharing, shared, storage_of
 
-# The measures err on both sides, so orders are looked for in up to this part of the plain bytes.
+# The measured sizes err in both directions, so schedules are searched in up to this multiple of the
+# plain peak memory.
 _SLACK = 1.5
 _SLOTS = 1500
-# Orders near the one that the measures suggest that are tried: faster ones that may fit all the
-# same, and, where nothing fits, those that need least.
+# Number of schedules tried next to the one that the measures suggest (faster ones may fit), and of
+# those with the least memory, in case none of the former fits.
 _NEAR_ORDERS, _LAST_ORDERS = 4, 12
-# What orders are called in which stages run forward and backward, some of them again.
+# Name of schedules by segments, some of which run forward again.
 _BY_STAGES = "by stages"
-# Of those that need least, how many get offsets.
+# Number of the schedules with the least memory that are placed.
 _PLACED = 3
 
 
 class OverBudget(UserError):
-    """A run does not fit into its budget; `least_bytes` are those that its arena would need."""
+    """Error for a run that does not fit its memory budget.
+
+    least_bytes: size of the smallest arena found.
+    """
 
     def __init__(self, diagnostic: Diagnostic, least_bytes: int) -> None:
         super().__init__(diagnostic)
@@ -47,10 +51,10 @@ class OverBudget(UserError):
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes that the whole arena may have, or the share of the reusable bytes of the plain plan.
+    """Limit of the entire arena in bytes, or as a share of the plain plan's reusable bytes.
 
-    least: whether the plan that needs least is wanted, not the fastest that fits. place: where the
-    user says so.
+    least: use the plan with the least memory instead of the fastest that fits. place: location of
+    the budget in the config.
     """
 
     nbytes: int | None = None
@@ -59,7 +63,7 @@ class Budget:
     place: SourceLocation | None = None
 
     def reusable_bytes(self, phases: Mapping[str, PhasePlan], base: int) -> int:
-        """What is left for the reusable region of plain phases beside `base` bytes of others."""
+        """Return the limit of the reusable region, given plain phases and `base` pinned bytes."""
         if self.nbytes is not None:
             return self.nbytes - base
         largest = _largest(phases)
@@ -68,7 +72,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Plain:
-    """A phase in its plain order; graph: its own before any sum became part of another step."""
+    """Phase without rematerialisation; graph: its graph before the add-to pass."""
 
     plan: PhasePlan
     graph: Graph
@@ -81,12 +85,13 @@ def fitted(
     sharing: Sharing,
     machine: Machine | None,
 ) -> tuple[dict[str, PhasePlan], int]:
-    """The phases within the budget, and the bytes that it allows the whole arena.
+    """Return the phases within the budget, and the limit of the entire arena in bytes.
 
-    sharing: as in the plain plans. Evaluation lies in the same arena, so it has to fit as well,
-    though nothing is left out of it.
-    Raises OverBudget, with the least that would do and the step that needs it, where that is not
-    to be had.
+    sharing: as in the plain plans. Evaluation uses the same arena and must fit as well, although
+    nothing can be recomputed in it.
+
+    Raises OverBudget with the smallest arena found and the step at its peak if the budget is too
+    small.
     """
     base = sum(block.nbytes for block in pinned)
     plans = {name: plain.plan for name, plain in phases.items()}
@@ -115,14 +120,16 @@ def _largest(phases: Mapping[str, PhasePlan]) -> int:
 
 
 def share_that_would_do(wanted: int, reusable_bytes: int) -> str:
-    """What to do where a share of `reusable_bytes` comes to less than `wanted`, the least found.
+    """Return the hint for a budget given as a share: the least sufficient percentage.
 
-    Names the least percentage with two decimals; there is none where nothing less was found.
+    wanted: least reusable bytes of all plans tried. reusable_bytes: those of the plain plan. The
+    percentage has two decimals. If no plan needs less than the plain one, the hint is to omit the
+    budget.
     """
     if wanted >= reusable_bytes:
         return "leave memory.budget out; no plan that was tried needs less"
     hundredths = -(-wanted * 10_000 // reusable_bytes)
-    # What is written in a config is read as a float, and may come to less.
+    # The config reads the percentage as a float, which may round below the required bytes.
     while int(float(f"{hundredths / 100:.2f}") / 100 * reusable_bytes) < wanted:
         hundredths += 1
     share = f"{hundredths / 100:.2f}%"
@@ -132,16 +139,16 @@ def share_that_would_do(wanted: int, reusable_bytes: int) -> str:
 def _infeasible(
     phase: PhasePlan, base: int, limit: int, budget: Budget, largest: int
 ) -> Diagnostic:
-    """Why a phase does not fit into `limit` reusable bytes beside `base` others.
+    """Describe why a phase does not fit `limit` reusable bytes beside `base` pinned bytes.
 
-    largest: the reusable bytes of the plain plan, of which a share is one.
+    largest: reusable bytes of the plain plan, to which a share refers.
     """
     step = phase.steps[phase.peak_step()]
     hint = "give it more memory, or lower data.batch_size (`--batch max` finds the largest)"
     if budget.nbytes is None:
         hint = share_that_would_do(phase.reusable_bytes, largest)
     if not phase.graph.is_train:
-        hint = f"evaluation keeps nothing that could be computed again: {hint}"
+        hint = f"evaluation saves nothing that could be recomputed: {hint}"
     return Diagnostic(
         "the run does not fit into memory.budget",
         budget.place,
@@ -154,7 +161,7 @@ def _infeasible(
 
 
 class PhaseFitting:
-    """The plans of one phase, of which the plain one is given."""
+    """Plans of one phase with less memory than its plain plan."""
 
     def __init__(
         self,
@@ -167,12 +174,12 @@ class PhaseFitting:
         self._fitting = BudgetPlanner(plain.graph, sharing, machine)
 
     def within(self, limit: int) -> PhasePlan | None:
-        """The fastest plan found that needs no more than `limit` reusable bytes."""
+        """Return the fastest plan found with at most `limit` reusable bytes, or None."""
         plans = map(self._planned, self._fitting.candidates(limit))
         return next((plan for plan in plans if plan.reusable_bytes <= limit), None)
 
     def least(self) -> PhasePlan:
-        """The plan found that needs least; the plain one where no other needs less."""
+        """Return the plan with the least memory of all found, the plain one included."""
         plans = map(self._planned, self._fitting.least()[:_PLACED])
         return min([self._plain, *plans], key=lambda plan: plan.reusable_bytes)
 
@@ -183,9 +190,9 @@ class PhaseFitting:
 
 
 class BudgetPlanner:
-    """The orders of one training step that need less than the plain one.
+    """Schedules of one training step that need less memory than the plain one.
 
-    Adding in place, which depends on the order and lets no more live at once, comes after.
+    The add-to pass, which depends on the schedule and does not raise peak memory, comes later.
     """
 
     def __init__(self, graph: Graph, sharing: Sharing, machine: Machine | None) -> None:
@@ -194,10 +201,11 @@ class BudgetPlanner:
         self._known: dict[int, tuple[Graph, int]] = {}
 
     def candidates(self, limit: int) -> Iterator[Graph]:
-        """Graphs that may fit into `limit` reusable bytes, the best first.
+        """Yield graphs whose peak memory fits `limit`, the fastest first.
 
-        By their live bytes alone: an allocator may need more. They end with those that need least,
-        which are always the same, so that a limit that one of them needs can be met.
+        Peak memory is the maximum of the live bytes; the placement may need more. The last graphs
+        are those with the least memory, which do not depend on `limit`, so that a limit that one of
+        them meets can be met.
         """
         orders = self._orders
         if not orders:
@@ -214,13 +222,13 @@ class BudgetPlanner:
         yield from (self._graph(slots) for slots in tried if self._peak(slots) <= limit)
 
     def least(self) -> list[Graph]:
-        """The graphs that need least, that which needs least first."""
+        """Return the graphs with the lowest peak memory, in ascending order."""
         return [
             self._graph(slots) for slots in sorted(self._orders[-_LAST_ORDERS:], key=self._peak)
         ]
 
     def recomputed(self, graph: Graph, plain_bytes: int) -> Recomputed:
-        """What a candidate makes again."""
+        """Return the recomputed steps of a candidate and their predicted time."""
         repeated = [step for step in graph.steps if step.repeats is not None]
         return Recomputed(
             steps=tuple(step.repeats or "" for step in repeated),
@@ -242,7 +250,7 @@ class BudgetPlanner:
 
     @cached_property
     def _orders(self) -> list[int]:
-        """Memories in slots whose fastest orders differ, the fastest and largest first."""
+        """Numbers of slots with distinct fastest schedules, the fastest and largest first."""
         if not self._stages:
             return []
         seconds = self._plans.seconds
@@ -256,7 +264,7 @@ class BudgetPlanner:
         return self._made(slots)[1]
 
     def _made(self, slots: int) -> tuple[Graph, int]:
-        """The graph of an order and the bytes alive at its peak."""
+        """Return the graph of a schedule and its peak memory in bytes; results are cached."""
         if slots not in self._known:
             actions = self._plans.actions(slots)
             graph = recompute(self.graph, self._stages, actions, self._seconds.is_cheap)

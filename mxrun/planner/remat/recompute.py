@@ -1,11 +1,10 @@
-"""A training step in which some forward steps run again in backward, so that less is kept.
+"""Training step with rematerialisation: forward steps run again in backward to lower peak memory.
 
-The order of moves is given; every step that it repeats gets values of its own, and readers take the
-newest. A repeated step has its original's kernel, random stream included, so it makes the same
-bits. States change in update steps alone, of which none is repeated.
+The sequence of moves is given. Every repeated step writes new values, and readers use the newest. A
+repeated step has the kernel of the original, random stream included, so it produces the same bits.
+States change only in update steps, none of which is repeated.
 
-Needs: kernels, and stages. Provides: the same results, from steps in another order and with more of
-them.
+Needs: kernels, and segments. Provides: the same results, from reordered and repeated steps.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from mxrun.passes.updates import eager
 from mxrun.planner.remat.segments import Segment
 from mxrun.planner.remat.solver import Action, Move
 
-# The ways in which a stage keeps what its backward needs: all that forward made, or all but what
-# cheap steps make again.
+# Retention of a segment's forward results for its backward: all of them, or without those that
+# cheap steps can recompute.
 KEEP_ALL, DROP_CHEAP = 0, 1
-# What is smaller than another output of its step by this factor is kept.
+# Outputs smaller than the largest output of their step by this factor are always retained.
 _SMALL = 16
 
 
@@ -31,7 +30,7 @@ def recompute(
     actions: Iterable[Action],
     is_cheap: Callable[[Step], bool],
 ) -> Graph:
-    """The graph with its steps in the order of `actions`."""
+    """Return the graph with its steps in the order of `actions`."""
     emission = ReplayBuilder(graph, is_cheap, {*graph.results.values(), *given_values(stages)})
     for action in actions:
         stage = stages[action.stage]
@@ -46,7 +45,7 @@ def recompute(
 
 
 def _without_idle(graph: Graph) -> Graph:
-    """The graph without steps of which nobody reads anything: what was repeated in vain."""
+    """Return the graph without steps whose outputs are never read: repeated without need."""
     needed = {*graph.results.values(), *graph.mutations}
     kept = []
     for step in reversed(graph.steps):
@@ -57,12 +56,15 @@ def _without_idle(graph: Graph) -> Graph:
 
 
 def given_values(stages: Sequence[Segment]) -> set[ValueId]:
-    """What goes from stages to the next."""
+    """Return the values that are handed from one segment to the next."""
     return {stage.given for stage in stages if stage.given is not None}
 
 
 class ReplayBuilder:
-    """Collects steps, of which some come more than once; values in `kept` are never dropped."""
+    """Builder of a step sequence in which steps may be repeated.
+
+    kept: values that are never dropped.
+    """
 
     def __init__(
         self, graph: Graph, is_cheap: Callable[[Step], bool], kept: Collection[ValueId]
@@ -71,51 +73,54 @@ class ReplayBuilder:
         self._builder.steps = []
         self._is_cheap, self._kept = is_cheap, kept
         self._newest: dict[ValueId, ValueId] = {}
-        # The step that makes a value again where it is wanted.
+        # By dropped value, the step that recomputes it on demand.
         self._dropped: dict[ValueId, Step] = {}
         self._times: dict[str, int] = {}
 
     def forward(self, stage: Segment) -> None:
-        """Run the stage's forward steps: for the first time, or again."""
+        """Append the segment's forward steps, for the first time or again."""
         for step in stage.forward:
             for value in step.writes:
                 self._dropped.pop(value, None)
             self._run(step)
 
     def drop_cheap(self, stage: Segment) -> None:
-        """Let what the stage's cheap steps made be made again where backward wants it."""
+        """Drop the outputs of the segment's cheap steps, to be recomputed for backward."""
         for step in stage.forward:
             if self._is_cheap(step) and not any(value in self._kept for value in step.writes):
                 self._dropped.update(dict.fromkeys(self._large(step), step))
 
     def _large(self, step: Step) -> list[ValueId]:
-        """Without statistics and the like, for which alone nothing is worth running again."""
+        """Return the large outputs of a step.
+
+        Small ones, such as statistics, are never worth a repeated step.
+        """
         sizes = {value: self._builder.values[value].spec.nbytes for value in step.writes}
         return [value for value, size in sizes.items() if _SMALL * size >= max(sizes.values())]
 
     def backward(self, stage: Segment) -> None:
-        """Run the stage's backward steps."""
+        """Append the segment's backward steps."""
         for step in stage.backward:
             self.add(step)
 
     def add(self, step: Step) -> None:
-        """Append a step that comes once, after what it reads that was dropped."""
+        """Append a step that runs once, after the steps that recompute its dropped inputs."""
         for value in step.reads:
             self._restore(value)
         inputs = tuple(self._newest.get(v, v) if v is not None else None for v in step.inputs)
         self._builder.step(replace(step, inputs=inputs))
 
     def graph(self, updates: Sequence[Step]) -> Graph:
-        """What was collected, and `updates`, each as early as can be.
+        """Return the graph of the collected steps and of `updates`, each as early as possible.
 
-        Updates of statistics read what forward made first, so that they need not wait.
+        Updates of statistics read the first forward's outputs, so they need not wait for backward.
         """
         graph = self._builder.build()
         return eager(replace(graph, steps=(*graph.steps, *updates)))
 
     def _restore(self, value: ValueId) -> None:
-        """Run the dropped step that made a value, after those that it reads from."""
-        # Chains of dropped steps may be longer than Python's calls can nest.
+        """Append the step that recomputes a dropped value, after those for its own inputs."""
+        # Iterative, because chains of dropped steps may exceed Python's recursion limit.
         waiting: list[ValueId | Step] = [value]
         while waiting:
             one = waiting.pop()
@@ -129,7 +134,7 @@ class ReplayBuilder:
                 waiting += (step, *reversed(step.reads))
 
     def _run(self, step: Step) -> None:
-        """Run a forward step; again, it writes values of its own."""
+        """Append a forward step; a repetition writes new values."""
         times = self._times[step.name] = self._times.get(step.name, 0) + 1
         if times == 1:
             self.add(step)

@@ -1,10 +1,10 @@
-"""Copies of inputs in another layout are made again for backward, not kept since forward.
+"""Rematerialisation of reorders: layout copies of inputs are made again in backward.
 
-An input stays where it is all the time, so that its copy can be had again for one pass over it.
-That is worth it where the copy would else lie in memory at the peak.
+An input is live during the entire step, so its copy in another layout can be made again for one
+pass over memory. That pays if the copy would otherwise be live at the peak.
 
-Needs: kernels. Provides: the same values, from a few more reorders; the same graph where they save
-nothing.
+Needs: kernels. Provides: the same values, from a few more reorders; the same graph if they do not
+lower peak memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mxrun.planner.liveness import peak_bytes
 
 
 def rematerialise_reorders(graph: Graph, in_place: bool = True) -> Graph:
-    """The graph with such copies made twice, where fewer bytes are then alive at the peak."""
+    """Repeat the reorders of inputs before backward, if that lowers peak memory."""
     repeated = _repeated(graph)
     if len(repeated.steps) == len(graph.steps):
         return graph
@@ -56,7 +56,7 @@ def _repeated(graph: Graph) -> Graph:
 
 
 def _copy(builder: GraphBuilder, step: Step) -> ValueId:
-    """The same reorder once more, and what it makes."""
+    """Append the same reorder again and return its new output."""
     (made,) = step.writes
     old = builder.values[made]
     value = builder.value(f"{old.name}:anew", old.spec, old.memory_class)

@@ -1,7 +1,7 @@
-"""The bytes and seconds of a training step's stages, each stage simulated alone.
+"""Bytes and seconds of a training step's segments, each segment simulated alone.
 
-In-place sharing and the lifetimes within a stage are the planner's own, so that what is left out is
-only what stages do to each other, and joining in place, which saves most across them.
+In-place sharing and lifetimes within a segment are computed by the planner itself. Not covered are
+interactions between segments, and concat in place, which saves most across them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from mxrun.planner.remat.recompute import DROP_CHEAP, KEEP_ALL, ReplayBuilder, g
 from mxrun.planner.remat.segments import Segment
 from mxrun.planner.remat.solver import ChainStage, Retention
 
-# What stands between forward and backward: nothing is done, and the output's gradient arrives.
+# Names of empty steps: between forward and backward, where the output's gradient arrives, and at
+# the end.
 _WAIT, _END = "wait", "end"
 
 
 class StageSizes:
-    """Measures stages of a graph with kernels."""
+    """Measurement of the segments of a graph with kernels."""
 
     def __init__(self, graph: Graph, stages: Sequence[Segment], seconds: StepSeconds) -> None:
         self._graph, self._stages, self._seconds = graph, stages, seconds
@@ -31,9 +32,9 @@ class StageSizes:
         self._arriving, self._lasting = _gradients(stages)
 
     def chain(self) -> list[ChainStage]:
-        """One entry per stage.
+        """Return one chain stage per segment.
 
-        Gradients that updates wait for to the end count as alive all the time.
+        Gradients that updates read at the very end count as live all the time.
         """
         lasting = sum(map(self._size, self._lasting))
         return [self._stage(index, lasting) for index in range(len(self._stages))]
@@ -52,7 +53,7 @@ class StageSizes:
         )
 
     def _way(self, index: int, way: int, lasting: int) -> Retention:
-        """Forward, a wait that reads the output, backward."""
+        """Simulate forward, an empty step that reads the output, and backward."""
         stage, arriving = self._stages[index], self._arriving[index]
         emission = self._emission(index)
         if way == DROP_CHEAP:
@@ -73,13 +74,13 @@ class StageSizes:
         )
 
     def _emission(self, index: int) -> ReplayBuilder:
-        """The forward steps of a stage."""
+        """Return a builder that holds the forward steps of a segment."""
         emission = ReplayBuilder(self._graph, self._seconds.is_cheap, self._kept)
         emission.forward(self._stages[index])
         return emission
 
     def _output(self, index: int) -> list[ValueId]:
-        """What a stage gives to the next one."""
+        """Return the value that a segment hands to the next, in a list; empty for the last."""
         return [
             v for stage in self._stages[index + 1 : index + 2] if (v := stage.given) is not None
         ]
@@ -89,13 +90,13 @@ class StageSizes:
 
 
 def _idle(name: str, inputs: Sequence[ValueId], outputs: Sequence[ValueId] = ()) -> Step:
-    """A step that does nothing, but keeps what it reads until it comes."""
+    """Return a step without a kernel, which only extends the lifetimes of its inputs."""
     made = tuple(outputs)
     return Step(name, StepKind.BACKWARD, None, tuple(inputs), made, writes(made))
 
 
 def _live(graph: Graph) -> list[int]:
-    """Bytes alive at each step of a part of a graph, without what that part is given."""
+    """Return the live bytes at each step of a part of a graph, without the part's inputs."""
     made = {value for step in graph.steps for value in step.writes}
     read = {value for step in graph.steps for value in step.reads}
     part = replace(
@@ -107,8 +108,11 @@ def _live(graph: Graph) -> list[int]:
 
 
 def _gradients(stages: Sequence[Segment]) -> tuple[list[list[ValueId]], list[list[ValueId]]]:
-    """By stage: the gradients that its backward finds or lets pass on to stages before it, and
-    those of its own that only updates at the end of other stages read.
+    """Return two lists of gradients by segment.
+
+    The first list has the gradients that arrive at the segment's backward or pass it on the way to
+    earlier segments. The second has the segment's own gradients that only updates at the end of
+    other segments read.
     """
     found, waiting = set[ValueId](), set[ValueId]()
     reads, lasting = [], []

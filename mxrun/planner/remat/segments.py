@@ -1,9 +1,9 @@
-"""A training step cut into stages, from each to the next of which a single tensor goes.
+"""Segments of a training step, each connected to the next by a single tensor.
 
-The forward steps are cut where one value alone is still to be read, those that parameters decide
-not counted. Parts without a product join what comes after them: the tensors between stages are then
-mostly outputs of products, which backward reads anyway. The backward steps belong to the stages of
-their forward steps.
+The forward steps are cut where exactly one live value depends on data; values computed from
+parameters alone are not counted. Segments without a product are merged with the following one, so
+the tensors between segments are mostly outputs of products, which backward reads anyway. The
+backward steps belong to the segments of their forward steps.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 from mxrun.graph.graph import Graph, MemoryClass, Step, StepKind, ValueId, forward_count
 
-# The work of finding an order grows with the third power of the stages.
+# The work of the solver grows with the third power of the number of segments.
 _MAX_SEGMENTS = 64
-# So few leave little to choose between; then parts without a product stand for themselves.
+# With fewer segments there is little choice, so segments without a product are not merged.
 _MIN_SEGMENTS = 8
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Steps in the order they run: forward, backward, and the updates that come with backward.
+    """Steps in execution order: forward, backward, and the updates that belong to backward.
 
-    given: the value that comes from the stage before; None of the first.
+    given: the input value from the previous segment; None for the first segment.
     """
 
     given: ValueId | None
@@ -34,9 +34,9 @@ class Segment:
 
 
 def stages_of(graph: Graph, is_cheap: Callable[[Step], bool]) -> tuple[Segment, ...]:
-    """The stages of a graph with kernels; none where it has no backward steps.
+    """Return the segments of a graph with kernels; none if it has no backward steps.
 
-    is_cheap: of a forward step, whether it is worth little to keep what it makes.
+    is_cheap: returns whether the outputs of a forward step are cheap to recompute.
     """
     forward = forward_steps(graph)
     if not forward:
@@ -63,7 +63,7 @@ def _of_stage(
 
 
 def forward_steps(graph: Graph) -> list[Step]:
-    """What runs before the first backward step, but for updates."""
+    """Return the steps before the first backward step, without updates."""
     forward = graph.steps[: forward_count(graph.steps)]
     return [step for step in forward if step.kind is not StepKind.UPDATE]
 
@@ -71,7 +71,7 @@ def forward_steps(graph: Graph) -> list[Step]:
 def _cut(
     graph: Graph, steps: Sequence[Step], is_cheap: Callable[[Step], bool]
 ) -> tuple[list[list[Step]], list[ValueId | None]]:
-    """The forward parts, and the value that each gets from the one before."""
+    """Return the forward steps of each segment, and its input value from the previous one."""
     parts: list[list[Step]] = [[]]
     given: list[ValueId | None] = [None]
     crossing = _crossing(graph, steps)
@@ -93,7 +93,7 @@ def _cut(
 
 
 def _crossing(graph: Graph, steps: Sequence[Step]) -> list[set[ValueId]]:
-    """After each step the values that were made of data and that a later step reads."""
+    """Return after each step the values computed from data that a later step reads."""
     last_read = {value: position for position, step in enumerate(steps) for value in step.reads}
     of_data = {
         value
@@ -114,10 +114,11 @@ def _crossing(graph: Graph, steps: Sequence[Step]) -> list[set[ValueId]]:
 def _backward_stages(
     steps: Sequence[Step], forward_stages: Mapping[str, int], last: int
 ) -> dict[str, int]:
-    """The stage of each backward step, reorder and update.
+    """Return the segment of each backward step, reorder and update.
 
-    A backward step has that of its forward step. What only reads gradients, such as their sum,
-    comes as soon as they are there; what prepares something for a backward step, with that.
+    A backward step has the segment of its forward step. A step that reads only gradients, such as
+    their sum, runs as soon as they exist. A step that prepares an input of a backward step runs
+    with that step.
     """
     made_in: dict[ValueId, int] = {}
     found: dict[str, int] = {}

@@ -1,11 +1,11 @@
-"""In which order the stages of a chain run forward and backward within so much memory.
+"""Fastest schedule of a chain of stages, forward and backward, within a memory limit.
 
-A chain is a network cut where a single tensor goes from one part to the next. Backward of a stage
-needs its input, the gradient of its output, and what its forward left; what is not there is made
-again. Dynamic programming over the parts of the chain and the memory that is left finds the fastest
-order (after Herrmann et al., "Optimal checkpointing for heterogeneous chains", arXiv:1911.13214):
-the fastest of those in which a stage's input that was kept stays until the stage's backward, with
-the ways of keeping that are offered, and with sizes rounded up to slots.
+A chain is a network cut where a single tensor passes from one stage to the next. Backward of a
+stage needs its input, the gradient of its output, and the values that its forward retained; missing
+ones are recomputed. Dynamic programming over the sub-chains and the free memory finds the fastest
+schedule (after Herrmann et al., "Optimal checkpointing for heterogeneous chains",
+arXiv:1911.13214). It is the fastest among schedules in which a retained stage input stays until the
+stage's backward, with the offered retentions, and with sizes rounded up to slots.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Seconds = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Retention:
-    """One way of keeping what the backward of a stage needs beside its input and output.
+    """One choice of the values that a stage retains for backward, beside its input and output.
 
-    saved: bytes that lie between its forward and its backward. forward_peak, backward_peak: the
-        most bytes alive while either runs, without the stage's input. extra_s: what backward takes
-        longer because it makes again what was not kept.
+    saved: bytes that are live between its forward and its backward. forward_peak, backward_peak:
+    peak memory of either, without the stage's input. extra_s: seconds that backward takes longer
+    because it recomputes dropped values.
     """
 
     saved: int
@@ -37,11 +37,11 @@ class Retention:
 
 @dataclass(frozen=True)
 class ChainStage:
-    """One part of a chain.
+    """Costs of one stage of a chain.
 
-    seconds: of its forward. input_bytes: of the tensor that it gets from the stage before.
-    gradient_bytes: of its output's gradient. passing_peak: the most bytes alive, without its input,
-        while it runs forward and keeps nothing but its output.
+    seconds: time of its forward. input_bytes: size of the tensor from the previous stage.
+    gradient_bytes: size of its output's gradient. passing_peak: peak memory, without its input, of
+    a forward that retains nothing but its output. ways: the retentions to choose from.
     """
 
     seconds: float
@@ -52,7 +52,7 @@ class ChainStage:
 
 
 class Move(Enum):
-    """What is done with a stage."""
+    """Operation on a stage."""
 
     PASS = "forward, keeping its output alone"
     KEEP = "forward, keeping what backward needs"
@@ -61,7 +61,7 @@ class Move(Enum):
 
 @dataclass(frozen=True)
 class Action:
-    """One move with a stage; `way` is the index of the way that it keeps by, or did."""
+    """One move of a stage; `way` is the index of its retention, for KEEP and BACK."""
 
     move: Move
     stage: int
@@ -69,10 +69,10 @@ class Action:
 
 
 class ChainPlans:
-    """The fastest orders of a chain for every memory of 0 to `slots` slots of `slot_bytes`.
+    """Fastest schedules of a chain for every memory of 0 to `slots` slots of `slot_bytes`.
 
-    seconds: by slots of memory, what all the forwards take together, repeated ones too, and what
-        the ways of keeping add to backwards; infinite where there is no order.
+    seconds: by slots of memory, the time of all forwards, repeated ones included, plus the extra
+    time of backwards due to retentions; infinite if there is no schedule.
     """
 
     def __init__(self, stages: Sequence[ChainStage], slot_bytes: int, slots: int) -> None:
@@ -86,21 +86,21 @@ class ChainPlans:
         self.seconds = self._seconds[0, count - 1]
 
     def actions(self, slots: int) -> Iterator[Action]:
-        """The fastest order in a memory in which there is one."""
+        """Yield the fastest schedule for a memory in which one exists."""
         return self._actions(0, len(self._stages) - 1, slots)
 
     def _in_slots(self, nbytes: int) -> int:
         return -(-nbytes // self._slot_bytes)
 
     def _solve(self, first: int, last: int) -> None:
-        """The part of the chain from one stage to another; the first one's input is there."""
+        """Solve the sub-chain from `first` to `last`, given the input of the first stage."""
         found = np.stack(list(self._options(first, last)))
         choice = found.argmin(axis=0)
         self._choices[first, last] = choice.astype(np.int16)
         self._seconds[first, last] = np.take_along_axis(found, choice[None], axis=0)[0]
 
     def _options(self, first: int, last: int) -> Iterator[Seconds]:
-        """By memory, the seconds of each way of keeping, then of passing up to each later stage."""
+        """Yield seconds by memory: for each retention, then for passing up to each later stage."""
         stage, arriving = self._stages[first], self._stages[last].gradient_bytes
         for way in stage.ways:
             need = max(arriving + way.forward_peak, way.backward_peak)
@@ -137,7 +137,7 @@ class ChainPlans:
 
 
 def _with_less(seconds: Seconds, slots: int) -> Seconds:
-    """The seconds where so many slots are taken already."""
+    """Return the seconds by memory if `slots` slots are already occupied."""
     found = np.full_like(seconds, np.inf)
     if slots < len(seconds):
         found[slots:] = seconds[: len(seconds) - slots]
@@ -145,6 +145,6 @@ def _with_less(seconds: Seconds, slots: int) -> Seconds:
 
 
 def _from(seconds: Seconds, need: int) -> Seconds:
-    """The seconds, in less than the needed memory infinite."""
+    """Return the seconds with infinity below `need` slots of memory."""
     seconds[:need] = np.inf
     return seconds

@@ -1,1 +1,1 @@
-"""Schedules: orders of a graph's steps by their peak memory."""
+"""Scheduling: order of a graph's steps by peak memory, and lower bounds over all schedules."""

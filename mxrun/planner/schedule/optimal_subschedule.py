@@ -1,7 +1,7 @@
-"""The best order of a few units that stand together, by dynamic programming over what is done.
+"""Optimal order of a few consecutive units, by dynamic programming over sets of executed units.
 
-What is alive after some of the units does not depend on the order in which they ran, so of all
-orders that lead to the same set only the one with the lowest peak is of interest.
+The live bytes after a set of units do not depend on the order in which they ran. Of all orders that
+lead to the same set, only the one with the lowest peak is retained.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 from mxrun.planner.schedule.ordering import Live, Order, Ordering, bytes_alive
 
-# Sets of units that are looked at; where there are more, the order stays.
+# Maximum number of sets examined; beyond it the order is left unchanged.
 _MAX_SETS = 1000
 
 
 def optimal_subschedule(
     ordering: Ordering, order: Order, alive: Sequence[int], start: int, count: int
 ) -> tuple[int, list[int]]:
-    """The order with `count` units from place `start` on in the best order; the bytes alive at the
-    peak of the whole.
+    """Put `count` units from position `start` on into the best order.
 
-    alive: bytes by place in the order that is given.
+    alive: live bytes by position in the given order. Return the peak memory of the changed
+    schedule, and the schedule.
     """
     numbers = list(order[start : start + count])
     beyond = max((*alive[:start], *alive[start + count :]), default=0)
@@ -40,7 +40,7 @@ class _Region:
             | (forward if number >= ordering.forward_units else 0)
             for number, unit in zip(numbers, self._units, strict=True)
         ]
-        # Who touches what, of the units here; and what units after these touch.
+        # By root: bit set of the units of this region that touch it; then the roots touched later.
         self._touching: dict[int, int] = {}
         for index, unit in enumerate(self._units):
             for root in unit.touched:
@@ -54,9 +54,10 @@ class _Region:
         self._before = live.now
 
     def best(self, beyond: int) -> list[int] | None:
-        """The units' numbers in the order with the lowest peak; None where there are too many.
+        """Return the units' numbers in the order with the lowest peak.
 
-        What stays below `beyond` costs nothing.
+        None if there are more than `_MAX_SETS` sets. beyond: peak memory of the units outside the
+        region; a peak below it costs nothing.
         """
         whole = (1 << len(self._units)) - 1
         reached: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (beyond, self._before, ())}
@@ -80,7 +81,7 @@ class _Region:
         return [self._numbers[index] for index in reached[whole][2]]
 
     def _step(self, index: int, done: int, now: int) -> tuple[int, int]:
-        """Bytes alive while a unit runs after those that are done, and then."""
+        """Return the live bytes while a unit runs after the set `done`, and after it."""
         run = done | 1 << index
         return self._ordering.during_and_after(
             self._units[index],

@@ -1,11 +1,11 @@
-"""Orders of a graph's steps, and the bytes that are alive in them, without making graphs.
+"""Schedules of a graph's steps and their live bytes, computed without building graphs.
 
-A unit is a step, with the reorders that serve it alone. What a unit must wait for is who makes what
-it reads and, where it overwrites something, everybody else who reads that. Of what backward steps
-do, nothing comes before the last forward step.
+A unit is a step together with the reorders that only it reads. A unit depends on the units that
+make what it reads and, if it overwrites memory, on all other readers of that memory. No unit of the
+backward pass precedes the last forward unit.
 
-Bytes are counted as the planner does, but for one thing: that a tensor lies in the place of another
-is judged by their sizes and readers alone.
+Bytes are counted as the planner counts them, except for in-place sharing: here it is judged by the
+sizes and readers of the two tensors alone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ Order = Sequence[int]
 
 @dataclass(frozen=True)
 class Unit:
-    """Steps that stay together.
+    """Steps that are scheduled together.
 
-    made: the memory that they take, by roots. touched: the roots of all that they read and make.
-    within: pairs (read, made) of which the second may take the place of the first. scratch: bytes
-    that the last step's kernel needs meanwhile. waits_for, followers: units by their numbers.
+    made: the roots of the memory that they allocate. touched: the roots of all that they read and
+    write. within: pairs (read, made) of which the second may overwrite the first. scratch:
+    workspace bytes of the last step's kernel. waits_for, followers: numbers of the units that must
+    come before and after.
     """
 
     steps: tuple[Step, ...]
@@ -38,10 +39,14 @@ class Unit:
 
 
 class Ordering:
-    """The units of a graph with kernels, in the order in which the graph has them."""
+    """Units of a graph with kernels, numbered in the graph's order."""
 
     def __init__(self, graph: Graph, in_place: bool, grouped: bool = True) -> None:
-        """in_place: whether that counts. grouped: whether reorders stay with their readers."""
+        """Build the units of `graph`.
+
+        in_place: whether in-place sharing is counted. grouped: whether reorders stay with their
+        readers.
+        """
         self.graph = graph
         self._root = _roots(graph)
         given = {self._root[value] for value in graph.sources.values()}
@@ -68,9 +73,9 @@ class Ordering:
     def during_and_after(
         self, unit: Unit, now: int, over: Callable[[ValueId], bool]
     ) -> tuple[int, int]:
-        """Bytes alive while a unit runs and when it has, of `now` before.
+        """Return the live bytes while a unit runs and after it, given `now` live bytes before.
 
-        over: whether nobody after the unit touches a root.
+        over: returns whether the unit is the last one to touch a root.
         """
         made = sum(self.size[root] for root in unit.made)
         gone = [root for root in unit.touched if over(root)]
@@ -79,7 +84,7 @@ class Ordering:
         return during, now + made - sum(self.size[root] for root in gone)
 
     def steps(self, order: Order) -> tuple[Step, ...]:
-        """The steps of units in an order."""
+        """Return the steps of the units in the given order."""
         return tuple(step for number in order for step in self.units[number].steps)
 
     def _unit(
@@ -120,7 +125,7 @@ class Ordering:
 
 
 class Live:
-    """The bytes alive while units run one after the other."""
+    """Live bytes while units run one after the other."""
 
     def __init__(self, ordering: Ordering) -> None:
         self._ordering = ordering
@@ -128,14 +133,14 @@ class Live:
         self.now = 0
 
     def during_and_after(self, unit: Unit) -> tuple[int, int]:
-        """Bytes alive while the unit runs, and when it has."""
+        """Return the live bytes while the unit runs, and after it."""
         left, lasting = self._left, self._ordering.lasting
         return self._ordering.during_and_after(
             unit, self.now, lambda root: left[root] == 1 and root not in lasting
         )
 
     def run(self, unit: Unit) -> int:
-        """Let the unit run; the bytes alive meanwhile."""
+        """Execute the unit and return the live bytes while it runs."""
         during, self.now = self.during_and_after(unit)
         for root in unit.touched:
             self._left[root] -= 1
@@ -143,13 +148,13 @@ class Live:
 
 
 def bytes_alive(ordering: Ordering, order: Order) -> list[int]:
-    """While each unit of an order runs."""
+    """Return the live bytes while each unit of a schedule runs."""
     live = Live(ordering)
     return [live.run(ordering.units[number]) for number in order]
 
 
 def _roots(graph: Graph) -> list[ValueId]:
-    """By value: whose memory it lies in at any rate, because it is a view or overwrites that."""
+    """Return for each value the root of its memory, by views and mutated states alone."""
     root = list(range(len(graph.values)))
     for step in graph.steps:
         if step.kernel is not None and step.kernel.is_view:
@@ -161,7 +166,7 @@ def _roots(graph: Graph) -> list[ValueId]:
 
 
 def _groups(graph: Graph) -> list[list[Step]]:
-    """Each step with the reorders before it of which it is the only reader."""
+    """Return each step together with the preceding reorders of which it is the only reader."""
     readers: dict[ValueId, int] = dict.fromkeys(graph.results.values(), 2)
     for step in graph.steps:
         for value in step.reads:
@@ -180,13 +185,13 @@ def _groups(graph: Graph) -> list[list[Step]]:
 
 
 def _waits(graph: Graph, groups: Sequence[Sequence[Step]]) -> list[set[int]]:
-    """By unit, those that must come before it."""
+    """Return for each unit the numbers of the units that must precede it."""
     maker = {v: n for n, group in enumerate(groups) for step in group for v in step.writes}
     waits = [
         {maker[v] for step in group for v in step.reads if v in maker} - {number}
         for number, group in enumerate(groups)
     ]
-    # Who reads one version of what is overwritten; a view's version is that of what it shows.
+    # Readers by version of a value that is overwritten; a view has the version of its source.
     version = list(range(len(graph.values)))
     readers: dict[ValueId, set[int]] = {}
     for number, group in enumerate(groups):

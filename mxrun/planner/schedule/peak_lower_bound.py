@@ -1,7 +1,8 @@
-"""What no order of steps can do without.
+"""Lower bound on peak memory over all schedules.
 
-While a unit runs, whatever one before it in every order has made for one that is after it in every
-order must be there. The most that this comes to is a bound below the peak of any order.
+While a unit runs, every tensor must be live whose producer precedes the unit in every schedule and
+one of whose readers follows it in every schedule. The maximum of these bytes over all units bounds
+the peak of any schedule from below.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ Numbers = npt.NDArray[np.intp]
 
 
 def peak_lower_bound(graph: Graph, in_place: bool) -> int:
-    """Bytes alive at the peak of any order, where memory is shared in place and not otherwise."""
-    # Each step by itself: what a reorder reads may go before its reader runs.
+    """Return the lower bound in bytes, with views and, if `in_place`, in-place sharing.
+
+    Concat in place and add-to are not considered.
+    """
+    # Ungrouped: the input of a reorder may be freed before the reorder's reader runs.
     ordering = Ordering(graph, in_place, grouped=False)
     units = ordering.units
     if not units:
@@ -43,10 +47,10 @@ def peak_lower_bound(graph: Graph, in_place: bool) -> int:
 
 
 def _before(ordering: Ordering) -> list[int]:
-    """For each unit those that come before it in every order: bit b for unit b."""
+    """Return for each unit the units before it in every schedule, as a bit set by number."""
     forward = (1 << ordering.forward_units) - 1
     before: list[int] = []
-    # The units are in an order that is possible.
+    # The units are numbered in a valid order.
     for number, unit in enumerate(ordering.units):
         row = forward if number >= ordering.forward_units else 0
         for each in unit.waits_for:
@@ -56,7 +60,7 @@ def _before(ordering: Ordering) -> list[int]:
 
 
 def _after(ordering: Ordering) -> list[int]:
-    """For each unit those that come after it in every order."""
+    """Return for each unit the set of units after it in every schedule."""
     units = ordering.units
     others = (1 << len(units)) - (1 << ordering.forward_units)
     after = [0] * len(units)
@@ -69,11 +73,11 @@ def _after(ordering: Ordering) -> list[int]:
 
 
 def _numbers(flags: int) -> Numbers:
-    """The numbers of the bits that are set."""
+    """Return the positions of the set bits."""
     found = np.frombuffer(flags.to_bytes(-(-flags.bit_length() // 8), "little"), np.uint8)
     return np.flatnonzero(np.unpackbits(found, bitorder="little"))
 
 
 def _saved(ordering: Ordering, unit: Unit) -> int:
-    """At most, what is made in the place of something else."""
+    """Return the maximum of bytes that the unit's outputs save by overwriting inputs."""
     return sum(ordering.size[made] for _, made in unit.within)

@@ -1,9 +1,9 @@
-"""The order of steps in which the fewest bytes are alive at once, of several that are tried.
+"""Schedule with the lowest peak memory of several that are tried.
 
-These are the order that is given; a list order, which goes on with whatever leaves the fewest bytes
-of what may go on; a depth-first order, which finishes what it began; and the best of them with the
-few steps around its peak in the best order that they can have. Any order gives the same bits: sums
-of gradients are steps of their own, and random numbers belong to steps.
+The candidates are the declared order; a list schedule, which always takes the ready unit that
+leaves the fewest live bytes; a depth-first order; and the best of these with the units around its
+peak in an optimal order. All schedules give the same bits: sums of gradients are explicit steps,
+and random numbers belong to steps.
 
 Needs: kernels. Provides: the same steps.
 """
@@ -22,22 +22,22 @@ from mxrun.planner.schedule.ordering import Live, Order, Ordering, bytes_alive
 from mxrun.planner.schedule.peak_lower_bound import peak_lower_bound
 from mxrun.planner.storage import Sharing, shared
 
-# Of units around the peak that are put into the best order: how many, and where the peak is.
+# Number of units around the peak that are ordered optimally, and positions of the peak among them.
 _REGION = 14
 _PLACES = (4, 8, 12)
-# How often the peak may move before the rest is left as it is.
+# Maximum number of rounds; the peak may move after each.
 _ROUNDS = 6
 
 BEST, DECLARED, LIST, DEPTH_FIRST = "best", "declared", "list", "depth-first"
-# Orders that can be asked for.
+# Schedules that can be requested by name.
 ORDERS = (DECLARED, LIST, DEPTH_FIRST)
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A graph whose steps are in an order of that name.
+    """Graph whose steps are in the named order.
 
-    least_bytes: what no order of them can do without, unless tensors are joined or added to.
+    least_bytes: lower bound on peak memory over all schedules, without concat in place and add-to.
     """
 
     graph: Graph
@@ -46,7 +46,10 @@ class Scheduled:
 
 
 def schedule(graph: Graph, sharing: Sharing, wanted: str = BEST) -> Scheduled:
-    """The steps in the best order found, of equals the given one; or in one of ORDERS."""
+    """Return the graph in the best order found, or in the order `wanted` of ORDERS.
+
+    On equal peak memory the declared order is preferred.
+    """
     bound = peak_lower_bound(graph, sharing.in_place)
     declared = Scheduled(graph, DECLARED, bound)
     if wanted == DECLARED:
@@ -66,7 +69,7 @@ def schedule(graph: Graph, sharing: Sharing, wanted: str = BEST) -> Scheduled:
             break
     if best is declared:
         return declared
-    # What is joined or added to may turn it round.
+    # Concat in place and add-to, which the search does not count, may reverse the comparison.
     return min((declared, best), key=lambda each: peak_bytes(*shared(each.graph, sharing)))
 
 
@@ -75,7 +78,7 @@ def _peak(graph: Graph, in_place: bool) -> int:
 
 
 def _orders(ordering: Ordering) -> Iterator[tuple[str, Order]]:
-    """One by one: whoever has what it wants asks for no more."""
+    """Yield the candidates one by one, so that none is computed after the caller stops."""
     found: dict[str, Order] = {}
     for name, made in ((DECLARED, _given), (LIST, _list_order), (DEPTH_FIRST, _depth_first)):
         found[name] = made(ordering)
@@ -89,9 +92,9 @@ def _given(ordering: Ordering) -> Order:
 
 
 def _list_order(ordering: Ordering) -> Order:
-    """Of the units that may come next always the one that leaves the fewest bytes.
+    """Return the list schedule: the ready unit that leaves the fewest live bytes comes next.
 
-    What stays below the peak so far costs nothing.
+    A unit that does not raise the peak so far costs nothing.
     """
     units, live = ordering.units, Live(ordering)
     waiting = [len(unit.waits_for) for unit in units]
@@ -99,7 +102,7 @@ def _list_order(ordering: Ordering) -> Order:
     order: list[int] = []
     peak = 0
     while ready:
-        # What is not forward comes after all that is.
+        # All forward units come before the others.
         allowed = [n for n in ready if n < ordering.forward_units] or ready
         costs = []
         for number in allowed:
@@ -117,13 +120,14 @@ def _list_order(ordering: Ordering) -> Order:
 
 
 def _depth_first(ordering: Ordering) -> Order:
-    """Each unit after all that it waits for, those first that make most."""
+    """Return the depth-first order: each unit directly after its dependencies, largest first."""
     units, size = ordering.units, ordering.size
     made = [sum(size[root] for root in unit.made) for unit in units]
     order: list[int] = []
     done: set[int] = set()
     for end in range(len(units)):
-        # The forward units are the first; the others follow from their ends.
+        # The forward units come first; the others follow depth-first from the units without
+        # followers.
         if units[end].followers and end >= ordering.forward_units:
             continue
         waiting = [end]
@@ -141,7 +145,7 @@ def _depth_first(ordering: Ordering) -> Order:
 
 
 def _with_best_regions(ordering: Ordering, order: Order) -> Order:
-    """The order with the units around its peak put right, as long as that lowers the peak."""
+    """Reorder the units around the peak optimally as long as that lowers the peak."""
     current = list(order)
     for _ in range(_ROUNDS):
         alive = bytes_alive(ordering, current)

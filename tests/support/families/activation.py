@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 def activation(p: Any, inputs: list[Array]) -> list[Array]:
-    """Python's math, one element at a time."""
+    """Compute with Python's math, one element at a time."""
     functions = {
         "relu": lambda x: x if x > 0 else 0.0,
         "sigmoid": lambda x: 0.5 * (1 + math.tanh(x / 2)),

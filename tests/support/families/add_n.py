@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def add_n(p: Any, inputs: list[Array]) -> list[Array]:
-    """From the left, one element at a time."""
+    """Add from the left, one element at a time."""
     output = np.empty_like(inputs[0])
     for index in np.ndindex(*output.shape):
         total = inputs[0][index]

@@ -17,7 +17,7 @@ def positive(random: np.random.Generator, shape: tuple[int, ...], dtype: str) ->
 
 
 def batch_norm(p: Any, inputs: list[Array], is_train: bool = True) -> list[Array]:
-    """One channel at a time, with Python's exact sums."""
+    """Compute one channel at a time, with Python's exact sums."""
     data, gamma, beta, moving_mean, moving_var = inputs
     output = np.empty_like(data)
     means, variances = np.empty_like(gamma), np.empty_like(gamma)
@@ -49,7 +49,7 @@ def limited(p: Any, inputs: list[Array], is_train: bool = True) -> list[Array]:
 def of_the_output_alone(
     row: Row, inputs: list[Array], outputs: list[Array], out_grad: list[Array]
 ) -> float:
-    """Nothing flows back through mean and var, even where a network may read them."""
+    """Return the objective of the first output: mean and var have no gradient, even if visible."""
     return float((out_grad[0] * outputs[0]).sum())
 
 
@@ -69,7 +69,7 @@ ROWS: list[Row] = [
         (GLOBAL, (4, 3, 2, 2)),
         (CLIPPED, (6, 5)),
         ({**CLIPPED, **GLOBAL}, (4, 3, 2, 2)),
-        # Of so many numbers some would cross a limit when bfloat16 rounds them, but for 0.
+        # Rounding to bfloat16 would move some of these many numbers across a limit other than 0.
         ({**CLIPPED, "limits": (0.0, 6.0)}, (4, 16, 5, 4)),
         (ADDED, (6, 5)),
         (ADDED, (4, 16, 5, 4)),

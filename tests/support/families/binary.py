@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 def whole(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Numbers of which many are equal, and many 0."""
+    """Return numbers with many ties and many zeros."""
     return random.integers(-2, 3, shape).astype(dtype)
 
 
@@ -41,8 +41,8 @@ FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
 REVERSED = {"rpower": "power", "rmod": "mod"}
 CONTINUOUS = ("maximum", "minimum", "power", "hypot", "mod")
 
-# Values of either side, where random ones of both signs would not do. A quotient that is nearly a
-# whole number has no derivative that differences could find.
+# Values of either side for functions that do not accept random ones of both signs. Near an integer,
+# a quotient has no derivative that differences could find.
 VALUES = {
     "power": (positive, away_from_zero),
     "hypot": (away_from_zero, away_from_zero),
@@ -52,13 +52,13 @@ VALUES = {
 
 
 def two_sides(name: str, map_of: str, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Row:
-    """One pair of shapes."""
+    """Return the cases of one pair of shapes."""
     values = dict(zip(("lhs", "rhs"), VALUES.get(map_of, ()), strict=False))
     return Row(name, {}, lhs, shapes={"rhs": rhs}, values=values)
 
 
 def with_number(name: str, scalar: float, shape: tuple[int, ...]) -> Row:
-    """One number."""
+    """Return the cases of one scalar."""
     map_of, side = REVERSED.get(name, name), int(name in REVERSED)
     values = {"data": VALUES[map_of][side]} if map_of in VALUES else {}
     return Row(f"_{name}_scalar", {"scalar": scalar}, shape, values=values)

@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def concat(p: Any, inputs: list[Array]) -> list[Array]:
-    """Slices stacked along the axis, one at a time."""
+    """Stack slices along the axis, one at a time."""
     slices = [piece for data in inputs for piece in np.moveaxis(data, p.dim, 0)]
     return [np.ascontiguousarray(np.moveaxis(np.stack(slices), 0, p.dim))]
 

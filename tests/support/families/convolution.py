@@ -91,7 +91,8 @@ ROWS: list[Row] = [
             {"kernel": (2, 2, 3), "num_filter": 4, "num_group": 2, "dilate": (2, 1, 2)},
             (2, 4, 5, 4, 7),
         ),
-        # Sizes that are no multiples of the stride, with and without positions nobody reads.
+        # Sizes that are not multiples of the stride, with and without positions that no window
+        # reads.
         ({"kernel": (5,), "num_filter": 2, "stride": (3,)}, (2, 2, 32)),
         ({"kernel": (5,), "num_filter": 2, "stride": (3,)}, (2, 2, 34)),
         ({"kernel": (1, 5), "num_filter": 2, "stride": (2, 3), "pad": (0, 1)}, (1, 2, 4, 32)),

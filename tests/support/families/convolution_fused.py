@@ -21,7 +21,7 @@ def convolution_fused(p: Any, inputs: list[Array]) -> list[Array]:
 
 
 def batch_norm_fold(p: Any, inputs: list[Array]) -> list[Array]:
-    """One channel at a time."""
+    """Compute one channel at a time."""
     weight, *bias, gamma, beta, mean, var = inputs
     folded, shifts = np.empty_like(weight), np.empty_like(beta)
     for channel in range(len(beta)):

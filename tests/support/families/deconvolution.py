@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def deconvolution(p: Any, inputs: list[Array]) -> list[Array]:
-    """Every element of data stamps its multiple of the kernel on a canvas, which is then cut."""
+    """Add every element's multiple of the kernel to a canvas, which is then cropped."""
     data, weight, *bias = inputs
     rank, batch = len(p.kernel), data.shape[0]
     stride, dilate = p.stride or (1,) * rank, p.dilate or (1,) * rank
@@ -81,7 +81,7 @@ ROWS: list[Row] = [
             (2, 4, 3, 4),
         ),
     ),
-    # MXNet 1.9.1 infers the shape and then runs oneDNN with the pad that it says it ignores.
+    # MXNet 1.9.1 infers the shape without the pad, as documented, and then runs oneDNN with it.
     *rows(
         "Deconvolution",
         (

@@ -20,7 +20,7 @@ def dot(p: Any, inputs: list[Array]) -> list[Array]:
 
 
 def batch_dot(p: Any, inputs: list[Array]) -> list[Array]:
-    """One product per matrix of the stacks."""
+    """Compute one product per matrix of the stacks."""
     left = "...km" if p.transpose_a else "...mk"
     right = "...nk" if p.transpose_b else "...kn"
     return [np.einsum(f"{left},{right}->...mn", *inputs)]

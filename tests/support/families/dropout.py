@@ -26,7 +26,7 @@ def word(key: int, step: int, index: int) -> int:
 
 
 def dropout(p: Any, inputs: list[Array]) -> list[Array]:
-    """One element of the mask at a time; a word w is w / 2^32 of the way to 1."""
+    """Draw one element of the mask at a time; a word w stands for w / 2^32."""
     (data,) = inputs
     shape = list(data.shape)
     for axis in p.axes:
@@ -39,7 +39,7 @@ def dropout(p: Any, inputs: list[Array]) -> list[Array]:
 
 
 def identity(p: Any, inputs: list[Array]) -> list[Array]:
-    """Nothing is dropped."""
+    """Return the data: nothing is dropped."""
     (data,) = inputs
     shape = list(data.shape)
     for axis in p.axes:

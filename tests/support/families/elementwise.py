@@ -14,12 +14,12 @@ Array = npt.NDArray[Any]
 
 
 def away_from_zero(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Divisors of either sign, of which quotients and their differences stay tame."""
+    """Return divisors of either sign, for which quotients and their differences are moderate."""
     return (random.choice([-1, 1], shape) * random.uniform(0.5, 2, shape)).astype(dtype)
 
 
 def pairwise(function: Callable[[Any, Any], Any]) -> Reference:
-    """One pair at a time, the shapes broadcast."""
+    """Compute one pair at a time, with broadcasting."""
 
     def reference(p: Any, inputs: list[Array]) -> list[Array]:
         lhs, rhs = np.broadcast_arrays(*inputs)

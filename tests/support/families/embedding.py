@@ -12,14 +12,14 @@ Array = npt.NDArray[Any]
 
 
 def embedding(p: Any, inputs: list[Array]) -> list[Array]:
-    """One id after the other, those outside at the table's ends."""
+    """Look up one id at a time, with ids outside the table clipped to its ends."""
     data, weight = inputs
     rows = [weight[min(max(int(n), 0), p.input_dim - 1)] for n in data.ravel()]
     return [np.array(rows).reshape(*data.shape, p.output_dim)]
 
 
 def row(shape: tuple[int, ...], table: tuple[int, int], low: int = 0, past: int = 0) -> Row:
-    """int32 ids from `low` up to `past` beyond the last one."""
+    """Return a row with int32 ids from `low` up to `past` beyond the last one."""
 
     def ids(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
         return random.integers(low, table[0] + past, shape).astype("int32")

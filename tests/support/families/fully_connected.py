@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def fully_connected(p: Any, inputs: list[Array]) -> list[Array]:
-    """Inner products, one row and one weight row at a time."""
+    """Compute inner products, one row and one weight row at a time."""
     data, weight, *bias = inputs
     lead = data.shape[:1] if p.flatten else data.shape[:-1]
     result = np.empty((*lead, p.num_hidden), data.dtype)

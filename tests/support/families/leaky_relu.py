@@ -17,7 +17,7 @@ SELU_ALPHA, SELU_LAMBDA = 1.6732632423543772848170429916717, 1.05070098735548049
 
 
 def slope_of(p: Any, inputs: list[Array], index: tuple[int, ...], is_train: bool) -> float:
-    """Of one element below zero, where the function is linear."""
+    """Return the slope of an element below zero, in functions that are linear there."""
     if p.act_type == "prelu":
         gamma = inputs[1]
         return float(gamma[index[1] if len(gamma) > 1 else 0])
@@ -29,7 +29,7 @@ def slope_of(p: Any, inputs: list[Array], index: tuple[int, ...], is_train: bool
 
 
 def leaky_relu(p: Any, inputs: list[Array], is_train: bool = True) -> list[Array]:
-    """Python's math, one element at a time."""
+    """Compute with Python's math, one element at a time."""
     data = inputs[0]
     output, mask = np.empty_like(data), np.ones_like(data)
     for index in np.ndindex(*data.shape):

@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def lrn(p: Any, inputs: list[Array]) -> list[Array]:
-    """One channel at a time."""
+    """Compute one channel at a time."""
     (data,) = inputs
     reach = (p.nsize - 1) // 2
     norm = np.empty_like(data)

@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 
 def moments(p: Any, inputs: list[Array]) -> list[Array]:
-    """Lists of Python numbers, gathered one element at a time."""
+    """Compute from lists of Python numbers, gathered one element at a time."""
     (data,) = inputs
     reduced = {axis % data.ndim for axis in p.axes}
     gathered: dict[tuple[int, ...], list[float]] = {}
@@ -47,6 +47,6 @@ ROWS: list[Row] = [
         ((2, 3), {}, (2, 3, 4, 1)),
     )
 ] + [
-    # MXNet 1.9.1 knows no gradient for axes counted from the end.
+    # MXNet 1.9.1 has no gradient for negative axes.
     Row("moments", {"axes": (-1,)}, (2, 3, 21), peers=("PyTorch",)),
 ]

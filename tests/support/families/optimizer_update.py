@@ -16,7 +16,7 @@ Formula = Callable[..., tuple[Any, ...]]
 
 
 def bounded(value: Any, bound: float) -> Any:
-    """Between -bound and bound; a negative bound does not bind."""
+    """Clip to [-bound, bound]; a negative bound means no clipping."""
     return max(min(value, bound), -bound) if bound >= 0 else value
 
 
@@ -142,7 +142,7 @@ def ftrl(p: Any, w: Any, g: Any, states: list[Any], rate: Any, schedule: Any) ->
 
 
 def global_norm_scale(p: Any, inputs: list[Array]) -> list[Array]:
-    """The norm of all elements as one long vector."""
+    """Return the scale for the norm of all elements as one vector."""
     norm = math.hypot(*(p.rescale_grad * float(x) for grad in inputs for x in grad.flat))
     return [np.array([min(1, p.max_norm / (norm + 1e-8))], inputs[0].dtype)]
 
@@ -154,17 +154,17 @@ def moving_average(p: Any, inputs: list[Array]) -> list[Array]:
 
 
 def squares(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """What an average of squares may be."""
+    """Return valid averages of squares."""
     return random.uniform(0.5, 2, shape).astype(dtype)
 
 
 def small(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """An average whose square is below every one of `squares`."""
+    """Return averages whose squares are below all values of `squares`."""
     return random.uniform(-0.5, 0.5, shape).astype(dtype)
 
 
 def update_rows(operator: str, *cases: dict[str, object], **more: Any) -> list[Row]:
-    """Each case on a shape of its own; once more scheduled, scaled, and both."""
+    """Return rows for each case in different shapes, and more: scheduled, scaled, and both."""
     shapes = ((4, 3), (2, 3, 2, 2), (5, 3), (7,), (37,))
     common = {"lr": 0.1, "wd": 0.05, "clip_gradient": 0.8, **cases[0]}
     peerless = {**more, "peers": ()}

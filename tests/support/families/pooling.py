@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 def pooling(p: Any, inputs: list[Array]) -> list[Array]:
-    """One window at a time, cut out of the data by Python slices."""
+    """Compute one window at a time, cut out of the data by Python slices."""
     (data,) = inputs
     sizes = data.shape[2:]
     rank = len(sizes)
@@ -87,7 +87,7 @@ ROWS: list[Row] = [
         ({"kernel": (2, 2, 3), "stride": (1, 2, 2), "pool_type": "sum"}, (2, 17, 3, 4, 5)),
         ({"global_pool": True, "pool_type": "sum"}, (2, 3, 2, 4)),
         ({"kernel": (4,), "stride": (3,), "pad": (2,), "pool_type": "sum"}, (2, 3, 8)),
-        # Right padding: none asked for, more than the left, and both at once.
+        # Padding on the right: none requested, more than on the left, and both.
         (
             {
                 "kernel": (3, 3),

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 def reduction(function: Callable[[list[float]], float]) -> Reference:
-    """Lists of Python numbers, gathered one element at a time."""
+    """Compute from lists of Python numbers, gathered one element at a time."""
 
     def reference(p: Any, inputs: list[Array]) -> list[Array]:
         (data,) = inputs
@@ -75,12 +75,12 @@ CASES: tuple[tuple[dict[str, object], tuple[int, ...]], ...] = (
 
 
 def free(parameters: dict[str, object]) -> bool:
-    """Whether the output has as many axes whatever data's rank is."""
+    """Return whether the rank of the output does not depend on the rank of the data."""
     every = not parameters.get("axis") or "exclude" in parameters
     return every and "keepdims" not in parameters
 
 
-# As in MXNet, each of several maxima gets the whole gradient, which no difference shows.
+# As in MXNet, each of several maxima gets the full gradient, which differences cannot show.
 TIES = {"data": lambda random, shape, dtype: random.integers(0, 3, shape).astype(dtype)}
 
 

@@ -1,4 +1,4 @@
-"""Where extremes are, and running sums: cases and formulas."""
+"""Arg-reductions and running sums: cases and formulas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 def index_of(function: Callable[[list[float]], float], axis: int | None = None) -> Reference:
-    """The place of an extreme in a list of Python numbers."""
+    """Return the index of an extreme in a list of Python numbers."""
 
     def reference(p: Any, inputs: list[Array]) -> list[Array]:
         (data,) = inputs
@@ -37,7 +37,7 @@ def index_of(function: Callable[[list[float]], float], axis: int | None = None) 
 
 
 def cumsum(p: Any, inputs: list[Array]) -> list[Array]:
-    """Each sum anew."""
+    """Compute each sum from the start."""
     (data,) = inputs
     rows = data.reshape(1, -1) if p.axis is None else np.moveaxis(data, p.axis, -1)
     sums = np.empty(rows.shape, data.dtype)
@@ -54,14 +54,15 @@ REFERENCES: dict[str, Reference] = {
     "cumsum": cumsum,
 }
 
-# Few numbers, so that the first of several equal ones counts.
+# Few distinct numbers, so that the first of several equal ones matters.
 TIES = {"data": lambda random, shape, dtype: random.integers(0, 3, shape).astype(dtype)}
 
 
 def indices(name: str, parameters: dict[str, object], shape: tuple[int, ...]) -> list[Row]:
-    """Different numbers, then ties, of which PyTorch does not promise the first.
+    """Return rows with distinct numbers, then with ties, for which PyTorch does not promise the
+    first.
 
-    An output of one number for data of any rank is that of a full search alone.
+    The output has the same shape for data of any rank only in a full search.
     """
     free = not parameters
     return [

@@ -27,7 +27,7 @@ LINKS = {
 
 
 def regression_output(operator: str, p: Any, inputs: list[Array]) -> list[Array]:
-    """Output and loss, one element at a time; every sample counts as one, however many elements."""
+    """Compute output and loss one element at a time; every sample counts once, of any size."""
     data, label, *weight = inputs
     link, loss = LINKS[operator]
     output = np.array([link(x) for x in data.ravel()], data.dtype).reshape(data.shape)
@@ -52,7 +52,7 @@ def probabilities(random: np.random.Generator, shape: tuple[int, ...], dtype: st
 
 
 def thirds(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Few distinct values, so that data meet their labels."""
+    """Return few distinct values, so that some data equal their labels."""
     return random.integers(0, 3, shape).astype("float32")
 
 

@@ -35,7 +35,7 @@ RESHAPED: list[tuple[dict[str, object], tuple[int, ...], tuple[int, ...]]] = [
     ({"target_shape": (9, 0, 4), "keep_highest": True}, (2, 3, 4), (2, 3, 4)),
     ({"shape": (24,), "target_shape": (6, 4)}, (2, 3, 4), (24,)),
 ]
-# MXNet 1.9.1 puts what -1 leaves at -1's place among the codes, not among the axes they give.
+# MXNet 1.9.1 inserts the size of -1 at its index among the codes, not among the resulting axes.
 MISPLACED: list[tuple[dict[str, object], tuple[int, ...], tuple[int, ...]]] = [
     ({"shape": (-4, 1, 2, -1)}, (2, 3, 4), (1, 2, 12)),
     ({"shape": (-2, -1)}, (2, 3, 4), (2, 3, 4, 1)),
@@ -59,7 +59,7 @@ def expand_dims(p: Any, inputs: list[Array]) -> list[Array]:
 
 
 def squeeze(p: Any, inputs: list[Array]) -> list[Array]:
-    """NumPy's, except that one axis stays."""
+    """Return NumPy's result, except that one axis stays."""
     squeezed = np.squeeze(inputs[0], p.axis)
     return [squeezed.reshape(squeezed.shape or (1,))]
 

@@ -14,12 +14,12 @@ Array = npt.NDArray[Any]
 
 
 def positive(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """What every power is defined of."""
+    """Return numbers for which every power is defined."""
     return random.uniform(0.25, 3, shape).astype(dtype)
 
 
 def each(function: Callable[[Any, float], float]) -> Reference:
-    """Python's arithmetic, one element at a time."""
+    """Compute with Python's arithmetic, one element at a time."""
 
     def reference(p: Any, inputs: list[Array]) -> list[Array]:
         values = [function(p, float(x)) for x in inputs[0].flat]

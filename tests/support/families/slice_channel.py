@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def slice_channel(p: Any, inputs: list[Array]) -> list[Array]:
-    """Slices of the axis, counted out to the parts."""
+    """Return slices of the axis, copied part by part."""
     slices = list(np.moveaxis(inputs[0], p.axis, 0))
     size = len(slices) // p.num_outputs
     parts = [slices[index * size : (index + 1) * size] for index in range(p.num_outputs)]

@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 def logarithm(p: Any, data: Array) -> Array:
-    """One line of classes at a time, by Python's own exact sum."""
+    """Compute one row of classes at a time, with Python's exact sum."""
     moved = np.moveaxis(data / (p.temperature or 1), p.axis, -1)
     result = np.empty_like(moved)
     for index in np.ndindex(*moved.shape[:-1]):
@@ -52,6 +52,6 @@ ROWS: list[Row] = [
         )
     ),
     *rows("softmax", ({"axis": 1}, (301, 130))),
-    # The gradient is a difference with a sum over the row, which MXNet takes one by one in float32.
+    # The gradient subtracts a sum over the row, which MXNet computes sequentially in float32.
     *rows("log_softmax", ({"axis": 1}, (301, 130)), agreement=4e-5),
 ]

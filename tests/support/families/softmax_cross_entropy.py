@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 def softmax_cross_entropy(p: Any, inputs: list[Array]) -> list[Array]:
-    """One row at a time, in Python's numbers."""
+    """Compute one row at a time, in Python's numbers."""
     data, label, *weight = inputs
     loss = 0.0
     for n, values in enumerate(data):
@@ -27,7 +27,7 @@ def softmax_cross_entropy(p: Any, inputs: list[Array]) -> list[Array]:
 REFERENCES: dict[str, Reference] = {"softmax_cross_entropy": softmax_cross_entropy}
 
 ROWS: list[Row] = [
-    # MXNet refuses to run with a gradient array for the label, so it is asked without gradients.
+    # MXNet refuses to run with a gradient array for the label, so it runs without gradients.
     *rows(
         "softmax_cross_entropy",
         *(({}, shape) for shape in ((5, 4), (1, 3), (6, 17), (64, 10), (150, 301))),
@@ -41,7 +41,7 @@ ROWS: list[Row] = [
     ),
     *rows("softmax_cross_entropy", ({}, (4, 1)), labels=(0, 1), peers=("PyTorch",)),
     *rows("softmax_cross_entropy", ({}, (6, 4)), label_dtype="float32", peers=("PyTorch",)),
-    # What MXNet reads for a label outside the classes lies beside the row, or beyond the array.
+    # For a label outside the classes, MXNet reads memory outside the row, or outside the array.
     *rows("softmax_cross_entropy", ({}, (9, 3)), labels=(-2, 6), differentiable=False, peers=()),
     *rows("softmax_cross_entropy", ({"use_sample_weight": True}, (6, 4)), peers=()),
 ]

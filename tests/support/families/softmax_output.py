@@ -32,7 +32,7 @@ def softmax_samples(p: Any, data: Array, label: Array) -> Iterator[tuple[Any, An
 
 
 def target_of(p: Any, label: Any, classes: int) -> tuple[list[float], float]:
-    """The target probabilities of one sample, and the part outside the classes."""
+    """Return the target probabilities of one sample, and the part outside the classes."""
     if np.ndim(label):
         return list(np.ravel(label)), 0.0
     if p.use_ignore and int(label) == int(p.ignore_label):
@@ -46,7 +46,7 @@ def target_of(p: Any, label: Any, classes: int) -> tuple[list[float], float]:
 
 
 def softmax_output(p: Any, inputs: list[Array]) -> list[Array]:
-    """Softmax by its definition and the loss, one sample at a time."""
+    """Compute softmax by its definition and the loss, one sample at a time."""
     data, label, *weight = inputs
     output, loss = np.empty_like(data), 0.0
     tiny = float(np.finfo(data.dtype).tiny)
@@ -64,7 +64,7 @@ def softmax_output(p: Any, inputs: list[Array]) -> list[Array]:
 
 
 def softmax_scale(row: Row, inputs: list[Array]) -> float:
-    """What SoftmaxOutput multiplies the loss's gradient by: grad_scale / normalization."""
+    """Return SoftmaxOutput's factor for the gradient of the loss: grad_scale / normalization."""
     p = row.create().parameters
     data, label, *weight = inputs
     if label.shape == data.shape:
@@ -137,7 +137,7 @@ ROWS: list[Row] = [
     ),
     *rows("SoftmaxOutput", ({}, (6, 3)), labels=(0, 3), label_dtype="float32"),
     *rows("SoftmaxOutput", ({"smooth_alpha": 0.2}, (7, 3)), labels=(-2, 6), differentiable=False),
-    # One class: a label per row is still a class and no probability.
+    # With one class, a label per row is still a class and not a probability.
     *rows("SoftmaxOutput", ({}, (5, 1)), labels=(0, 1)),
     *rows(
         "SoftmaxOutput",

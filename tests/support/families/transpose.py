@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def permuted(data: Array, axes: list[int]) -> Array:
-    """One element at a time."""
+    """Copy one element at a time."""
     output = np.empty([data.shape[axis] for axis in axes], data.dtype)
     for index in np.ndindex(*output.shape):
         place = [0] * data.ndim
@@ -28,7 +28,7 @@ def transpose(p: Any, inputs: list[Array]) -> list[Array]:
 
 
 def swap_axis(p: Any, inputs: list[Array]) -> list[Array]:
-    """All axes in order but two."""
+    """Exchange two axes."""
     axes = list(range(inputs[0].ndim))
     axes[p.dim1], axes[p.dim2] = axes[p.dim2], axes[p.dim1]
     return [permuted(inputs[0], axes)]

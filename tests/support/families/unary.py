@@ -15,7 +15,7 @@ Number = Callable[[float], float]
 
 
 def drawn(low: float, high: float, *first: float) -> Values:
-    """Uniform numbers, behind those that have to be tried."""
+    """Return the required values followed by uniform numbers."""
 
     def values(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
         array = random.uniform(low, high, shape)
@@ -27,7 +27,7 @@ def drawn(low: float, high: float, *first: float) -> Values:
 
 
 def each(function: Number) -> Reference:
-    """Python's mathematics, one element at a time."""
+    """Compute with Python's math, one element at a time."""
 
     def reference(p: Any, inputs: list[Array]) -> list[Array]:
         values = [function(float(x)) for x in inputs[0].flat]
@@ -49,12 +49,12 @@ def erfinv(y: float) -> float:
 
 
 def half_down(x: float) -> float:
-    """Of two whole numbers equally near the smaller."""
+    """Round half towards negative infinity."""
     return float(math.ceil(x - 0.5))
 
 
 def half_up(x: float) -> float:
-    """Of two whole numbers equally near the one farther from 0."""
+    """Round half away from 0."""
     return math.copysign(math.floor(abs(x) + 0.5), x)
 
 
@@ -72,7 +72,7 @@ WITHIN = drawn(-0.9, 0.9, 0, 0.97, -0.97, 0.01)
 AWAY = drawn(0.3, 4, 0.05, -0.05, -2, -0.7, 30)
 WIDE = drawn(-8, 8, 0, 12, -12, 0.001)
 
-# The formula, and values near what is awkward about the function.
+# The formula, and values near the difficult points of the function.
 FUNCTIONS: dict[str, tuple[Number, Values]] = {
     "_copy": (lambda x: x, NORMAL),
     "abs": (lambda x: x if x > 0 else -x, KINKED),
@@ -128,9 +128,9 @@ FUNCTIONS: dict[str, tuple[Number, Values]] = {
     "zeros_like": (lambda x: 0.0, NORMAL),
 }
 
-# How far from other libraries' numbers, where float32 itself is: sigmoid's gradient is made of
-# 1 - output, whose last digits are all that is left near 1; gammaln's is MXNet's own digamma, which
-# is a sum of alternating signs near its root.
+# Tolerances against other libraries where float32 itself is less precise: sigmoid's gradient has
+# the factor 1 - output, of which few digits are left near 1; MXNet computes gammaln's with its own
+# digamma, a sum with alternating signs near its root.
 AGREEMENTS = {"sigmoid": 2e-5, "gammaln": 2e-5}
 
 SHAPES = ((11,), (3, 4), (1, 1), (2, 3, 4), (2, 3, 2, 2), (3, 12001))

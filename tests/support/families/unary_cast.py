@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 def cast(p: Any, inputs: list[Array]) -> list[Array]:
-    """Python's numbers, one at a time."""
+    """Convert Python numbers, one at a time."""
     whole = "int" in p.dtype
     values = [int(float(x)) if whole else float(x) for x in inputs[0].flat]
     return [np.array(values, p.dtype).reshape(inputs[0].shape)]
@@ -26,7 +26,7 @@ ROWS: list[Row] = [
         ({"dtype": "float64"}, (5,)),
         values={"data": drawn(-3, 3)},
     ),
-    # Rounding hides what differences would show of the derivative.
+    # Rounding hides the derivative from finite differences.
     *rows(
         "Cast",
         ({"dtype": "float32"}, (7,)),

@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 def where(p: Any, inputs: list[Array]) -> list[Array]:
-    """One row, or one element, at a time."""
+    """Select one row, or one element, at a time."""
     condition, x, y = inputs
     result = y.copy()
     for place in zip(*np.nonzero(condition), strict=True):
