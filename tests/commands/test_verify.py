@@ -193,7 +193,10 @@ UNDECLARED = (
         "lhs, rhs = in_data[0].array, in_data[1].array\n",
         "lhs, rhs = in_data[0].array, in_data[1].array\n        Planted.kept = rhs\n",
     ),
-    ("need(in_data[0]), need(in_data[1])\n", "need(in_data[0]), Planted.kept\n"),
+    (
+        "require_array(in_data[0]), require_array(in_data[1])\n",
+        "require_array(in_data[0]), Planted.kept\n",
+    ),
 )
 
 

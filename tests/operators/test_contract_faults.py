@@ -113,8 +113,8 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         (
             ("return [out_grad[0], in_data[0], in_data[1]]", "return [out_grad[0], in_data[0]]"),
             (
-                "need(in_data[0]), need(in_data[1])\n",
-                "need(in_data[0]), in_data[1].array if in_data[1] else np.float32(0)\n",
+                "require_array(in_data[0]), require_array(in_data[1])\n",
+                "require_array(in_data[0]), in_data[1].array if in_data[1] else np.float32(0)\n",
             ),
         ),
     ),
@@ -299,9 +299,9 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         ("infer_shape gives lhs a shape though none is known", "expected ?", "got [6]"),
         (
             (
-                "        return Inferred([lhs, rhs], [output], [])\n",
+                "        return PartialInference([lhs, rhs], [output], [])\n",
                 "        lhs = (6,) if lhs is None else lhs\n"
-                "        return Inferred([lhs, rhs], [output], [])\n",
+                "        return PartialInference([lhs, rhs], [output], [])\n",
             ),
         ),
     ),
@@ -310,12 +310,12 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         ("infer_shape infers a false shape of lhs where", "expected [4, 3]"),
         (
             (
-                "        return Inferred([lhs, rhs], [output], [])\n",
+                "        return PartialInference([lhs, rhs], [output], [])\n",
                 "        known = [shape for shape in (*inputs, *outputs) if shape]\n"
                 "        guessed = [tuple(d or 1 for d in shape) for shape in known] or [None]\n"
                 "        if lhs is not None and None in lhs:\n"
                 "            lhs = guessed[0]\n"
-                "        return Inferred([lhs, rhs], [output], [])\n",
+                "        return PartialInference([lhs, rhs], [output], [])\n",
             ),
         ),
     ),
@@ -334,8 +334,9 @@ FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[Change, ...]]] = {
         ("infer_shape where lhs is unknown raises", "planted"),
         (
             (
-                "        return Inferred([lhs, rhs], [output], [])\n",
-                "        len(inputs[0])\n        return Inferred([lhs, rhs], [output], [])\n",
+                "        return PartialInference([lhs, rhs], [output], [])\n",
+                "        len(inputs[0])\n"
+                "        return PartialInference([lhs, rhs], [output], [])\n",
             ),
         ),
     ),

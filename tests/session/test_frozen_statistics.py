@@ -255,7 +255,7 @@ def test_statistics_of_which_one_is_frozen_are_refused() -> None:
 COUNTING = '''\
 """An operator that keeps a mean, and has no form in which it does not."""
 
-from mxrun.operator.property import Inferred, OperatorProperty, StateUpdate
+from mxrun.operator.property import PartialInference, OperatorProperty, StateUpdate
 from mxrun.base.params import Parameters
 from mxrun.operator.register import register
 from mxrun.operator.operator import Operator, assign
@@ -285,7 +285,7 @@ class CentreProperty(OperatorProperty):
 
     def infer_shape(self, inputs, outputs):
         data = inputs[0] or outputs[0]
-        return Inferred([data], [data, (1,)], [(1,)])
+        return PartialInference([data], [data, (1,)], [(1,)])
 
     def create_operator(self):
         return Centre()

@@ -29,8 +29,8 @@ from pydantic import Field
 
 from mxrun.base.params import Parameters, Positive
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import PartialInference, OperatorProperty, PartialShapes, same_shape
 from mxrun.operator.register import register
 from mxrun.operator.tensor import Tensor
 
@@ -50,9 +50,9 @@ class SwishProperty(OperatorProperty[SwishParameters]):
     type_string = "my_swish"
     parameter_type = SwishParameters
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
-        return Inferred([data], [output], [])
+        return PartialInference([data], [output], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -90,10 +90,10 @@ class Swish(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        data = need(in_data[0])
+        data = require_array(in_data[0])
         gate = 1 / (1 + np.exp(-self.beta * data))
         slope = gate + self.beta * data * gate * (1 - gate)
-        assign(in_grad[0], req[0], need(out_grad[0]) * slope)
+        assign(in_grad[0], req[0], require_array(out_grad[0]) * slope)
 '''
 
 CONFIG = """name: swish
@@ -280,7 +280,7 @@ def test_P14_P20_a_wrong_plugin_is_one_error_with_its_line(
     [
         ('data, output = same_shape(("data"', "infer_shape"),
         ("data = in_data[0].array", "forward"),
-        ("data = need(in_data[0])", "backward"),
+        ("data = require_array(in_data[0])", "backward"),
     ],
 )
 def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
@@ -302,7 +302,9 @@ def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
 def test_an_operator_that_ends_the_process_is_one_error_with_its_line(
     config: Path, name: str, tmp_path: Path
 ) -> None:
-    line = {"forward": "data = in_data[0].array", "backward": "data = need(in_data[0])"}[name]
+    line = {"forward": "data = in_data[0].array", "backward": "data = require_array(in_data[0])"}[
+        name
+    ]
     broken = SWISH.replace(f"        {line}", f"        raise SystemExit(0)\n        {line}")
     plugin_of(config).write_text(broken)
     done = mxrun("train", str(config), cwd=tmp_path)

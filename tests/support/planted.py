@@ -22,8 +22,8 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, need
-from mxrun.operator.property import Inferred, OperatorProperty, PartialShapes, same_shape
+from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.property import PartialInference, OperatorProperty, PartialShapes, same_shape
 from mxrun.operator.register import Implementation, implement, register
 from mxrun.operator.tensor import Tensor, array_at
 
@@ -46,9 +46,9 @@ class PlantedProperty(OperatorProperty[PlantedParameters]):
     def list_arguments(self) -> tuple[str, ...]:
         return ("lhs", "rhs")
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> Inferred:
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         lhs, rhs, output = same_shape(("lhs", "rhs", "output"), [*inputs, *outputs], "elementwise")
-        return Inferred([lhs, rhs], [output], [])
+        return PartialInference([lhs, rhs], [output], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -103,7 +103,8 @@ class Planted(Operator):
         in_grad: Sequence[Tensor | None],
         aux_states: Sequence[Tensor],
     ) -> None:
-        grad, lhs, rhs = need(out_grad[0]), need(in_data[0]), need(in_data[1])
+        grad = require_array(out_grad[0])
+        lhs, rhs = require_array(in_data[0]), require_array(in_data[1])
         lhs_grad = grad * self.scale * np.sin(rhs)
         rhs_grad = grad * self.scale * lhs * np.cos(rhs)
         assign(in_grad[0], req[0], lhs_grad)
