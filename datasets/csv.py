@@ -16,7 +16,7 @@ from pydantic import StringConstraints
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.convert import unfit, wanted
+from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset import Dataset, Field, Inputs, register
 from mxrun.io.files import user_path
 from mxrun.io.table import Table, TableForm, read_table
@@ -97,10 +97,10 @@ def _converted(
     values: NDArray[np.float64], table: Table, columns: Sequence[int], dtype: str, path: Path
 ) -> NDArray[Any]:
     """Convert to `dtype` [rows, columns]; raises UserError for a number it cannot represent."""
-    at = unfit(values, dtype)
+    at = first_unrepresentable(values, dtype)
     if at is not None:
         row, column = divmod(at, len(columns))
         where = f"{path}:{table.lines[row]}:{columns[column] + 1}"
         problem = f"{where}: the number cannot be converted to {dtype}"
-        raise UserError(Diagnostic(problem, None, wanted(dtype), f"{values[row, column]:g}"))
+        raise UserError(Diagnostic(problem, None, valid_range(dtype), f"{values[row, column]:g}"))
     return values.astype(dtype)

@@ -18,8 +18,8 @@ from mxrun.base.params import Parameters
 from mxrun.io.classes import class_key
 from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
 from mxrun.io.decode import SUFFIXES, read_image
-from mxrun.io.files import unreadable, user_path
-from mxrun.io.split import ALL, UnknownSplit, usual_split
+from mxrun.io.files import unreadable_error, user_path
+from mxrun.io.split import ALL, UnknownSplit, default_split
 
 
 class ImageFolderOptions(Parameters):
@@ -51,9 +51,9 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
         hint = nearest(named, splits)
         raise UnknownSplit(Diagnostic(problem, None, f"one of {', '.join(splits)}", named, hint))
     splits = [name for name in below if _holds_folders(folder / name)]
-    if usual_split("train", splits) is None:
+    if default_split("train", splits) is None:
         return ALL
-    found = usual_split(role, splits)
+    found = default_split(role, splits)
     if found is None:
         problem = f"{folder}: no folder has a usual name for the section {role!r}"
         expected = f"split: one of {', '.join(splits)}"
@@ -156,7 +156,7 @@ def _names(folder: Path) -> list[str]:
                 entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."
             )
     except (OSError, ValueError) as error:
-        raise unreadable(folder, error) from error
+        raise unreadable_error(folder, error) from error
 
 
 def _notes(folder: Path) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def _notes(folder: Path) -> tuple[str, ...]:
         with os.scandir(folder) as entries:
             files = [entry.name for entry in entries if entry.is_file()]
     except OSError as error:
-        raise unreadable(folder, error) from error
+        raise unreadable_error(folder, error) from error
     beside = sorted(filter(_is_image, files))
     if not beside:
         return ()
@@ -184,14 +184,14 @@ def _holds_folders(folder: Path) -> bool:
         with os.scandir(folder) as entries:
             return any(entry.is_dir() and entry.name[0] != "." for entry in entries)
     except OSError as error:
-        raise unreadable(folder, error) from error
+        raise unreadable_error(folder, error) from error
 
 
 def _images(folder: Path) -> list[Path]:
     """Return the images below a folder, sorted by path."""
 
     def stop(error: OSError) -> None:
-        raise unreadable(error.filename or folder, error) from error
+        raise unreadable_error(error.filename or folder, error) from error
 
     return sorted(
         Path(parent) / name

@@ -12,7 +12,7 @@ from pydantic import StringConstraints
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, Positive
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.convert import unfit, wanted
+from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset import Dataset, Field, Inputs, register
 from mxrun.io.files import user_path
 from mxrun.io.npy import read_npz
@@ -59,9 +59,9 @@ def _field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float) -> F
         array = array[:, np.newaxis]
     if array.dtype == np.uint8 and spec.dtype == "float32":
         return Field(array, scale)
-    at = unfit(array, spec.dtype)
+    at = first_unrepresentable(array, spec.dtype)
     if at is not None:
         record = np.unravel_index(at, array.shape)
         problem = f"{where}: record {record[0]} cannot be converted to {spec.dtype}"
-        raise UserError(Diagnostic(problem, None, wanted(spec.dtype), str(array[record])))
+        raise UserError(Diagnostic(problem, None, valid_range(spec.dtype), str(array[record])))
     return Field(array.astype(spec.dtype, copy=False))

@@ -150,7 +150,7 @@ class CompiledAddN(Implementation):
         first = request.inputs[0]
         # Packed layouts depend on the dtype, so mixed dtypes need an unpacked layout.
         layout = first.layout if _alike(specs) else unpacked(first).layout
-        output, *inputs = (spec.laid_out(layout) for spec in specs)
+        output, *inputs = (spec.with_layout(layout) for spec in specs)
         part = _sum_of(len(inputs)).part(
             target(0),
             [source(index) for index in range(len(inputs))],
@@ -164,7 +164,7 @@ class CompiledAddN(Implementation):
             [part],
             tuple(inputs),
             (output,),
-            scalar.written(request.requests),
+            scalar.without_add_requests(request.requests),
             request.threads,
             flops=prop.flops([], [output.shape]),
         )
@@ -175,7 +175,7 @@ class CompiledAddN(Implementation):
         assert gradient is not None
         if not _alike([gradient, *request.in_grad]):
             gradient = unpacked(gradient)
-        made = [spec.laid_out(gradient.layout) for spec in request.in_grad]
+        made = [spec.with_layout(gradient.layout) for spec in request.in_grad]
         parts = [
             _copied(gradient, made[index].dtype, target(index), req, request.threads)
             for index, req in enumerate(request.requests)
@@ -186,7 +186,7 @@ class CompiledAddN(Implementation):
             parts,
             (gradient, *(None,) * (len(made) + 1)),
             tuple(made),
-            scalar.written(request.requests),
+            scalar.without_add_requests(request.requests),
             request.threads,
         )
 

@@ -13,7 +13,7 @@ from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation
-from mxrun.operator.scalar import written
+from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.operator.simple import NoParameters, SimpleProperty, register_entry
 from mxrun.operator.simple_entry import Array, Formula
@@ -93,7 +93,7 @@ class CompiledBroadcast(Implementation):
         if OpReqType.NULL in request.requests or not served(*request.inputs):
             return None
         output = joint_layout(request.outputs[0], request.inputs)
-        sides = tuple(spec.laid_out(output.layout) for spec in request.inputs)
+        sides = tuple(spec.with_layout(output.layout) for spec in request.inputs)
         operands = [(source(index), spec) for index, spec in enumerate(sides)]
         kernel, (asked,) = prop.entry.forward.traced, request.requests
         part = strided_part(kernel, (target(0), output), operands, request.threads, request=asked)
@@ -102,7 +102,7 @@ class CompiledBroadcast(Implementation):
             [part],
             sides,
             (output,),
-            written(request.requests),
+            without_add_requests(request.requests),
             request.threads,
             flops=output.elements,
         )
@@ -115,8 +115,8 @@ class CompiledBroadcast(Implementation):
         full = joint_layout(gradient, [gradient, *request.in_grad])
         repeated = [broadcast_axes(spec, full.shape) for spec in request.in_grad]
         if not all(same_order(full, axes) for axes in repeated):
-            full = full.laid_out(PLAIN)
-        specs = [full, *(spec.laid_out(full.layout) for spec in request.in_grad)]
+            full = full.with_layout(PLAIN)
+        specs = [full, *(spec.with_layout(full.layout) for spec in request.in_grad)]
         parts, read, requests = [], set[int](), list(request.requests)
         for side in (1, 0):
             formula, place = prop.entry.gradients[side], target(side)
@@ -127,7 +127,7 @@ class CompiledBroadcast(Implementation):
                 parts.append(_summed(formula, place, specs, repeated[side], threads))
             else:
                 parts.append(_map(formula, place, specs, threads, requests[side]))
-                (requests[side],) = written([requests[side]])
+                (requests[side],) = without_add_requests([requests[side]])
         return native_kernel(
             self.name,
             parts,

@@ -18,8 +18,8 @@ from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import (
     BackwardRequest,
     Buffers,
+    ConcatLayout,
     ForwardRequest,
-    Join,
     Kernel,
     OpReqType,
 )
@@ -196,8 +196,8 @@ class CompiledConcat(Implementation):
             return None
         channels_last = any(spec.layout == CHANNELS_LAST for spec in request.inputs)
         layout = CHANNELS_LAST if channels_last else PLAIN
-        inputs = tuple(spec.laid_out(layout) for spec in request.inputs)
-        output = request.outputs[0].laid_out(layout)
+        inputs = tuple(spec.with_layout(layout) for spec in request.inputs)
+        output = request.outputs[0].with_layout(layout)
         places = _places(prop, inputs, output)
         parts = []
         for index, (rows, columns, offset, stride) in enumerate(places):
@@ -214,7 +214,7 @@ class CompiledConcat(Implementation):
             kernel,
             pitched_inputs=dict(enumerate(widths)),
             pitched_outputs={0: sum(widths)},
-            join=Join(places[0][0], widths),
+            join=ConcatLayout(places[0][0], widths),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
@@ -222,7 +222,7 @@ class CompiledConcat(Implementation):
         (gradient,) = request.out_grad
         assert gradient is not None
         gradient = unpacked(gradient)
-        outputs = tuple(spec.laid_out(gradient.layout) for spec in request.in_grad)
+        outputs = tuple(spec.with_layout(gradient.layout) for spec in request.in_grad)
         parts = []
         for index, (rows, columns, offset, stride) in enumerate(_places(prop, outputs, gradient)):
             if request.requests[index] is not OpReqType.NULL:

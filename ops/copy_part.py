@@ -21,7 +21,7 @@ def copy_loop(block: Block) -> None:
 
 
 @dataclass(frozen=True)
-class CopyPart:
+class InPlaceCopyPart:
     """Copy of `count` floats, or of as many bytes, to memory that a loop overwrites.
 
     Skipped if source and target are the same memory.

@@ -29,7 +29,7 @@ from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.shape import ShapeContradiction, is_known, known, unify
+from mxrun.operator.shape import ShapeContradiction, is_known, require_complete, unify
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class CumsumProperty(InPlaceProperty[CumsumParameters]):
             if shape is not None:
                 self.parameters.check(len(shape))
             return PartialInference([shape], [shape], [])
-        total = math.prod(known(data)) if is_known(data) else None
+        total = math.prod(require_complete(data)) if is_known(data) else None
         return PartialInference(
             [data], [unify("output", output, (total,), "a without an axis")], []
         )
@@ -246,8 +246,8 @@ class CompiledCumsum(Implementation):
         return native_kernel(
             self.name,
             _parts(prop.parameters, data.shape, False, request.threads),
-            (data.laid_out(PLAIN),),
-            (output.laid_out(PLAIN),),
+            (data.with_layout(PLAIN),),
+            (output.with_layout(PLAIN),),
             request.requests,
             request.threads,
             flops=data.elements,
@@ -261,8 +261,8 @@ class CompiledCumsum(Implementation):
         return native_kernel(
             self.name,
             _parts(prop.parameters, data.shape, True, request.threads),
-            (gradient.laid_out(PLAIN), None, None),
-            (data.laid_out(PLAIN),),
+            (gradient.with_layout(PLAIN), None, None),
+            (data.with_layout(PLAIN),),
             request.requests,
             request.threads,
             flops=data.elements,

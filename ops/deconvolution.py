@@ -303,7 +303,7 @@ class OnednnDeconvolution(Implementation):
         data, weight, *bias = request.inputs
         if not onednn_serves(*request.inputs):
             return None
-        output = request.outputs[0].laid_out(CHANNELS_LAST)
+        output = request.outputs[0].with_layout(CHANNELS_LAST)
         flops = prop.flops([data.shape, weight.shape], [])
         window = _geometry(prop.parameters, data.shape)
         if request.is_train and not weight_gradient_is_sound(
@@ -314,12 +314,12 @@ class OnednnDeconvolution(Implementation):
             prepare = partial(
                 backward_data,
                 output,
-                weight.laid_out(ANY),
-                data.laid_out(CHANNELS_LAST),
+                weight.with_layout(ANY),
+                data.with_layout(CHANNELS_LAST),
                 window,
                 team_for_flops(flops, request.threads),
             )
-            primitive = request.choices.take("output", prepare, _limit(prop.parameters))
+            primitive = request.choices.prepare("output", prepare, _limit(prop.parameters))
         except Unsupported:
             return None
         if primitive.is_reference:
@@ -357,15 +357,15 @@ class OnednnDeconvolution(Implementation):
         assert data is not None
         assert weight is not None
         specs = (
-            gradient.laid_out(CHANNELS_LAST),
-            weight.laid_out(ANY),
-            data.laid_out(CHANNELS_LAST),
+            gradient.with_layout(CHANNELS_LAST),
+            weight.with_layout(ANY),
+            data.with_layout(CHANNELS_LAST),
         )
         window = _geometry(prop.parameters, data.shape)
         team = team_for_flops(request.forward.flops, request.threads)
         limit = _limit(prop.parameters)
         parts = GradientParts(request)
-        if parts.wants(0):
+        if parts.is_requested(0):
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.WEIGHTS: source(2),
@@ -373,19 +373,19 @@ class OnednnDeconvolution(Implementation):
             }
             forward = partial(operations.convolution_forward, *specs, window, team)
             parts.add_primitive(
-                request.choices.take("data_grad", lambda wish: forward(wish=wish), limit), slots
+                request.choices.prepare("data_grad", lambda wish: forward(wish=wish), limit), slots
             )
-        if parts.wants(1):
+        if parts.is_requested(1):
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.OUTPUT_GRAD: source(1),
                 Argument.WEIGHTS_GRAD: target(1),
             }
             prepare = partial(backward_weights, *specs, window, team)
-            parts.add_primitive(request.choices.take("weight_grad", prepare, limit), slots)
-        if parts.wants(2):
+            parts.add_primitive(request.choices.prepare("weight_grad", prepare, limit), slots)
+        if parts.is_requested(2):
             parts.add_column_sum(source(0), CHANNELS_LAST, target(2))
-        products = parts.wants(0) + parts.wants(1)
+        products = parts.is_requested(0) + parts.is_requested(1)
         return parts.kernel(products * request.forward.flops)
 
 

@@ -253,7 +253,7 @@ class OnednnProduct(Implementation):
         assert isinstance(prop, MatrixProductProperty)
         if not onednn_serves(*request.inputs) or OpReqType.NULL in request.requests:
             return None
-        inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
+        inputs = tuple(spec.with_layout(PLAIN) for spec in request.inputs)
         left, right = prop.stored(inputs[0].shape, inputs[1].shape)
         p = prop.parameters
         flops = prop.flops([spec.shape for spec in inputs], [request.outputs[0].shape])
@@ -267,7 +267,7 @@ class OnednnProduct(Implementation):
             f"onednn:{product.implementation}",
             [_part(product, source(0), source(1), target(0))],
             inputs,
-            (request.outputs[0].laid_out(PLAIN),),
+            (request.outputs[0].with_layout(PLAIN),),
             request.requests,
             request.threads,
             flops=flops,
@@ -295,8 +295,11 @@ class OnednnProduct(Implementation):
         return native_kernel(
             "onednn:" + "+".join(names),
             parts,
-            (*(spec.laid_out(PLAIN) if i in read else None for i, spec in enumerate(specs)), None),
-            tuple(spec.laid_out(PLAIN) for spec in request.in_grad),
+            (
+                *(spec.with_layout(PLAIN) if i in read else None for i, spec in enumerate(specs)),
+                None,
+            ),
+            tuple(spec.with_layout(PLAIN) for spec in request.in_grad),
             request.requests,
             request.threads,
             flops=len(parts) * request.forward.flops,

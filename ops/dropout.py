@@ -35,10 +35,10 @@ from mxrun.operator.property import (
     ResourceRequest,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.shape import ShapeContradiction, known, show, unify
+from mxrun.operator.shape import ShapeContradiction, require_complete, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.copy_part import CopyPart
+from mxrun.ops.copy_part import InPlaceCopyPart
 from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
@@ -240,7 +240,7 @@ class CompiledDropout(Implementation):
         drops = p.drops(request.is_train)
         if data.dtype != "float32" or (mask_wanted and not drops):
             return None
-        mask = TensorSpec(known(prop.infer_shape([data.shape], [None, None]).outputs[1]))
+        mask = TensorSpec(require_complete(prop.infer_shape([data.shape], [None, None]).outputs[1]))
         parts: list[KernelPart] = []
         if drops:
             # A mask with a null request is computed in scratch space.
@@ -277,7 +277,7 @@ class CompiledDropout(Implementation):
         if mask is None:
             part: KernelPart = _copy(gradient, threads)
         else:
-            mask = mask.laid_out(PLAIN)
+            mask = mask.with_layout(PLAIN)
             part = _product(gradient, (source(4), mask), threads)
         return native_kernel(
             self.name,
@@ -293,7 +293,7 @@ class CompiledDropout(Implementation):
 def _copy(data: TensorSpec, threads: int) -> KernelPart:
     """Return output 0 = input 0; skipped in place."""
     team = team_for_elements(data.elements, threads)
-    return CopyPart(data.elements, source(0), target(0), team)
+    return InPlaceCopyPart(data.elements, source(0), target(0), team)
 
 
 def _product(data: TensorSpec, mask: tuple[Slot, TensorSpec], threads: int) -> KernelPart:

@@ -186,14 +186,14 @@ class CompiledEmbedding(Implementation):
         data, weight = request.inputs
         if (data.dtype, weight.dtype) != ("int32", "float32"):
             return None
-        output = request.outputs[0].laid_out(PLAIN)
+        output = request.outputs[0].with_layout(PLAIN)
         team = team_for_elements(output.elements, request.threads)
         rows, columns = weight.shape
         arguments = (data.elements, rows, columns, source(0), source(1), target(0))
         return native_kernel(
             self.name,
             [LoopPart(lookup_loop, arguments, team)],
-            (data.laid_out(PLAIN), weight.laid_out(PLAIN)),
+            (data.with_layout(PLAIN), weight.with_layout(PLAIN)),
             (output,),
             request.requests,
             request.threads,
@@ -206,7 +206,7 @@ class CompiledEmbedding(Implementation):
         gradient, data = request.out_grad[0], request.in_data[0]
         assert gradient is not None
         assert data is not None
-        weight = request.in_grad[1].laid_out(PLAIN)
+        weight = request.in_grad[1].with_layout(PLAIN)
         team = team_for_elements(gradient.elements, request.threads)
         rows, columns = weight.shape
         arguments = (data.elements, rows, columns, source(1), source(0), target(1))
@@ -216,7 +216,7 @@ class CompiledEmbedding(Implementation):
                 zero_part(target(1), weight.elements, request.threads),
                 LoopPart(scatter_loop, arguments, team),
             ],
-            (gradient.laid_out(PLAIN), data.laid_out(PLAIN), None, None),
+            (gradient.with_layout(PLAIN), data.with_layout(PLAIN), None, None),
             (None, weight),
             request.requests,
             request.threads,

@@ -183,17 +183,17 @@ class OnednnFullyConnected(Implementation):
         """Prepare output = data x weight^T + bias as one primitive, in the output's dtype."""
         if not onednn_serves(*request.inputs, low=True):
             return None
-        given, weight, *bias = (spec.laid_out(PLAIN) for spec in request.inputs)
+        given, weight, *bias = (spec.with_layout(PLAIN) for spec in request.inputs)
         made = request.outputs[0]
         data, weight = (replace(spec, dtype=made.dtype) for spec in (given, weight))
         hidden, features = weight.shape
         if _WEIGHT in request.fixed:
-            weight = weight.laid_out(ANY)
+            weight = weight.with_layout(ANY)
         left, output = _matrix(data, features), _matrix(made, hidden)
         flops = 2 * output.elements * features
         team = team_for_flops(flops, request.threads)
         try:
-            product = request.choices.take(
+            product = request.choices.prepare(
                 "output",
                 lambda wish: operations.matmul(
                     *(left, weight, output, team),
@@ -239,11 +239,15 @@ class OnednnFullyConnected(Implementation):
         hidden, features = weight.shape
         gradient, rows, plain = (
             replace(spec, dtype=read.dtype)
-            for spec in (_matrix(out_grad, hidden), _matrix(data, features), weight.laid_out(PLAIN))
+            for spec in (
+                _matrix(out_grad, hidden),
+                _matrix(data, features),
+                weight.with_layout(PLAIN),
+            )
         )
         team = team_for_flops(request.forward.flops, request.threads)
         parts = GradientParts(request)
-        if parts.wants(0):
+        if parts.is_requested(0):
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.WEIGHTS: source(2),
@@ -251,21 +255,21 @@ class OnednnFullyConnected(Implementation):
             }
             product = _matrix(request.in_grad[0], features)
             prepare = partial(operations.matmul, gradient, plain, product, team)
-            primitive = request.choices.take("data_grad", lambda wish: prepare(wish=wish))
+            primitive = request.choices.prepare("data_grad", lambda wish: prepare(wish=wish))
             parts.add_primitive(primitive, slots)
-        if parts.wants(1):
+        if parts.is_requested(1):
             slots = {
                 Argument.SOURCE: source(0),
                 Argument.WEIGHTS: source(1),
                 Argument.OUTPUT: target(1),
             }
-            sums = request.in_grad[1].laid_out(PLAIN)
+            sums = request.in_grad[1].with_layout(PLAIN)
             prepare = partial(operations.matmul, gradient, rows, sums, team, transpose_left=True)
-            primitive = request.choices.take("weight_grad", lambda wish: prepare(wish=wish))
+            primitive = request.choices.prepare("weight_grad", lambda wish: prepare(wish=wish))
             parts.add_primitive(primitive, slots)
-        if parts.wants(2):
+        if parts.is_requested(2):
             parts.add_column_sum(source(0), PLAIN, target(2))
-        products = parts.wants(0) + parts.wants(1)
+        products = parts.is_requested(0) + parts.is_requested(1)
         return parts.kernel(products * request.forward.flops)
 
 

@@ -232,8 +232,8 @@ class CompiledGlobalNormScale(Implementation):
         return native_kernel(
             self.name,
             [*parts, ScratchLoopPart(norm_scale_loop, arguments, 1, scratch_bytes)],
-            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
-            tuple(spec.laid_out(PLAIN) for spec in request.outputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             request.threads,
             flops=prop.flops([spec.shape for spec in request.inputs], []),

@@ -183,7 +183,7 @@ class OnednnLRN(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare one primitive, with a workspace for backward in training, and the norm loop."""
-        data = request.inputs[0].laid_out(CHANNELS_LAST)
+        data = request.inputs[0].with_layout(CHANNELS_LAST)
         primitive = _forward(prop.parameters, data, request.threads, request.is_train)
         if primitive is None:
             return None
@@ -211,7 +211,7 @@ class OnednnLRN(Implementation):
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare one primitive on data, the gradient and forward's workspace."""
-        data = request.in_grad[0].laid_out(CHANNELS_LAST)
+        data = request.in_grad[0].with_layout(CHANNELS_LAST)
         team = team_for_elements(data.elements, request.threads)
         primitive = normalization.lrn_backward(data, _window(prop.parameters), team)
         slots: dict[Argument, Slot] = {

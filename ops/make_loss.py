@@ -269,7 +269,7 @@ class CompiledMakeLoss(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the sum, then a copy, which is skipped in place."""
-        inputs = tuple(spec.laid_out(PLAIN) for spec in request.inputs)
+        inputs = tuple(spec.with_layout(PLAIN) for spec in request.inputs)
         if any(spec.dtype != "float32" for spec in inputs):
             return None
         parts: list[KernelPart] = []
@@ -298,8 +298,8 @@ class CompiledMakeLoss(Implementation):
         rules = (float(p.grad_scale), normalization, float(p.valid_thresh), _counted_per_row(shape))
         team = team_for_elements(rows * columns, request.threads)
         part = LoopPart(loss_gradient_loop, (rows, columns, data, weight, target(0), *rules), team)
-        read = tuple(None if spec is None else spec.laid_out(PLAIN) for spec in request.in_data)
-        outputs = (request.in_grad[0].laid_out(PLAIN), *(None,) * (len(read) - 1))
+        read = tuple(None if spec is None else spec.with_layout(PLAIN) for spec in request.in_data)
+        outputs = (request.in_grad[0].with_layout(PLAIN), *(None,) * (len(read) - 1))
         return native_kernel(
             self.name,
             [part],

@@ -18,7 +18,7 @@ from mxrun.operator.native_kernel import KernelPart, native_kernel, source, targ
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.scalar import written
+from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
@@ -217,7 +217,7 @@ class CompiledMoments(Implementation):
             self.name,
             [ChainPart(tuple(parts), (request.outputs[0].nbytes,) * 2)],
             (data,),
-            tuple(spec.laid_out(PLAIN) for spec in request.outputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             threads,
             flops=4 * data.elements,
@@ -226,7 +226,7 @@ class CompiledMoments(Implementation):
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the gradient, in one pass."""
         assert isinstance(prop, MomentsProperty)
-        data = request.in_grad[0].laid_out(PLAIN)
+        data = request.in_grad[0].with_layout(PLAIN)
         axes = prop.parameters.reduced(len(data.shape))
         kept = TensorSpec(kept_shape(data.shape, axes))
         heads = tuple(head is not None for head in request.out_grad)
@@ -241,14 +241,14 @@ class CompiledMoments(Implementation):
             [1 / count_of(data.shape, axes)],
             request.requests[0],
         )
-        plain = (None if spec is None else spec.laid_out(PLAIN) for spec in given)
+        plain = (None if spec is None else spec.with_layout(PLAIN) for spec in given)
         inputs = (own and spec for own, spec in zip(read, plain, strict=True))
         return native_kernel(
             self.name,
             [part],
             (*inputs, None),
             (data,),
-            written(request.requests),
+            without_add_requests(request.requests),
             request.threads,
             flops=4 * data.elements,
         )

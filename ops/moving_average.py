@@ -25,7 +25,7 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.copy_part import CopyPart
+from mxrun.ops.copy_part import InPlaceCopyPart
 
 T = TypeVar("T")
 
@@ -131,11 +131,11 @@ class CompiledMovingAverage(Implementation):
         return native_kernel(
             self.name,
             [
-                CopyPart(count, source(0), target(0), threads),
+                InPlaceCopyPart(count, source(0), target(0), threads),
                 LoopPart(moving_average_loop, arguments, threads),
             ],
-            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
-            tuple(spec.laid_out(PLAIN) for spec in request.outputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             request.threads,
             flops=prop.flops([spec.shape for spec in request.inputs], []),

@@ -36,7 +36,7 @@ Scalar = Any
 
 
 @dataclass(frozen=True)
-class Rule:
+class RegressionFunctions:
     """Scalar functions that define one of the regression outputs.
 
     output: function of data; None for the identity. loss: function of (data, label). slope: data's
@@ -74,7 +74,7 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
 
     parameter_type = RegressionOutputParameters
     is_floating = True
-    rule: ClassVar[Rule]
+    rule: ClassVar[RegressionFunctions]
     label_arguments = ("label", "sample_weight")
     nonstandard_gradient = (
         "The gradient of loss times grad_scale, whatever the output's gradient is."
@@ -183,7 +183,7 @@ class LinearRegressionOutputProperty(RegressionOutputProperty):
     """
 
     type_string = "LinearRegressionOutput"
-    rule = Rule(
+    rule = RegressionFunctions(
         output=None,
         loss=lambda x, label: 0.5 * (x - label) * (x - label),
         slope=lambda y, label: y - label,
@@ -203,7 +203,7 @@ class LogisticRegressionOutputProperty(RegressionOutputProperty):
 
     type_string = "LogisticRegressionOutput"
     # As a function of data, the loss has no logarithm that underflows.
-    rule = Rule(
+    rule = RegressionFunctions(
         output=lambda x: scalar.sigmoid(x),
         loss=lambda x, label: scalar.softplus(x) - label * x,
         slope=lambda y, label: y - label,
@@ -221,7 +221,7 @@ class MAERegressionOutputProperty(RegressionOutputProperty):
     """
 
     type_string = "MAERegressionOutput"
-    rule = Rule(
+    rule = RegressionFunctions(
         output=None,
         loss=lambda x, label: abs(x - label),
         slope=lambda y, label: scalar.where(y > label, 1.0, -1.0),
@@ -231,7 +231,7 @@ class MAERegressionOutputProperty(RegressionOutputProperty):
 class RegressionOutput(Operator):
     """NumPy body with data and label as [samples, elements]."""
 
-    def __init__(self, parameters: RegressionOutputParameters, rule: Rule) -> None:
+    def __init__(self, parameters: RegressionOutputParameters, rule: RegressionFunctions) -> None:
         self.parameters, self.rule = parameters, rule
 
     def forward(
@@ -309,8 +309,8 @@ class CompiledRegressionOutput(Implementation):
         return native_kernel(
             self.name,
             parts,
-            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
-            tuple(spec.laid_out(PLAIN) for spec in request.outputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             threads,
             flops=prop.flops([data.shape], []),
@@ -328,19 +328,19 @@ class CompiledRegressionOutput(Implementation):
         scale = prop.parameters.grad_scale / rows.shape[1]
         part = strided_part(kernel, (target(0), rows), operands, threads, (scale,))
         read = (None, *request.in_data[1:], output, None)
-        plain = (None if spec is None else spec.laid_out(PLAIN) for spec in read)
+        plain = (None if spec is None else spec.with_layout(PLAIN) for spec in read)
         return native_kernel(
             self.name,
             [part],
             (*(None,) * outputs, *plain),
-            (request.in_grad[0].laid_out(PLAIN), *(None,) * (arguments - 1)),
+            (request.in_grad[0].with_layout(PLAIN), *(None,) * (arguments - 1)),
             request.requests,
             threads,
             flops=2 * output.elements,
         )
 
 
-def _output_part(rule: Rule, data: TensorSpec, threads: int) -> KernelPart:
+def _output_part(rule: RegressionFunctions, data: TensorSpec, threads: int) -> KernelPart:
     if rule.output is None:
         return copy_part(data, source(0), target(0), threads)
     kernel = scalar.compile(rule.output)

@@ -14,8 +14,8 @@ from mxrun.operator.register import register
 from mxrun.operator.shape import (
     Dimensions,
     ShapeContradiction,
-    known,
     product,
+    require_complete,
     show,
     unify,
     unify_product,
@@ -224,7 +224,7 @@ class SqueezeProperty(ViewProperty[SqueezeParameters]):
             return {_position(axis, len(data), data, "data") for axis in self.parameters.axis}
         if None in data:
             return None
-        return {position for position, size in enumerate(known(data)) if size == 1}
+        return {position for position, size in enumerate(require_complete(data)) if size == 1}
 
 
 def _position(axis: int, rank: int, data: PartialShape, owner: str) -> int:

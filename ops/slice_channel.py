@@ -160,8 +160,8 @@ class CompiledSliceChannel(Implementation):
         (data,) = request.inputs
         if data.dtype != "float32":
             return None
-        data = data.laid_out(PLAIN) if prop.parameters.squeeze_axis else unpacked(data)
-        outputs = tuple(spec.laid_out(data.layout) for spec in request.outputs)
+        data = data.with_layout(PLAIN) if prop.parameters.squeeze_axis else unpacked(data)
+        outputs = tuple(spec.with_layout(data.layout) for spec in request.outputs)
         rows, columns, stride = _places(prop, data)
         team = team_for_elements(rows * columns, request.threads)
         parts = [
@@ -179,7 +179,7 @@ class CompiledSliceChannel(Implementation):
         """Prepare one copy per given gradient, and zeros for each absent one."""
         before = request.forward.inputs[0]
         assert before is not None
-        whole = request.in_grad[0].laid_out(before.layout)
+        whole = request.in_grad[0].with_layout(before.layout)
         rows, columns, stride = _places(prop, whole)
         team = team_for_elements(rows * columns, request.threads)
         parts = []
@@ -191,7 +191,7 @@ class CompiledSliceChannel(Implementation):
                 arguments = (rows, columns, source(index), 0, columns, *place)
                 parts.append(LoopPart(copy_rows_loop, arguments, team))
         gradients = tuple(
-            None if spec is None else spec.laid_out(whole.layout) for spec in request.out_grad
+            None if spec is None else spec.with_layout(whole.layout) for spec in request.out_grad
         )
         unread = (None,) * (1 + len(gradients))
         return native_kernel(

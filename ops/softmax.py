@@ -241,11 +241,11 @@ def _rows(spec: TensorSpec, axis: int) -> tuple[TensorSpec, tuple[int, ...]]:
     """
     spec = unpacked(spec)
     axis %= len(spec.shape)
-    for candidate in (spec, spec.laid_out(PLAIN)):
+    for candidate in (spec, spec.with_layout(PLAIN)):
         if strides_of(candidate.shape, candidate.layout)[axis] == 1:
             return candidate, ()
     others = tuple(other for other in range(len(spec.shape)) if other != axis)
-    return spec.laid_out(PLAIN), (*others, axis)
+    return spec.with_layout(PLAIN), (*others, axis)
 
 
 def _matrix(spec: TensorSpec, axis: int) -> TensorSpec:

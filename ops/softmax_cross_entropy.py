@@ -229,7 +229,7 @@ class OnednnSoftmaxCrossEntropy(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the softmax on the team, then the sum on one thread, in sample order."""
-        data, label = (spec.laid_out(PLAIN) for spec in request.inputs[:2])
+        data, label = (spec.with_layout(PLAIN) for spec in request.inputs[:2])
         served = onednn_serves(data) and label.dtype == "int32"
         if not served or OpReqType.NULL in request.requests:
             return None

@@ -79,5 +79,5 @@ def joint_layout(output: TensorSpec, operands: Sequence[TensorSpec]) -> TensorSp
     if all(len(operand.shape) == len(output.shape) for operand in operands):
         for operand in operands:
             if operand.shape == output.shape:
-                return output.laid_out(unpacked(operand).layout)
-    return output.laid_out(PLAIN)
+                return output.with_layout(unpacked(operand).layout)
+    return output.with_layout(PLAIN)

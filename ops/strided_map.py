@@ -42,7 +42,7 @@ _COPY = scalar.compile(lambda x: x)
 
 
 @piece
-def moved(block: Block, words: Any, slot: int, state: int, rows: int) -> Any:
+def advance_rows(block: Block, words: Any, slot: int, state: int, rows: int) -> Any:
     """Advance an operand by `rows` along its second and outer axes; return the row's offset."""
     row, axis = words[state], 1
     words[state + 1] = 0
@@ -97,13 +97,13 @@ def gather(
                     store_lanes(cells, to + j, part, LANES)
         base += rows * run
         if first + run == inner:
-            row = moved(block, words, slot, state, rows)
+            row = advance_rows(block, words, slot, state, rows)
         else:
             words[state + 1] = first + run
 
 
 @piece
-def begun(block: Block, words: Any, states: int, begin: int) -> None:
+def seek(block: Block, words: Any, states: int, begin: int) -> None:
     """Set the operands' positions, stored from `states` on, to output element `begin`."""
     operands, axes = integer(block, 7), integer(block, 8)
     for operand in range(operands):
@@ -141,7 +141,7 @@ def chunks_loop(block: Block) -> None:
         words[own + 4 + operands + index] = integer(block, 9 + index)
     at, end = share(block, integer(block, 0))
     begin = at
-    begun(block, words, states, begin)
+    seek(block, words, states, begin)
     while at < end:
         count = min(end - at, chunk)
         for operand in range(operands):
@@ -155,7 +155,7 @@ def chunks_loop(block: Block) -> None:
                 place = words[state] + words[state + 1]
                 words[state + 1] += count
                 if words[state + 1] == integer(block, slot + 2):
-                    moved(block, words, slot, state, 1)
+                    advance_rows(block, words, slot, state, 1)
             if way == 0 or way == 3:
                 words[own + 4 + operand] = integer(block, slot) + 4 * place
             elif way == 1 or at == begin:
@@ -177,7 +177,7 @@ def copied_loop(block: Block) -> None:
     own, behind = share(block, integer(block, 3))
     slot, state = 9 + integer(block, 6), own + _BLOCK_WORDS
     at, end = share(block, integer(block, 0))
-    begun(block, words, state, at)
+    seek(block, words, state, at)
     # gather() overwrites cells after its last element, which belong to another thread.
     whole = max(end - at - LANES, 0)
     gather(block, words, slot, state, output, at, whole)

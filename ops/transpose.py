@@ -173,7 +173,7 @@ class OnednnPermutation(Implementation):
         (data,) = request.inputs
         if not onednn_serves(data):
             return None
-        output = request.outputs[0].laid_out(PLAIN)
+        output = request.outputs[0].with_layout(PLAIN)
         assert isinstance(prop, PermutationProperty)
         axes = prop.axes(len(data.shape))
         return _kernel(request, (unpacked(data),), output, axes)

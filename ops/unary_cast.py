@@ -26,7 +26,7 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.scalar import written
+from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class CompiledCast(Implementation):
     ) -> Kernel:
         """Return the conversion of the first input; `unread` further inputs follow it."""
         is_movable = max(item_size(given.dtype), item_size(dtype)) <= _MAX_MOVABLE_BYTES
-        given = unpacked(given) if is_movable else given.laid_out(PLAIN)
+        given = unpacked(given) if is_movable else given.with_layout(PLAIN)
         kernel = scalar.compile(_same, dtype=given.dtype, result_dtype=dtype)
         part = kernel.part(
             target(0), [source(0)], given.elements, threads=threads, request=requests[0]
@@ -164,7 +164,7 @@ class CompiledCast(Implementation):
             [part],
             (given, *[None] * unread),
             (replace(given, dtype=dtype),),
-            written(requests),
+            without_add_requests(requests),
             threads,
         )
 

@@ -20,7 +20,7 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.scalar import written
+from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import unify
 from mxrun.operator.simple_entry import Array
 from mxrun.operator.tensor import Tensor
@@ -171,7 +171,7 @@ class Where(Operator):
 def _layout_of(output: TensorSpec, condition: TensorSpec) -> TensorSpec:
     """Return the common layout: plain if the condition has another shape."""
     same = condition.shape == output.shape
-    return joint_layout(output, [output]) if same else output.laid_out(PLAIN)
+    return joint_layout(output, [output]) if same else output.with_layout(PLAIN)
 
 
 @implement("where", backend="jit")
@@ -184,7 +184,7 @@ class CompiledWhere(Implementation):
             return None
         condition, x, _ = request.inputs
         full = _layout_of(x, condition)
-        narrow = condition.laid_out(full.layout)
+        narrow = condition.with_layout(full.layout)
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
         operands = [(source(0), wide), (source(1), full), (source(2), full)]
         (asked,) = request.requests
@@ -194,7 +194,7 @@ class CompiledWhere(Implementation):
             [strided_part(_FORWARD, place, operands, threads, request=asked)],
             (narrow, full, full),
             (full,),
-            written(request.requests),
+            without_add_requests(request.requests),
             request.threads,
             flops=full.elements,
         )
@@ -220,9 +220,9 @@ class CompiledWhere(Implementation):
                 )
                 for side in asked
             ],
-            (full, condition.laid_out(full.layout), None, None, None),
+            (full, condition.with_layout(full.layout), None, None, None),
             tuple(full if side in asked else None for side in range(3)),
-            written(request.requests),
+            without_add_requests(request.requests),
             request.threads,
             flops=len(asked) * full.elements,
         )

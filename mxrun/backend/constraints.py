@@ -16,7 +16,7 @@ class ImplementationConstraints:
     name: str | None = None
     scratch_bytes: int | None = None
 
-    def allows(self, scratch_bytes: int) -> bool:
+    def permits(self, scratch_bytes: int) -> bool:
         """Return whether an implementation with so much scratch memory is admissible."""
         return self.scratch_bytes is None or scratch_bytes <= self.scratch_bytes
 

@@ -272,10 +272,10 @@ def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
         part = y * 2.0 ** (29 * step)
         whole = truncate(rest / part)
         rest = rest - select(whole == 0.0, 0.0, whole * part)
-    return towards(rest, y)
+    return with_divisor_sign(rest, y)
 
 
-def towards(rest: ScalarValue, y: ScalarValue) -> ScalarValue:
+def with_divisor_sign(rest: ScalarValue, y: ScalarValue) -> ScalarValue:
     """Adjust a remainder of either sign, |rest| <= |y|, to the sign of y."""
     return copy_sign(select(copy_sign(rest, y) != rest, rest + y, rest), y)
 
@@ -303,7 +303,7 @@ def _is_far(x: ScalarValue) -> ScalarValue:
     return ~(magnitude(x) < 2.0**23)
 
 
-def _far_turn(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
+def _payne_hanek(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     """Return q and r with x = q * pi / 2 + r modulo 2 pi, |r| <= pi / 4; q is an int64 value.
 
     From 2^23 on, x is m * 2^e with integer m and e >= 0: of 2 / pi only the bits that determine
@@ -356,7 +356,7 @@ def sin(x: ScalarValue) -> ScalarValue:
     """Compute the sine."""
     shifted = fma(x, 1.0 / math.pi, WHOLE)
     near = _wave(_without_half_pi(x, (shifted - WHOLE) * 2.0), shifted)
-    quadrant, r = _far_turn(x)
+    quadrant, r = _payne_hanek(x)
     sine, cosine = sin_cos(r)
     value = select((quadrant & 1) == 1, cosine, sine)
     return rarely(_is_far(x), select((quadrant & 2) == 2, -value, value), near)
@@ -367,7 +367,7 @@ def cos(x: ScalarValue) -> ScalarValue:
     a = magnitude(x)
     shifted = fma(a, 1.0 / math.pi, 0.5) + WHOLE
     near = _wave(_without_half_pi(a, fma(shifted - WHOLE, 2.0, -1.0)), shifted)
-    quadrant, r = _far_turn(a)
+    quadrant, r = _payne_hanek(a)
     sine, cosine = sin_cos(r)
     value = select((quadrant & 1) == 1, sine, cosine)
     return rarely(_is_far(x), select(((quadrant + 1) & 2) == 2, -value, value), near)
@@ -377,7 +377,7 @@ def tan(x: ScalarValue) -> ScalarValue:
     """Compute the tangent."""
     shifted = fma(x, 2.0 / math.pi, WHOLE)
     near = _slope_of(bits(shifted), _without_half_pi(x, shifted - WHOLE))
-    return rarely(_is_far(x), _slope_of(*_far_turn(x)), near)
+    return rarely(_is_far(x), _slope_of(*_payne_hanek(x)), near)
 
 
 def _slope_of(quadrant: ScalarValue, r: ScalarValue) -> ScalarValue:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from numpy.polynomial import Chebyshev, Polynomial
 
 from mxrun.backend.scalar_double import mod as wide_mod
-from mxrun.backend.scalar_double import towards, widened
+from mxrun.backend.scalar_double import widened, with_divisor_sign
 from mxrun.backend.scalar_instructions import (
     at_least,
     at_most,
@@ -370,7 +370,7 @@ def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     # that.
     whole = round_down(x / y)
     usual = (magnitude(whole) < 2.0**24) & (magnitude(y) < math.inf)
-    return rarely(~usual, widened(wide_mod)(x, y), towards(fma(-whole, y, x), y))
+    return rarely(~usual, widened(wide_mod)(x, y), with_divisor_sign(fma(-whole, y, x), y))
 
 
 def _rounded_exponent(x: ScalarValue) -> ScalarValue:

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.scalar_value import BOOL, FLOATS, Refused, ScalarGraph, ScalarValue, arithmetic
+from mxrun.backend.scalar_value import (
+    BOOL,
+    FLOATS,
+    ScalarGraph,
+    ScalarValue,
+    Unsupported,
+    arithmetic,
+)
 
 VOCABULARY: dict[str, Function] = {}
 
@@ -53,7 +60,7 @@ class Function:
     def _node(self, graph: ScalarGraph, arguments: tuple[Any, ...]) -> ScalarValue:
         value = arithmetic(self.name, *arguments)
         if self.floating and value.dtype not in FLOATS:
-            raise Refused(
+            raise Unsupported(
                 f"{self.name} of {value.dtype} values", "only floating-point maps support it"
             )
         return value if not self.truth else graph.add(self.name, BOOL, _arguments_of(value))

@@ -22,7 +22,14 @@ from mxrun.backend.llvm_bfloat16 import rounded, widened
 from mxrun.backend.llvm_block import share, slot
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.scalar_instructions import OPTIONAL
-from mxrun.backend.scalar_value import BOOL, FLOATS, LoopForm, ScalarGraph, ScalarNode, contexts
+from mxrun.backend.scalar_value import (
+    BOOL,
+    FLOATS,
+    LoopForm,
+    ScalarGraph,
+    ScalarNode,
+    rare_contexts,
+)
 from mxrun.base.dtype import BFLOAT16
 
 # Elements of a vector. Two registers of 512 bits side by side hide the latency of long dependency
@@ -113,7 +120,7 @@ class _Loop:
         self.function = ir.Function(module, block_type, symbol)
         self.builder = ir.IRBuilder(self.function.append_basic_block())
         self.values: dict[int, Any] = {}
-        self.contexts = contexts(graph, result)
+        self.contexts = rare_contexts(graph, result)
 
     def build(self) -> None:
         """Build the complete function."""

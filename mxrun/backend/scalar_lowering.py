@@ -71,7 +71,7 @@ def _minimum(x: ScalarValue, y: ScalarValue) -> ScalarValue:
 
 
 def _library_mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
-    return scalar_double.towards(call("fmod", x, y), y)
+    return scalar_double.with_divisor_sign(call("fmod", x, y), y)
 
 
 def _false(x: ScalarValue) -> ScalarValue:

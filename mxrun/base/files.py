@@ -20,7 +20,7 @@ _HIDDEN = re.compile(rf"(^|/)\.([^/]+?)(?:{PARTIAL}|\.replaced|\.removed)(?=/|$)
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def report_write_errors(path: Path) -> Iterator[None]:
     """Context manager that converts an OSError into a UserError naming the file.
 
     Temporary names are replaced by the final one in the message.
@@ -48,7 +48,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def is_replaced(path: Path) -> bool:
+def is_replaceable(path: Path) -> bool:
     """Return whether `whole_file` replaces `path` by a new file: if it is a plain file or missing.
 
     Devices and pipes are not replaced.
@@ -76,7 +76,7 @@ def why_unwritable(path: Path) -> str | None:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         return "it is a folder"
-    if not is_replaced(path):
+    if not is_replaceable(path):
         return None
     if not target.parent.is_dir():
         return f"there is no folder {target.parent}"
@@ -86,7 +86,7 @@ def why_unwritable(path: Path) -> str | None:
 
 
 @contextmanager
-def whole_file(path: Path, follow: bool = True) -> Iterator[IO[bytes]]:
+def atomic_file(path: Path, follow: bool = True) -> Iterator[IO[bytes]]:
     """Context manager that yields a file and atomically renames it to `path` at the end.
 
     After a crash `path` is either the old file or the new one, complete and durable. If several
@@ -94,8 +94,8 @@ def whole_file(path: Path, follow: bool = True) -> Iterator[IO[bytes]]:
     target is written; unless `follow`, the file replaces the link. Devices and pipes cannot be
     replaced and are written directly. Raises UserError if the file cannot be written.
     """
-    with writing(path):
-        if not is_replaced(path):
+    with report_write_errors(path):
+        if not is_replaceable(path):
             with path.open("wb") as file:
                 yield file
             return
@@ -120,7 +120,7 @@ def whole_file(path: Path, follow: bool = True) -> Iterator[IO[bytes]]:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write bytes atomically, see `whole_file`; raises UserError if the file cannot be written."""
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write(content)
 
 

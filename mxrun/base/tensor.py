@@ -61,7 +61,7 @@ class TensorSpec:
             return self.layout.nbytes
         return self.elements * item_size(self.dtype)
 
-    def laid_out(self, layout: Layout) -> TensorSpec:
+    def with_layout(self, layout: Layout) -> TensorSpec:
         """Return the same tensor in another layout."""
         return self if layout == self.layout else TensorSpec(self.shape, self.dtype, layout)
 
@@ -84,4 +84,4 @@ class TensorSpec:
 
 def unpacked(spec: TensorSpec) -> TensorSpec:
     """Return the tensor in a layout with strides: its own if it has strides, else plain."""
-    return spec if spec.layout in (PLAIN, CHANNELS_LAST) else spec.laid_out(PLAIN)
+    return spec if spec.layout in (PLAIN, CHANNELS_LAST) else spec.with_layout(PLAIN)

@@ -40,7 +40,7 @@ def batch_size(given: str | None) -> int | Literal["max"] | None:
     return "max" if given == "max" else None if given is None else int(given)
 
 
-LargestBatch = Annotated[
+BatchOrMax = Annotated[
     str | None,
     typer.Option(
         callback=_is_batch,
@@ -64,7 +64,7 @@ AllowPlugins = Annotated[
         "you can.",
     ),
 ]
-AllowOtherCode = Annotated[
+AllowChanges = Annotated[
     bool,
     typer.Option(
         "--allow-changes", help="Continue although config or plugins have changed since the run."

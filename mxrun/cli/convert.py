@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from mxrun.cli.arguments import AllowOtherCode, AllowPlugins, Json, Overrides
+from mxrun.cli.arguments import AllowChanges, AllowPlugins, Json, Overrides
 
 
-class FormName(str, Enum):
+class TargetFormat(str, Enum):
     """Target formats of a conversion."""
 
     ONNX = "onnx"
@@ -21,7 +21,7 @@ Source = Annotated[
     str,
     typer.Argument(metavar="CONFIG|RUN", help="A config, or the folder of a run or checkpoint."),
 ]
-To = Annotated[FormName, typer.Option(help="Target format.")]
+To = Annotated[TargetFormat, typer.Option(help="Target format.")]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
 CheckpointName = Annotated[
     str | None,
@@ -39,11 +39,11 @@ def convert(
     source: Source,
     overrides: Overrides = None,
     *,
-    to: To = FormName.ONNX,
+    to: To = TargetFormat.ONNX,
     output: Output,
     checkpoint: CheckpointName = None,
     batch: OnlyBatch = None,
-    allow_changes: AllowOtherCode = False,
+    allow_changes: AllowChanges = False,
     allow_plugins: AllowPlugins = False,
     json: Json = False,
 ) -> None:

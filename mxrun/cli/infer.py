@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mxrun.cli.arguments import (
-    AllowOtherCode,
+    AllowChanges,
     AllowPlugins,
+    BatchOrMax,
     Json,
-    LargestBatch,
     Threads,
     batch_size,
 )
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mxrun.commands import infer as command
 
 
-class Form(str, Enum):
+class OutputFormat(str, Enum):
     """Output formats of results."""
 
     TABLE = "table"
@@ -34,7 +34,12 @@ class Form(str, Enum):
 
 # Limit of the inputs that a message lists.
 _MAX_NAMED_INPUTS = 3
-_OF_SUFFIX = {".jsonl": Form.JSONL, ".csv": Form.CSV, ".npy": Form.NPY, ".npz": Form.NPY}
+_OF_SUFFIX = {
+    ".jsonl": OutputFormat.JSONL,
+    ".csv": OutputFormat.CSV,
+    ".npy": OutputFormat.NPY,
+    ".npz": OutputFormat.NPY,
+}
 
 
 class PrecisionName(str, Enum):
@@ -90,7 +95,7 @@ Outputs = Annotated[
     ),
 ]
 OutputForm = Annotated[
-    Form | None,
+    OutputFormat | None,
     typer.Option(
         help="Format of the results; npy: all numbers as arrays, several outputs as npz.",
         show_default="from the ending of --to, else table",
@@ -111,10 +116,10 @@ def infer(
     outputs: Outputs = None,
     output: OutputForm = None,
     to: To = None,
-    batch: LargestBatch = None,
+    batch: BatchOrMax = None,
     threads: Threads = None,
     precision: Precision = None,
-    allow_changes: AllowOtherCode = False,
+    allow_changes: AllowChanges = False,
     allow_plugins: AllowPlugins = False,
     json: Json = False,
 ) -> None:
@@ -138,7 +143,7 @@ def infer(
     from mxrun.session import planning
     from mxrun.session.planning import notes
 
-    form = _form(output, to, top)
+    form = _output_format(output, to, top)
     _check_records(inputs or (), split)
     if json and (output or to):
         given = f"--to {to}" if to else f"--output {output.value}" if output else ""
@@ -156,7 +161,7 @@ def infer(
         planning.allow_plugins(run)
     inference = command.infer(run, request, write_note)
     write_notes(inference.notes)
-    _give(inference, form, to, json)
+    _run_and_write(inference, form, to, json)
     write_notes([work_text(inference.summary())])
 
 
@@ -186,14 +191,16 @@ def _output_names(outputs: str | None) -> tuple[str, ...]:
     return names
 
 
-def _give(inference: command.Inference, form: Form, to: Path | None, json: bool) -> None:
+def _run_and_write(
+    inference: command.Inference, form: OutputFormat, to: Path | None, json: bool
+) -> None:
     """Run inference and write its results: at the end for a table or JSON, else by record."""
-    from mxrun.report.infer import advancing, inference_table
+    from mxrun.report.infer import inference_table, progress_callback
     from mxrun.report.result import write_json, write_tables
 
-    collected = json or form is Form.TABLE
+    collected = json or form is OutputFormat.TABLE
     shown = collected or to is not None or not sys.stdout.isatty()
-    with advancing(inference.total, shown) as advance:
+    with progress_callback(inference.total, shown) as advance:
         if collected:
             rows = list(inference.rows(advance))
         else:
@@ -209,14 +216,17 @@ def _give(inference: command.Inference, form: Form, to: Path | None, json: bool)
 
 
 def _write(
-    inference: command.Inference, form: Form, to: Path | None, advance: Callable[[int], None]
+    inference: command.Inference,
+    form: OutputFormat,
+    to: Path | None,
+    advance: Callable[[int], None],
 ) -> None:
     """Write results while they are computed."""
     from mxrun.report.infer import write_arrays, write_csv, write_jsonl
 
-    if form is Form.JSONL:
+    if form is OutputFormat.JSONL:
         write_jsonl(inference.rows(advance), to)
-    elif form is Form.CSV:
+    elif form is OutputFormat.CSV:
         write_csv(inference.rows(advance), to)
     else:
         names = [output.name for output in inference.outputs]
@@ -230,26 +240,26 @@ def _write(
         write_arrays(batches, names, archive, to)
 
 
-def _form(output: Form | None, to: Path | None, top: int | None) -> Form:
+def _output_format(output: OutputFormat | None, to: Path | None, top: int | None) -> OutputFormat:
     """Return the output format. Raises BadParameter if the options contradict each other."""
-    form = output or Form.TABLE
+    form = output or OutputFormat.TABLE
     if to is not None:
-        form = output or _OF_SUFFIX.get(to.suffix, Form.TABLE)
-        if form is Form.TABLE:
-            raise typer.BadParameter(_no_form(to, output))
-    if form is Form.NPY and top is not None:
+        form = output or _OF_SUFFIX.get(to.suffix, OutputFormat.TABLE)
+        if form is OutputFormat.TABLE:
+            raise typer.BadParameter(_format_error(to, output))
+    if form is OutputFormat.NPY and top is not None:
         raise typer.BadParameter(
             f"--top {top} selects classes, but npy holds the numbers of all: leave out --top, or "
             "write --output jsonl or csv"
         )
-    if form is Form.NPY and to is None and sys.stdout.isatty():
+    if form is OutputFormat.NPY and to is None and sys.stdout.isatty():
         raise typer.BadParameter("a terminal cannot show npy, which is binary: add --to FILE.npy")
     return form
 
 
-def _no_form(to: Path, output: Form | None) -> str:
+def _format_error(to: Path, output: OutputFormat | None) -> str:
     """Return the message for a file whose format is unknown or not allowed."""
-    if output is Form.TABLE:
+    if output is OutputFormat.TABLE:
         return "--output table is for the terminal: with --to write jsonl, csv or npy"
     ending = f"the ending {to.suffix!r}" if to.suffix else "a name without an ending"
     endings = ", ".join(_OF_SUFFIX)

@@ -13,9 +13,9 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.sizes import SIZE_FORM, parse_size
 from mxrun.cli.arguments import (
     AllowPlugins,
+    BatchOrMax,
     ConfigOrNone,
     Json,
-    LargestBatch,
     Overrides,
     PhaseName,
     Threads,
@@ -49,7 +49,7 @@ def inspect_memory(
             show_default=PhaseName.TRAIN.value,
         ),
     ] = None,
-    batch: LargestBatch = None,
+    batch: BatchOrMax = None,
     threads: Threads = None,
     allow_plugins: AllowPlugins = False,
     what_if: Annotated[
@@ -162,9 +162,9 @@ def inspect_memory(
 
         write_tables(memory_tables(report))
     if fail_above is not None and report["planned_bytes"] > fail_above:
-        from mxrun.report.memory import too_large
+        from mxrun.report.memory import above_limit_message
 
-        write_note(too_large(report, fail_above))
+        write_note(above_limit_message(report, fail_above))
         raise typer.Exit(_ABOVE)
 
 

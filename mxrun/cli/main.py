@@ -90,11 +90,11 @@ def _run() -> int:
         print_error(error)
         return error.exit_code
     finally:
-        _tell_distrusted()
+        _report_unused_cache_files()
     return 0
 
 
-def _tell_distrusted() -> None:
+def _report_unused_cache_files() -> None:
     """Report the cache files that were not used, with the reasons."""
     if distrusted():
         from mxrun.report.notes import write_notes

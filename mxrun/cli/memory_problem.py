@@ -16,7 +16,7 @@ def memory_problem(
     others: names of options that apply to networks only. Raises UserError if there are any.
     """
     from mxrun.commands import memory_problem as command
-    from mxrun.report.memory_search import searching
+    from mxrun.report.memory_search import search_progress
     from mxrun.report.result import write_json, write_tables
 
     if others:
@@ -27,7 +27,7 @@ def memory_problem(
                 hint=f"--problem {path} accepts --time-limit and --json",
             )
         )
-    with searching(time_limit_s) as advance:
+    with search_progress(time_limit_s) as advance:
         report = command.place_problem(path, time_limit_s, advance).to_json()
     if json:
         write_json(report)

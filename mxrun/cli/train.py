@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mxrun.cli.arguments import Config, Json, LargestBatch, Overrides, batch_size
+from mxrun.cli.arguments import BatchOrMax, Config, Json, Overrides, batch_size
 from mxrun.cli.clock import process_start
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ Trace = Annotated[
 def train(
     config: Config,
     overrides: Overrides = None,
-    batch: LargestBatch = None,
+    batch: BatchOrMax = None,
     json: Json = False,
     overwrite: Overwrite = False,
     resume: Resume = False,
@@ -71,7 +71,7 @@ def train(
     from mxrun.commands import train as command
     from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_notes
-    from mxrun.report.progress import watching
+    from mxrun.report.progress import training_observer
     from mxrun.session.planning import notes
 
     started_at = process_start()
@@ -86,7 +86,7 @@ def train(
     )
     check_writable(trace)
     write_notes(notes())
-    with watching() as observer:
+    with training_observer() as observer:
         trained = command.train(path, overrides or (), observer, request)
     _report(trained, profile, trace, json)
 

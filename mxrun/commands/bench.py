@@ -17,7 +17,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.runtime.machine import machine_of
 from mxrun.runtime.profiler import Event, OperatorTime
-from mxrun.runtime.storage import peak_resident_bytes
+from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
@@ -158,7 +158,7 @@ def bench(
     if (wait := total * warmup_s.mean() if request.warmup else 0.0) > WAIT_NOTICE_S:
         say(f"{total} steps take about {wait:.0f} s")
     step_s = steps.seconds(request.steps)
-    rss_peak_bytes = peak_resident_bytes()
+    rss_peak_bytes = peak_rss_bytes()
     profile = steps.executor.profile(steps.phase, count)
     # Creating the profile may compile code; this step warms the caches again.
     steps.run(steps.executor.run)

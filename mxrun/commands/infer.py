@@ -19,7 +19,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
-from mxrun.io.files import unreadable
+from mxrun.io.files import unreadable_error
 from mxrun.session.budget import budgeted
 from mxrun.session.inference_outputs import (
     Head,
@@ -87,7 +87,7 @@ class Output:
         """Name of the output for the user."""
         return self.head.name
 
-    def told(self, values: Array) -> Row:
+    def to_json(self, values: Array) -> Row:
         """Return one record's result as JSON; of equal values the lower class comes first."""
         if not self.top:
             return {"output": values.tolist()}
@@ -170,7 +170,7 @@ class Inference:
                 if batch.records.labels is not None:
                     row |= self._label(batch.records.labels[index].tolist())
                 told = {
-                    each.name: each.told(batch.arrays[each.name][index]) for each in self.outputs
+                    each.name: each.to_json(batch.arrays[each.name][index]) for each in self.outputs
                 }
                 if len(told) == 1:
                     yield row | told.popitem()[1]
@@ -263,7 +263,7 @@ def _asked(
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
         phases=(EVALUATE,),
-        fixed=True,
+        constant_parameters=True,
         threads=threads,
         precision=request.precision or built.config.precision,
         fuse=built.config.fuse,
@@ -351,7 +351,7 @@ def _class_names(trained: TrainedModel, path: Path | None, count: int) -> tuple[
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) != count:
         raise UserError(

@@ -13,8 +13,8 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.executor.bind import bind
 from mxrun.operator.native_kernel import add_loop
 from mxrun.planner.allocator.free_list import free_list_bytes
-from mxrun.planner.explain import LiveTensor, live_tensors, pinned_tensors, whole_lives
-from mxrun.planner.hint import JOINED
+from mxrun.planner.explain import LiveTensor, block_lifetimes, live_tensors, pinned_tensors
+from mxrun.planner.hint import CONCAT_IN_PLACE
 from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
@@ -114,7 +114,7 @@ class MemoryReport:
     def _blocks(self) -> dict[str, list[dict[str, Any]]]:
         """Return the reusable blocks by phase; first and last are steps, both inclusive."""
         return {
-            name: [_lifetime(live) for live in whole_lives(phase)]
+            name: [_lifetime(live) for live in block_lifetimes(phase)]
             for name, phase in self.plan.phases.items()
         }
 
@@ -134,7 +134,9 @@ def _hints(phase: PhasePlan) -> Iterator[dict[str, Any]]:
     sizes = {value.name: value.spec.nbytes for value in phase.graph.values}
     for hint in phase.hints:
         # For concat in place, the size of the slice and not of the parent buffer.
-        yield asdict(hint) | {"bytes": sizes[hint.source if hint.kind == JOINED else hint.target]}
+        yield asdict(hint) | {
+            "bytes": sizes[hint.source if hint.kind == CONCAT_IN_PLACE else hint.target]
+        }
 
 
 def _placed(live: LiveTensor) -> dict[str, Any]:

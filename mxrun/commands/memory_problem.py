@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
-from mxrun.io.files import read_whole
-from mxrun.planner.allocator.allocate import Allocation, improving
+from mxrun.io.files import read_all_bytes
+from mxrun.planner.allocator.allocate import Allocation, solve_incrementally
 
 _COLUMNS = ("id", "lower", "upper", "size")
 _OPTIONAL = ("alignment", "gaps", "hint", "offset")
@@ -64,7 +64,7 @@ def place_problem(
     """
     blocks = read_problem(path)
     start = time.perf_counter()
-    improved = improving(blocks)
+    improved = solve_incrementally(blocks)
     offsets, allocation = next(improved)
     seconds = time.perf_counter() - start
     try:
@@ -119,7 +119,7 @@ class _Cell:
 
 
 def _text(path: Path) -> str:
-    content = bytes(read_whole(path))
+    content = bytes(read_all_bytes(path))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

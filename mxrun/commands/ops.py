@@ -23,7 +23,7 @@ from mxrun.config.sources import COMMAND_LINE
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.operator.property import GradientKind, PartialShapes, ResourceRequest
 from mxrun.operator.register import OPERATORS, AnyProperty, create, implementations
-from mxrun.operator.shape import ShapeContradiction, is_known, known
+from mxrun.operator.shape import ShapeContradiction, is_known, require_complete
 from mxrun.session.plugins import named_operator
 from mxrun.train.optimizer import OPTIMIZERS
 
@@ -208,7 +208,9 @@ def _example_shapes(prop: AnyProperty) -> Shapes | None:
             given = dict.fromkeys(chosen, (_BATCH, *sample))
             shapes = _infer(prop, [given.get(name) for name in names])
             if all(is_known(shape) for shape in shapes):
-                return {name: known(shape) for name, shape in zip(names, shapes, strict=True)}
+                return {
+                    name: require_complete(shape) for name, shape in zip(names, shapes, strict=True)
+                }
     return None
 
 

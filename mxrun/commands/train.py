@@ -15,13 +15,13 @@ from mxrun.frontend import ModelDefinition, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.contention import core_wait_s
-from mxrun.runtime.storage import peak_resident_bytes
+from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.planning import Say, check_fits, is_timed, load, silent
 from mxrun.session.profile import RunProfile
-from mxrun.session.resume import Beginning, resume, saved_plan
+from mxrun.session.resume import RunStart, resume, saved_plan
 from mxrun.session.run import Run
 from mxrun.session.saved_summary import is_summary
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, uses_synthetic_data
@@ -231,7 +231,7 @@ class _Training:
             self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
             return TrainingResult(summary, self._profile)
 
-    def _train(self, beginning: Beginning, lock: RunLock) -> TrainSummary:
+    def _train(self, beginning: RunStart, lock: RunLock) -> TrainSummary:
         run, checkpoint = self._run, beginning.checkpoint
         loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
         run.restore(checkpoint, loop)
@@ -287,7 +287,7 @@ class _Training:
         core_wait_share: float | None,
     ) -> TrainSummary:
         run, progress = self._run, result.progress
-        rss_peak_bytes = peak_resident_bytes()
+        rss_peak_bytes = peak_rss_bytes()
         recompute = measured_recompute(run.executor, self._observer.note)
         waited = run.iterators["train"].waited_seconds
         return TrainSummary(
@@ -328,7 +328,7 @@ class _Training:
             self._awaited = record
             self._observer.note(f"waiting for {record}, for {seconds:.0f} s so far")
 
-    def _beginning(self) -> Beginning:
+    def _beginning(self) -> RunStart:
         """Return the start of the run; nothing is changed yet.
 
         Raises UserError if the run cannot start.
@@ -340,9 +340,9 @@ class _Training:
             # An existing run is removed only for a run that can start.
             self._run.read_batches()
         config = self._run.built.config
-        return Beginning(partial(RunDirectory.create, config.name, config.resolved(), overwrite))
+        return RunStart(partial(RunDirectory.create, config.name, config.resolved(), overwrite))
 
-    def _explanation(self, directory: RunDirectory, beginning: Beginning) -> UserError:
+    def _explanation(self, directory: RunDirectory, beginning: RunStart) -> UserError:
         """Replay the steps since the last checkpoint in checked mode and return the error found."""
         self._observer.note("numbers are no longer finite: looking for the first that was not")
         loop = self._run.loop(NullObserver(), CheckedLoop)

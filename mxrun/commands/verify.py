@@ -18,7 +18,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.operator.fusion import FUSIONS
-from mxrun.passes.commute_maxpool import MAXIMA_FIRST
+from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL
 from mxrun.passes.fold_batch_norm import FOLDING
 from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget
@@ -155,7 +155,7 @@ def _unfused(built: ModelDefinition, request: CompileRequest, phase: str) -> lis
         return [step.name for step in plan.phases[phase].steps]
 
     found, every = [], names(())
-    for fusion in (*FUSIONS, FOLDING, MAXIMA_FIRST):
+    for fusion in (*FUSIONS, FOLDING, COMMUTE_MAXPOOL):
         if names((fusion,)) != every:
             name = f"{'inference ' if phase == EVALUATE else ''}without: {fusion}"
             found.append(PlanVariant(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))

@@ -25,7 +25,7 @@ from mxrun.graph.symbol import Symbol
 from mxrun.graph.update_rule import Clipping, UpdateRule, averaged
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.passes.batch_norm_state import batch_norm_state
-from mxrun.passes.commute_maxpool import MAXIMA_FIRST, commute_maxpool
+from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL, commute_maxpool
 from mxrun.passes.dead_code import eliminate_dead_code
 from mxrun.passes.fold_batch_norm import FOLDING, fold_batch_norm
 from mxrun.passes.fold_parameter_constants import fold_parameter_constants
@@ -33,13 +33,13 @@ from mxrun.passes.fuse import fuse
 from mxrun.passes.precision import precision
 from mxrun.passes.select import KernelSelection, select
 from mxrun.passes.split_backward import split_backward
-from mxrun.passes.updates import accumulate, eager, updates
+from mxrun.passes.updates import accumulate, hoist_updates, updates
 from mxrun.planner.place import place, place_pinned
 from mxrun.planner.plan import Block, Plan
-from mxrun.planner.remat.budget import Budget, Plain, fitted
+from mxrun.planner.remat.budget import Budget, Plain, fit_to_budget
 from mxrun.planner.remat.reorders import rematerialise_reorders
 from mxrun.planner.schedule.schedule import BEST, schedule
-from mxrun.planner.storage import Sharing, shared
+from mxrun.planner.storage import Sharing, assign_storage
 
 BACKWARDS = {"explicit_graph": gradient, "reverse": reverse}
 
@@ -87,7 +87,7 @@ class CompileRequest:
     chooser: Chooser | None = None
     kept: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     precision: str = FLOAT32
-    fixed: bool = False
+    constant_parameters: bool = False
     fuse: bool = True
     unfused: tuple[str, ...] = ()
     in_place: bool = True
@@ -124,11 +124,11 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
             _phase_graph(symbol, request, inference, phase),
             request.threads,
             _choice(request, phase),
-            request.fixed,
+            request.constant_parameters,
         )
         for phase in request.phases
     }
-    if request.fixed:
+    if request.constant_parameters:
         if set(graphs) != {EVALUATE}:
             raise InternalError("a plan of other phases than evaluation changes its parameters")
         prepare, evaluate = fold_parameter_constants(graphs[EVALUATE])
@@ -140,7 +140,9 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     }
     phases, budget_bytes = {phase: each.plan for phase, each in plain.items()}, None
     if request.budget is not None:
-        phases, budget_bytes = fitted(plain, pinned, request.budget, sharing, request.machine)
+        phases, budget_bytes = fit_to_budget(
+            plain, pinned, request.budget, sharing, request.machine
+        )
     specs = {
         name: graph.spec(value)
         for graph in graphs.values()
@@ -165,7 +167,7 @@ def _placed(
     """Schedule and place one phase."""
     graph = rematerialise_reorders(graph, request.in_place)
     scheduled = schedule(graph, sharing, request.order)
-    whole, storage = shared(scheduled.graph, sharing)
+    whole, storage = assign_storage(scheduled.graph, sharing)
     planned = place(phase, whole, storage, pinned, request.reuse)
     # The bound does not cover concat in place and add-to, with which peak memory may be lower.
     is_known = not storage.parts and len(whole.steps) == len(scheduled.graph.steps)
@@ -205,7 +207,7 @@ def _phase_graph(
         graph, trained = accumulate(graph, trained)
     if phase == TRAIN:
         graph = updates(graph, trained, request.rules, request.clipping, request.average)
-    return _verify(eliminate_dead_code(_verify(eager(graph), "updates")), "dead_code")
+    return _verify(eliminate_dead_code(_verify(hoist_updates(graph), "updates")), "dead_code")
 
 
 def _choice(request: CompileRequest, phase: str) -> KernelSelection:
@@ -215,12 +217,12 @@ def _choice(request: CompileRequest, phase: str) -> KernelSelection:
 def _fused(graph: Graph, request: CompileRequest) -> Graph:
     graph = _verify(graph, "lower")
     graph = precision(graph, request.precision)
-    if request.fuse and request.fixed and FOLDING not in request.unfused:
+    if request.fuse and request.constant_parameters and FOLDING not in request.unfused:
         graph = _verify(fold_batch_norm(graph), "fold_batch_norm")
     if not request.fuse:
         return graph
     graph = _verify(fuse(graph, request.unfused), "fuse")
-    if graph.is_train and MAXIMA_FIRST not in request.unfused:
+    if graph.is_train and COMMUTE_MAXPOOL not in request.unfused:
         graph = _verify(commute_maxpool(graph), "commute_maxpool")
     return graph
 

@@ -109,10 +109,10 @@ def _verify_parts(phase: PhasePlan) -> None:
         size, rows = item_size(spec.dtype), spec.elements // part.width if part.pitch else 1
         row_bytes = part.width * size if part.pitch else spec.nbytes
         end = part.begin + (rows - 1) * part.pitch * size + row_bytes
-        if end > phase.graph.spec(part.whole).nbytes:
+        if end > phase.graph.spec(part.parent).nbytes:
             raise InternalError(f"{phase.name}: {name!r} exceeds its parent buffer")
         place = (part.begin, part.begin + row_bytes, name)
-        places.setdefault((part.whole, part.pitch), []).append(place)
+        places.setdefault((part.parent, part.pitch), []).append(place)
     for one in places.values():
         for (begin, end, name), (lower, upper, other) in itertools.combinations(sorted(one), 2):
             if begin < lower < end < upper:

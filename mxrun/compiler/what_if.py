@@ -17,7 +17,7 @@ from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget, PhaseFitting, Plain
 from mxrun.planner.remat.recompute import ReplayBuilder
 from mxrun.planner.remat.segments import Segment, forward_steps
-from mxrun.planner.storage import Sharing, shared, storage_of
+from mxrun.planner.storage import Sharing, assign_storage, storage_of
 
 # Number of steps tried, those with the largest outputs live at the peak, and number of those that
 # lower it to be placed.
@@ -25,7 +25,7 @@ _TRIED, _PLACED = 24, 6
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanEffect:
     """Bytes and time of a changed plan.
 
     planned_bytes: size of the arena. extra_s: extra seconds of the timed phase. peak: name of the
@@ -57,7 +57,7 @@ class Budgets:
             for name, plain in plains.items()
         }
 
-    def share(self, share: float) -> Answer | None:
+    def share(self, share: float) -> PlanEffect | None:
         """Return the fastest plan found within a share of the reusable bytes, or None."""
         return self._within(Budget(share=share))
 
@@ -65,11 +65,11 @@ class Budgets:
         """Return whether a plan with an arena of at most `nbytes` bytes is found."""
         return self._within(Budget(nbytes)) is not None
 
-    def least(self) -> Answer:
+    def least(self) -> PlanEffect:
         """Return the plan with the least memory of all found."""
         return self._answer({name: fitting.least() for name, fitting in self._fittings.items()})
 
-    def _within(self, budget: Budget) -> Answer | None:
+    def _within(self, budget: Budget) -> PlanEffect | None:
         limit = budget.reusable_bytes(self._plan.phases, self._plan.pinned_bytes)
         phases = {}
         for name, plain in self._plan.phases.items():
@@ -78,12 +78,12 @@ class Budgets:
         found = {name: phase for name, phase in phases.items() if phase is not None}
         return self._answer(found) if len(found) == len(phases) else None
 
-    def _answer(self, phases: Mapping[str, PhasePlan]) -> Answer:
+    def _answer(self, phases: Mapping[str, PhasePlan]) -> PlanEffect:
         made = phases[self._timed].recomputed
         return _answer(replace(self._plan, phases=phases), 0.0 if made is None else made.extra_s)
 
 
-def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -> list[Answer]:
+def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -> list[PlanEffect]:
     """Return the cheap forward steps whose recomputation alone lowers the peak of a plain plan.
 
     The step that saves most bytes comes first. Empty if the largest phase has no backward steps.
@@ -164,10 +164,10 @@ def _again_s(graph: Graph, seconds: StepSeconds) -> float:
 def _placed(plan: Plan, graphs: Mapping[str, Graph]) -> Plan:
     placed = {}
     for name, graph in graphs.items():
-        placed[name] = place(name, *shared(graph, Sharing()), plan.pinned)
+        placed[name] = place(name, *assign_storage(graph, Sharing()), plan.pinned)
     return replace(plan, phases={**plan.phases, **placed})
 
 
-def _answer(plan: Plan, extra_s: float, step: str = "") -> Answer:
+def _answer(plan: Plan, extra_s: float, step: str = "") -> PlanEffect:
     phase = plan.largest_phase
-    return Answer(plan.planned_bytes, extra_s, phase.steps[phase.peak_step()].name, step)
+    return PlanEffect(plan.planned_bytes, extra_s, phase.steps[phase.peak_step()].name, step)

@@ -38,6 +38,6 @@ def read_choice(given: object) -> object:
         if body.value is None:
             return Choice(kind, {}, body.start)
         if isinstance(body.value, Mapping):
-            filled = {key: part for key, part in body.value.items() if not part.is_required}
+            filled = {key: part for key, part in body.value.items() if not part.is_placeholder}
             return Choice(kind, filled, body.start)
     raise PydanticCustomError("choice", FORM)

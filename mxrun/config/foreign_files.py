@@ -12,7 +12,7 @@ _CONFIG = "a config: YAML text in UTF-8"
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _FileFormat:
     """File format recognised by its first bytes and, if formats share these, by its suffix."""
 
     what: str
@@ -26,8 +26,8 @@ class _Kind:
         return has_ending and self.beginning.match(content) is not None
 
 
-def _kind(what: str, beginning: bytes, hint: str, *endings: str) -> _Kind:
-    return _Kind(what, re.compile(beginning, re.DOTALL), hint, endings)
+def _kind(what: str, beginning: bytes, hint: str, *endings: str) -> _FileFormat:
+    return _FileFormat(what, re.compile(beginning, re.DOTALL), hint, endings)
 
 
 _AS_DATA = "data belong in a config's data section, or are given to `mxrun infer RUN FILE`"

@@ -56,7 +56,7 @@ class SourceNode:
         return self.key_place or self.place
 
     @property
-    def is_required(self) -> bool:
+    def is_placeholder(self) -> bool:
         """True if the value is a placeholder that the user must replace."""
         return isinstance(self.value, str) and self.value.startswith(REQUIRED)
 

@@ -249,7 +249,7 @@ def _without(node: SourceNode, path: KeyPath) -> SourceNode:
 
 
 def _absolute(path: SourceNode) -> SourceNode:
-    if not isinstance(path.value, str) or not path.value or path.is_required:
+    if not isinstance(path.value, str) or not path.value or path.is_placeholder:
         return path
     folder = "" if path.place.file == COMMAND_LINE else os.path.dirname(path.place.file)
     return replace(path, value=os.path.abspath(os.path.join(folder, path.value)))
@@ -349,13 +349,13 @@ def _dataset(marked: SourceNode, plain: dict[str, Any]) -> dict[str, Any]:
 def _filled(node: SourceNode) -> Any:
     """Return the plain value of `node` without keys whose values are still to be given."""
     if isinstance(node.value, Mapping):
-        return {key: _filled(part) for key, part in node.value.items() if not part.is_required}
+        return {key: _filled(part) for key, part in node.value.items() if not part.is_placeholder}
     return node.plain()
 
 
 def _unfilled(node: SourceNode, path: KeyPath) -> list[KeyPath]:
     """Return the paths of the values that are still `???`."""
-    if node.is_required:
+    if node.is_placeholder:
         return [path]
     if isinstance(node.value, Mapping):
         parts: Iterable[tuple[str | int, SourceNode]] = node.value.items()

@@ -15,7 +15,7 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.team import team
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.contract.memory import Array, GuardedMemory, Within
+from mxrun.contract.memory import Array, GuardedMemory, PitchedMemory
 from mxrun.contract.problem import Breach, Violation, attempting
 from mxrun.operator.kernel import (
     BackwardRequest,
@@ -86,14 +86,14 @@ def memory_of(spec: TensorSpec, value: Array) -> GuardedMemory:
     if target.is_row_major:
         target.store(value)
     else:
-        reorder(GuardedMemory(spec.laid_out(PLAIN), value), target)
+        reorder(GuardedMemory(spec.with_layout(PLAIN), value), target)
     return target
 
 
 def load(memory: GuardedMemory) -> Array:
     """Return a copy of the logical value of a tensor in any layout."""
     if not memory.is_row_major:
-        plain = GuardedMemory(memory.spec.laid_out(PLAIN))
+        plain = GuardedMemory(memory.spec.with_layout(PLAIN))
         reorder(memory, plain)
         memory = plain
     return np.array(memory.logical(), order="C")
@@ -416,7 +416,7 @@ class Trial:
                 raise Breach(_changed(self.whose, name, memory, content))
         return calls
 
-    def apart(self) -> Trial:
+    def with_pitched_memory(self) -> Trial:
         """Return the call on pitched memory wherever the kernel accepts slices of larger tensors.
 
         Its outputs are not computed yet.
@@ -425,12 +425,14 @@ class Trial:
         for index, width in self.kernel.pitched_inputs.items():
             name, memory = inputs[index].name, inputs[index].memory
             if memory is not None:
-                inputs[index] = Named(name, Within(memory.spec, width, memory.elements()))
+                inputs[index] = Named(name, PitchedMemory(memory.spec, width, memory.elements()))
         outputs = []
         for index, each in enumerate(self.outputs):
             assert each.memory is not None
             spec, width = each.memory.spec, self.kernel.pitched_outputs.get(index, 0)
-            outputs.append(Named(each.name, Within(spec, width) if width else GuardedMemory(spec)))
+            outputs.append(
+                Named(each.name, PitchedMemory(spec, width) if width else GuardedMemory(spec))
+            )
         extra = [GuardedMemory(memory.spec) for memory in self.extra]
         return replace(self, inputs=inputs, outputs=outputs, extra=extra)
 

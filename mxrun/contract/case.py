@@ -18,7 +18,7 @@ from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty, Implementation
-from mxrun.operator.shape import known
+from mxrun.operator.shape import require_complete
 
 # (inputs, outputs, out_grad) -> the scalar whose gradient backward computes.
 Objective = Callable[[list[Array], list[Array], list[Array]], float]
@@ -81,7 +81,7 @@ class Case:
     def output_shapes(self) -> list[Shape]:
         """Shapes of the outputs."""
         inferred = self.prop.infer_shape([*self.input_shapes], [None] * len(self.outputs))
-        return [known(shape) for shape in inferred.outputs]
+        return [require_complete(shape) for shape in inferred.outputs]
 
     def output_types(self, dtype: str) -> list[str]:
         """Return the element types of the outputs for the inputs of `dtype`."""
@@ -150,7 +150,7 @@ class CaseRunner:
         return [each for each in call.all_implementations(self.prop) if self.forward(each)]
 
     @cached_property
-    def ways(self) -> list[Variant]:
+    def variants(self) -> list[Variant]:
         """Variants of the case: all implementations in float32, and the NumPy body in float64."""
         return [*(Variant(each, SINGLE) for each in self.implementations), Variant(NUMPY, DOUBLE)]
 
@@ -233,7 +233,7 @@ class CaseRunner:
         return [random.standard_normal(shape).astype(kind) for shape, kind in types]
 
     @cached_property
-    def other(self) -> CaseRunner:
+    def reversed_case(self) -> CaseRunner:
         """The same case with the elements of its tensors in reverse order."""
         case = self.case
         turned = {

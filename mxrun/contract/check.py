@@ -89,7 +89,9 @@ FIRST: tuple[Check, ...] = (
         calls,
         extents=(*Extent,),
     ),
-    Check("calls alike", "the same call gives the same bits", reading.alike, extents=(*Extent,)),
+    Check(
+        "calls alike", "the same call gives the same bits", reading.determinism, extents=(*Extent,)
+    ),
 )
 THEN: tuple[Check, ...] = (
     Check(
@@ -104,7 +106,7 @@ THEN: tuple[Check, ...] = (
     Check(
         "knowing nothing",
         "no shape is inferred without any known shape",
-        of_all=inference.knowing_nothing,
+        of_all=inference.no_known_shapes,
     ),
     Check("types", "inferred types are complete, given ones stay", inference.types),
     Check("hints", "hints and dependencies name existing tensors", interface.hints),

@@ -24,7 +24,7 @@ from mxrun.contract.problem import Breach, attempting, enumerated
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty
-from mxrun.operator.shape import ShapeContradiction, is_known, known
+from mxrun.operator.shape import ShapeContradiction, is_known, require_complete
 
 # Shapes of the data arguments: every rank, then odd and degenerate ones.
 RANKS: tuple[Shape, ...] = ((6,), (4, 3), (2, 4, 5), (2, 4, 5, 6), (2, 4, 3, 5, 4))
@@ -77,7 +77,7 @@ def cases(prop: AnyProperty, fixed: Sequence[str] = ()) -> list[Case]:
     shapes += [shape for shape in RANKS if shape not in shapes]
     for other in variants(prop, fixed):
         found += _first_case(other, shapes)
-    for other in made_up(prop, fixed):
+    for other in numeric_variants(prop, fixed):
         with attempting(f"generating cases of {describe(other)}"):
             found += [case for case in _first_case(other, shapes) if _is_accepted(case)]
     if plain is None:
@@ -114,7 +114,7 @@ def _wide(plain: Case, found: Sequence[Case]) -> list[Case]:
     return []
 
 
-def made_up(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
+def numeric_variants(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
     """Yield the property with each number without other examples set to a few valid values."""
     kind = type(prop.parameters)
     given = {name: getattr(prop.parameters, name) for name in prop.parameters.model_fields_set}
@@ -184,7 +184,7 @@ def _case(prop: AnyProperty, sample: Shape) -> list[Case]:
     inferred = shapes_from(prop, sample)
     if inferred is None:
         return []
-    shapes = [known(shape) for shape in (*inferred.inputs, *inferred.auxiliary)]
+    shapes = [require_complete(shape) for shape in (*inferred.inputs, *inferred.auxiliary)]
     first = f"{prop.list_arguments()[0]} {_times(shapes[0])}"
     name = ", ".join(filter(None, (describe(prop), first)))
     made = [Case(name, prop, _values(prop, shapes, draw, name)) for draw in _DOMAINS.values()]

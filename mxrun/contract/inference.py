@@ -28,7 +28,7 @@ def shapes(bench: CaseRunner) -> Iterator[Violation]:
             yield from trial.contradiction(position, other)
 
 
-def knowing_nothing(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
+def no_known_shapes(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
     """Check that shapes inferred from parameters alone hold for all cases with them."""
     for bench in benches:
         trial = _Trial(bench)

@@ -82,7 +82,7 @@ class GuardedMemory:
         return ""
 
 
-class Within(GuardedMemory):
+class PitchedMemory(GuardedMemory):
     """Memory of one tensor as rows of `width` elements within wider rows filled with NaN."""
 
     def __init__(self, spec: TensorSpec, width: int, value: Array | None = None) -> None:

@@ -33,7 +33,7 @@ RELATIVE, ABSOLUTE = 1e-4, 2e-5
 def undeclared_inputs(bench: CaseRunner) -> Iterator[Violation]:
     """Compare backward with undeclared tensors absent, and present but NaN."""
     case = bench.case
-    for way in bench.ways if case.asked else ():
+    for way in bench.variants if case.asked else ():
         absent = bench.backward(way.implementation, way.dtype).gradients
         run = bench.run_backward(way.implementation, poison=True, dtype=way.dtype)
         poisoned = run.gradients
@@ -49,14 +49,14 @@ def undeclared_inputs(bench: CaseRunner) -> Iterator[Violation]:
 
 def larger_tensors(bench: CaseRunner) -> Iterator[Violation]:
     """Check calls on slices of larger tensors, as far as the kernels declare support."""
-    for way in bench.ways:
+    for way in bench.variants:
         runs: list[ForwardRun | BackwardRun] = [bench.accepted(way.implementation, way.dtype)]
         runs += [bench.backward(way.implementation, way.dtype)] if bench.case.asked else []
         for run in runs:
             kernel, trial = run.kernel, run.owner
             if not kernel.pitched_inputs and not kernel.pitched_outputs:
                 continue
-            apart = trial.apart()
+            apart = trial.with_pitched_memory()
             apart.run()
             for dense, lying, spec in zip(
                 trial.outputs, apart.outputs, kernel.outputs, strict=True
@@ -77,7 +77,7 @@ def unread_outputs(bench: CaseRunner) -> Iterator[Violation]:
     # Backward is not called if all gradients it declares to read are absent.
     read = [i for i in range(prop.num_visible_outputs) if i in call.declared(prop)]
     unread = read if len(read) > 1 else []
-    for way in bench.ways if case.asked else ():
+    for way in bench.variants if case.asked else ():
         run = bench.accepted(way.implementation, way.dtype)
         data = bench.backward_data(run, way.dtype)
         blank = case.blank_gradients(way.dtype)
@@ -105,7 +105,7 @@ def repetition(bench: CaseRunner) -> Iterator[Violation]:
     Repeated calls give the same bits on one team size, and close results on others.
     """
     case = bench.case
-    for way in bench.ways:
+    for way in bench.variants:
         first = bench.accepted(way.implementation, way.dtype)
         names = [*case.outputs, *(f"gradient of {case.arguments[i]}" for i in case.asked)]
         base = [*first.outputs, *_asked(bench, way, first, call.STANDARD)]
@@ -161,7 +161,7 @@ def shared_body(bench: CaseRunner) -> Iterator[Violation]:
     body = bench.prop.create_operator()
     attributes = dict(getattr(body, "__dict__", {}))
     shared = _with_body(bench.prop, body)
-    pair = (bench, bench.other)
+    pair = (bench, bench.reversed_case)
     names = [
         *bench.case.outputs,
         *(f"gradient of {bench.case.arguments[i]}" for i in bench.case.asked),
@@ -226,7 +226,7 @@ def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
     return shared
 
 
-def alike(bench: CaseRunner) -> Iterator[Violation]:
+def determinism(bench: CaseRunner) -> Iterator[Violation]:
     """Check that two identical calls give the same bits.
 
     Yields at most one violation, because other results of a nondeterministic operator mean nothing.

@@ -27,7 +27,7 @@ Mix = tuple[OpReqType, ...]
 def forward_requests(bench: CaseRunner) -> Iterator[Violation]:
     """Check outputs under every combination of null, write and add."""
     names = bench.case.outputs
-    for way in bench.ways:
+    for way in bench.variants:
         plain = bench.accepted(way.implementation, way.dtype)
         for mix in mixes([(NULL, WRITE, ADD)] * len(names)):
             before = _before(bench.case.blank_outputs(way.dtype), mix)
@@ -43,7 +43,7 @@ def backward_requests(bench: CaseRunner) -> Iterator[Violation]:
     case = bench.case
     names = [f"gradient of {name}" for name in case.arguments]
     choices = [(NULL, WRITE, ADD) if i in case.asked else (NULL,) for i in range(len(names))]
-    for way in bench.ways if case.asked else ():
+    for way in bench.variants if case.asked else ():
         plain = bench.backward(way.implementation, way.dtype)
         for mix in mixes(choices):
             if all(request is NULL for request in mix):
@@ -78,7 +78,7 @@ def forward_in_place(bench: CaseRunner) -> Iterator[Violation]:
     inputs, outputs = len(case.inputs[SINGLE]), len(case.outputs)
     hints = prop.forward_inplace_option(range(inputs), range(outputs))
     mutated = [(source, target) for source, target in prop.list_mutated_inputs().items()]
-    for way in bench.ways:
+    for way in bench.variants:
         written = bench.accepted(way.implementation, way.dtype).outputs
         for places in _choices([*hints, *mutated]):
             requests = [INPLACE if i in places else WRITE for i in range(outputs)]
@@ -107,7 +107,7 @@ def backward_in_place(bench: CaseRunner) -> Iterator[Violation]:
         if target in case.asked
     ]
     names = [f"gradient of {name}" for name in case.arguments]
-    for way in bench.ways if hints else ():
+    for way in bench.variants if hints else ():
         written = bench.backward(way.implementation, way.dtype).gradients
         for places in _choices(hints):
             requests = call.default_requests(prop)

@@ -45,14 +45,14 @@ def time_candidates(candidates: Mapping[str, Kernels], threads: int) -> dict[str
             trials[name] = _Trial(tuple(kernels()))
             if trials[name].nbytes > memory_limit():
                 return {}
-            if len(trials) == 1 and trials[name].take_turn(Arena(trials[name].nbytes)) < _SHORT_S:
+            if len(trials) == 1 and trials[name].run_round(Arena(trials[name].nbytes)) < _SHORT_S:
                 return {name: Candidate(trials[name].name, trials[name].best)}
         memory = Arena(max(trial.nbytes for trial in trials.values()))
         for number in range(_ROUNDS.stop):
             running = _running(tuple(trials.values()), number)
             for trial in running:
-                trial.take_turn(memory)
-    if not all(trial.holds for trial in _contenders(tuple(trials.values()))):
+                trial.run_round(memory)
+    if not all(trial.is_stable for trial in _contenders(tuple(trials.values()))):
         return {}
     return {name: Candidate(trial.name, trial.best) for name, trial in trials.items()}
 
@@ -66,14 +66,16 @@ def _running(trials: Sequence[_Trial], number: int) -> Sequence[_Trial]:
     if number == 0:
         return [trial for trial in trials if math.isinf(trial.best)]
     left = _contenders(trials)
-    settled = number >= _ROUNDS.start and all(trial.holds for trial in left)
+    settled = number >= _ROUNDS.start and all(trial.is_stable for trial in left)
     return () if settled or len(left) == 1 else left
 
 
 def _contenders(trials: Sequence[_Trial]) -> Sequence[_Trial]:
     best = min(trial.best for trial in trials)
     return [
-        trial for trial in trials if trial.best <= (_BEHIND if trial.holds else _DISTURBED) * best
+        trial
+        for trial in trials
+        if trial.best <= (_BEHIND if trial.is_stable else _DISTURBED) * best
     ]
 
 
@@ -87,11 +89,11 @@ class _Trial:
         self.best = self._next = math.inf
 
     @property
-    def holds(self) -> bool:
+    def is_stable(self) -> bool:
         """Return whether the time is stable: the two best runs took about the same time."""
         return math.isfinite(self._next) and self._next <= _CLOSE_RATIO * self.best
 
-    def take_turn(self, memory: Arena) -> float:
+    def run_round(self, memory: Arena) -> float:
         """Run for one round; return the best time of all rounds, in seconds."""
         tape = self._bound(memory)
         clock = time.perf_counter

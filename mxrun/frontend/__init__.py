@@ -13,7 +13,7 @@ from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.config import Parsed, RunConfig
 from mxrun.frontend.data import data_requests, missing_data
 from mxrun.frontend.labels import label_problems
-from mxrun.frontend.micro_batches import uncuttable
+from mxrun.frontend.micro_batches import micro_batch_problems
 from mxrun.frontend.model import Model, build_model, contradictions
 from mxrun.frontend.network import wire
 from mxrun.frontend.soft_labels import soft_label_problems
@@ -42,7 +42,7 @@ class ModelDefinition:
         """Number of samples of a batch, all micro-batches together."""
         return self.model.batch_size * self.micro_batches
 
-    def cut(self, parts: int) -> ModelDefinition:
+    def with_micro_batches(self, parts: int) -> ModelDefinition:
         """Return the same run with each batch split into `parts` micro-batches.
 
         parts: a divisor of the batch size. Raises UserError if a declared shape contradicts the
@@ -79,7 +79,7 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
         training = build_training(parsed, parsed.train, model, size, problems)
     requests = {} if parsed.data is None else data_requests(parsed, parsed.data, problems)
     if parsed.config is not None and model is not None:
-        problems += uncuttable(parsed.config, model)
+        problems += micro_batch_problems(parsed.config, model)
     if problems or parsed.config is None or model is None or training is None:
         raise UserError(sorted(problems, key=_place))
     return ModelDefinition(parsed.config, model, training, requests)

@@ -33,7 +33,7 @@ def data_requests(
         options = _options(data, section)
         if role in without:
             options.pop(_PATH, None)
-        if any(marked.is_required for marked in options.values()):
+        if any(marked.is_placeholder for marked in options.values()):
             continue
         plain = {key: marked.plain() for key, marked in options.items()}
         if role in without:
@@ -90,7 +90,7 @@ def _resolve_rest(
         evaluation = replace(evaluation, split=Split("", rest=True))
     if not evaluation.split.rest:
         return
-    if not same or train.split.is_whole:
+    if not same or train.split.is_complete:
         why = "leaves no records out" if same else "reads other records"
         problem = f"data.eval.split: the rest is what data.train leaves, and data.train {why}"
         hint = SHARE_HINT if same else "without options of its own data.eval has those of train"
@@ -109,7 +109,7 @@ def pathless(data: Data) -> tuple[str, ...]:
     found = []
     for role, section in _sections(data).items():
         path = _options(data, section).get(_PATH)
-        given = path is not None and path.value is not None and not path.is_required
+        given = path is not None and path.value is not None and not path.is_placeholder
         if _path_option(section) is not None and not given:
             found.append(role)
     return tuple(found)

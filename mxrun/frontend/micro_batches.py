@@ -14,7 +14,7 @@ from mxrun.operator.property import ResourceKind
 _HINT = "leave memory.micro_batches out: memory.budget alone recomputes forward steps"
 
 
-def uncuttable(config: RunConfig, model: Model) -> list[Diagnostic]:
+def micro_batch_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
     """Return diagnostics if gradients of micro-batches would not add up to the batch's.
 
     They name the first layer that prevents it. Empty if the config does not request micro-batches.

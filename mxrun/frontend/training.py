@@ -16,7 +16,7 @@ from mxrun.graph.update_rule import Clipping, UpdateRule
 from mxrun.train.checkpoint_manager import Interval, Policy
 from mxrun.train.early_stopping import EarlyStopping, EvaluationMonitor
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
-from mxrun.train.metric import METRICS, default_metrics, fitting, forms
+from mxrun.train.metric import METRICS, config_forms, default_metrics, supported_metrics
 from mxrun.train.metric_kind import MetricKind
 from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Optimizer, update_rules
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
@@ -201,7 +201,7 @@ def _metrics(
         kind = instantiate(choice, METRICS, problems)
         if kind is None:
             if choice.kind not in METRICS:
-                known = f"one of {', '.join(forms())}"
+                known = f"one of {', '.join(config_forms())}"
                 problems[before:] = [replace(each, expected=known) for each in problems[before:]]
             continue
         if kind.figure in kinds:
@@ -215,7 +215,7 @@ def _metrics(
 
 def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
     """Describe why a metric fits no loss, and list the metrics that do."""
-    fit = fitting(loss.seen for loss in model.losses)
+    fit = supported_metrics(loss.seen for loss in model.losses)
     return Diagnostic(
         f"the metric {choice.kind!r} fits no loss of the network",
         choice.place,

@@ -16,7 +16,7 @@ from mxrun.base.tensor import PartialShape, TensorSpec
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.property import PartialInference, PartialType
 from mxrun.operator.register import AnyProperty
-from mxrun.operator.shape import ShapeContradiction, is_known, known, show, unify
+from mxrun.operator.shape import ShapeContradiction, is_known, require_complete, show, unify
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class InferredSpecs:
 
     def spec(self, entry: NodeEntry) -> TensorSpec:
         """Return the spec of an entry. Raises ValueError if its shape is incomplete."""
-        return TensorSpec(known(self.shapes[entry]), self.types[entry])
+        return TensorSpec(require_complete(self.shapes[entry]), self.types[entry])
 
 
 def infer(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.files import fail, find_file, read_whole
+from mxrun.io.files import fail, find_file, read_all_bytes
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
@@ -38,7 +38,7 @@ def read_names(folder: Path, name: str, count: int) -> tuple[str, ...]:
     Raises UserError if the file does not hold exactly `count` names.
     """
     path = find_file(folder, name)
-    lines = bytes(read_whole(path)).decode(errors="replace").split("\n")
+    lines = bytes(read_all_bytes(path)).decode(errors="replace").split("\n")
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) != count:
         problem = f"{path}: wrong number of class names"
@@ -49,7 +49,7 @@ def read_names(folder: Path, name: str, count: int) -> tuple[str, ...]:
 def _records(path: Path, labels: int, classes: Sequence[int]) -> NDArray[np.uint8]:
     """Read one file as uint8 [count, labels + 3072]."""
     size = labels + _PIXELS
-    content = read_whole(path)
+    content = read_all_bytes(path)
     count, rest = divmod(len(content), size)
     if rest or not count:
         problem = f"record {count}: the file ends within it" if rest else "the file is empty"

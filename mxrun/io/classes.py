@@ -24,7 +24,7 @@ def class_key(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def renumbered(
+def map_labels(
     labels: NDArray[np.int32],
     names: Sequence[str],
     known: Sequence[str],
@@ -60,7 +60,7 @@ def renumbered(
     return np.array(places, np.int32)[inverse].reshape(labels.shape)
 
 
-def lacking(
+def missing_classes(
     labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
 ) -> list[str]:
     """Return the classes that occur in `labels` but not in `rows` of them.
@@ -74,7 +74,7 @@ def lacking(
     return [_name(number, names) for number in np.setdiff1d(kinds, labels[rows]).tolist()]
 
 
-def lacking_range(
+def missing_classes_in_range(
     labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
 ) -> list[str]:
     """Return the result of `lacking` if the records are sorted by class, else an empty list.
@@ -83,10 +83,10 @@ def lacking_range(
     """
     kinds = len(np.unique(labels))
     is_grouped = np.count_nonzero(np.diff(labels)) == kinds - 1
-    return lacking(labels, rows, names) if is_grouped else []
+    return missing_classes(labels, rows, names) if is_grouped else []
 
 
-def counts(
+def class_count_texts(
     labels: NDArray[np.int32], rows: slice | NDArray[np.int64], names: Sequence[str]
 ) -> tuple[str, str]:
     """Return two texts for messages: the records of each class, in all records and in `rows`."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 _ABOVE_INT32 = 2**31
 
 
-def unfit(numbers: NDArray[Any], dtype: str) -> int | None:
+def first_unrepresentable(numbers: NDArray[Any], dtype: str) -> int | None:
     """Return the flat index of the first number that `dtype` (float32 or int32) cannot represent.
 
     Returns None if there is none. For int32 a number must be an integer within int32. For float32
@@ -28,6 +28,6 @@ def unfit(numbers: NDArray[Any], dtype: str) -> int | None:
     return None if fit.all() else int(np.argmin(fit))
 
 
-def wanted(dtype: str) -> str:
+def valid_range(dtype: str) -> str:
     """Return a description of the numbers that `unfit` accepts, for messages."""
     return "an integer within int32" if dtype == "int32" else "a finite number within float32"

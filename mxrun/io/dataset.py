@@ -14,7 +14,12 @@ from mxrun.base.near_names import listed
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.batch import is_label
-from mxrun.io.classes import counts, lacking, lacking_range, renumbered
+from mxrun.io.classes import (
+    class_count_texts,
+    map_labels,
+    missing_classes,
+    missing_classes_in_range,
+)
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.record import RecordShape, Scale
 from mxrun.io.split import (
@@ -23,9 +28,9 @@ from mxrun.io.split import (
     Split,
     UnknownSplit,
     check_shares,
+    default_split,
     parse_split,
     place_of,
-    usual_split,
 )
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline
 from mxrun.runtime.storage import memory_limit
@@ -155,7 +160,7 @@ class Dataset:
             return self
         where = (f"data.{role} ({self.name} {self.split})", self.place)
         column = self.fields[label]
-        labels = renumbered(column.records, self.classes, known, where)
+        labels = map_labels(column.records, self.classes, known, where)
         fields = {**self.fields, label: replace(column, records=labels)}
         return replace(self, fields=fields, classes=tuple(known))
 
@@ -188,14 +193,14 @@ class Dataset:
         """Return the reasons why `split` of these records, the complete split, cannot be used."""
         labels = self.class_numbers
         problems = split.check(len(self), labels, places)
-        if problems or split.is_whole or labels is None:
+        if problems or split.is_complete or labels is None:
             return problems
         rows = split.rows(len(self), labels)
         if split.share is None:
-            found = lacking_range(labels, rows, self.classes)
+            found = missing_classes_in_range(labels, rows, self.classes)
             hint = SHARE_HINT
         else:
-            found = [] if split.rest else lacking(labels, rows, self.classes)
+            found = [] if split.rest else missing_classes(labels, rows, self.classes)
             hint = "write stratify: true"
         if not found:
             return ()
@@ -203,7 +208,7 @@ class Dataset:
         problem = (
             f"the part {split} of the data set {self.name!r} lacks classes of the complete split"
         )
-        expected, got = counts(labels, rows, self.classes)
+        expected, got = class_count_texts(labels, rows, self.classes)
         return (Diagnostic(f"{problem}: {listed(found)}", place, expected, got, hint),)
 
     def check_shares(
@@ -351,7 +356,7 @@ class DatasetRequest:
     role: str = "train"
     own: frozenset[str] = field(default=frozenset(), compare=False)
 
-    def following(self, columns: Sequence[str], label: str = "") -> DatasetRequest:
+    def with_columns_of(self, columns: Sequence[str], label: str = "") -> DatasetRequest:
         """Return the request with a table's columns selected by the names of training's columns."""
         if self.format.follow is None or not columns:
             return self
@@ -391,7 +396,7 @@ def request_dataset(
         )
         for problem in problems
     ]
-    usual = usual_split(role, format.splits) or ""
+    usual = default_split(role, format.splits) or ""
     part, wrong = parse_split(split, format.splits, usual, places)
     found += wrong
     if found or model is None or part is None:
@@ -433,7 +438,7 @@ def open_datasets(
     for role, request in requests.items():
         if role == "eval" and (train is None or request.options != train.options):
             # Equal options mean the same table: its columns need not be looked up by name.
-            request = request.following(columns, label_column)
+            request = request.with_columns_of(columns, label_column)
         source = request.pipeline.source(inputs)
         options = request.options.model_dump_json()
         try:

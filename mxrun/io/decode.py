@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import InternalError
-from mxrun.io.files import fail, unreadable
+from mxrun.io.files import fail, unreadable_error
 from mxrun.io.jpeg import count_scans, is_jpeg
 
 # 8,192 x 8,192. An image is decoded in one piece, and the size in its header may be false.
@@ -48,7 +48,7 @@ def read_image(path: Path, channels: int) -> NDArray[np.uint8]:
     try:
         stream = path.open("rb")
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     with stream:
         return decode_image(stream, path, channels)
 

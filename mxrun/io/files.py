@@ -27,7 +27,7 @@ def fail(
     raise UserError(Diagnostic(f"{path}: byte {offset}: {problem}", None, expected, got, hint))
 
 
-def prefixed(error: UserError, where: str, place: SourceLocation | None = None) -> UserError:
+def with_prefix(error: UserError, where: str, place: SourceLocation | None = None) -> UserError:
     """Return the error with `where` before each problem, and `place` where it has no place yet."""
     return UserError(
         replace(found, problem=f"{where}: {found.problem}", place=found.place or place)
@@ -35,7 +35,7 @@ def prefixed(error: UserError, where: str, place: SourceLocation | None = None) 
     )
 
 
-def unreadable(path: Path | str, error: OSError | ValueError) -> UserError:
+def unreadable_error(path: Path | str, error: OSError | ValueError) -> UserError:
     """Return the UserError for a file that cannot be read."""
     reason = getattr(error, "strerror", None) or str(error)
     return UserError(f"{path}: cannot be read: {reason}")
@@ -60,7 +60,7 @@ def check_memory(where: Path | str, needed: int) -> None:
         )
 
 
-def read_whole(path: Path) -> bytearray:
+def read_all_bytes(path: Path) -> bytearray:
     """Read a file; raises UserError if it cannot be read or has more than MAXIMUM_BYTES."""
     content = bytearray()
     try:
@@ -74,7 +74,7 @@ def read_whole(path: Path) -> bytearray:
                     most = f"at most {MAXIMUM_BYTES} bytes"
                     fail(path, MAXIMUM_BYTES, "the file is too large to hold in memory", most)
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     return content
 
 

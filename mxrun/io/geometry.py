@@ -212,8 +212,8 @@ class PadCrop(Transform):
         _, height, width = record.shape
         down, right = (_draws(2 * self.pad + 1, value) - self.pad for value in draw((2,)))
         result = np.zeros_like(record)
-        result[:, _inside(-down, height), _inside(-right, width)] = record[
-            :, _inside(down, height), _inside(right, width)
+        result[:, _overlap(-down, height), _overlap(-right, width)] = record[
+            :, _overlap(down, height), _overlap(right, width)
         ]
         return result
 
@@ -281,6 +281,6 @@ def _draws(count: int, uniform: float) -> int:
     return int(uniform * count)
 
 
-def _inside(shift: int, length: int) -> slice:
+def _overlap(shift: int, length: int) -> slice:
     """Return the overlap of an axis of `length` with itself moved by `shift`, as a slice."""
     return slice(min(max(shift, 0), length), max(min(length + shift, length), 0))

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.io.files import fail, unreadable
+from mxrun.io.files import fail, unreadable_error
 
 Stream = BinaryIO | gzip.GzipFile
 
@@ -45,7 +45,7 @@ def read_idx(path: Path, dimensions: tuple[int | None, ...]) -> NDArray[np.uint8
             with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
                 return _parse(unpacked, path, dimensions)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
 
 
 def _parse(stream: Stream, path: Path, wanted: tuple[int | None, ...]) -> NDArray[np.uint8]:

@@ -18,7 +18,7 @@ from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.dataset import Dataset, Field, Inputs
-from mxrun.io.files import prefixed
+from mxrun.io.files import with_prefix
 from mxrun.io.iterator import (
     ArrayIterator,
     DataIterator,
@@ -211,7 +211,7 @@ class _RowMaker:
                 slot[row] = self._made(name, record, draws, slot.shape[1:])
         except UserError as error:
             where = f"record {record} of data set {self._dataset.name!r}"
-            raise RecordError(prefixed(error, where, self._dataset.place).diagnostics) from error
+            raise RecordError(with_prefix(error, where, self._dataset.place).diagnostics) from error
 
     def source(self, record: int) -> str:
         """Return the file of a record, or a description of the record if it has no file."""

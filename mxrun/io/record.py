@@ -42,8 +42,8 @@ class Transform(Parameters):
     # Most runs have no transforms: build a pydantic model only on first use.
     model_config = ConfigDict(defer_build=True)
     works_on_values: ClassVar[bool] = False
-    wants_unit_values: ClassVar[bool] = False
-    moves_values: ClassVar[bool] = False
+    requires_unit_values: ClassVar[bool] = False
+    leaves_unit_range: ClassVar[bool] = False
     name: ClassVar[str] = ""
 
     @property
@@ -52,7 +52,7 @@ class Transform(Parameters):
         return "data"
 
     @property
-    def missing(self) -> str:
+    def required_change(self) -> str:
         """Expected parameters if the given ones leave every record unchanged, else empty."""
         return ""
 

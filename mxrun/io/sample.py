@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.io.convert import unfit, wanted
+from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.decode import SUFFIXES, decode_image
-from mxrun.io.files import prefixed, read_whole
+from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.npy import read_npy
 from mxrun.io.record import Record, Scale
 from mxrun.io.table import PLAIN, TableForm, parse_table
@@ -49,7 +49,7 @@ def image_scale(scale: Scale | None) -> float:
 
 def read_samples(path: Path, sample: Sample) -> Iterator[NDArray[Any]]:
     """Yield the rows of `sample.spec` in a file; see `samples`."""
-    return samples(bytes(read_whole(path)), path, sample)
+    return samples(bytes(read_all_bytes(path)), path, sample)
 
 
 def samples(content: bytes, name: Path | str, sample: Sample) -> Iterator[NDArray[Any]]:
@@ -67,7 +67,7 @@ def samples(content: bytes, name: Path | str, sample: Sample) -> Iterator[NDArra
         try:
             made = sample.pipeline.apply(field, record, scale, Draws(0, 0, number))
         except UserError as error:
-            raise prefixed(error, f"{name}: record {number}") from error
+            raise with_prefix(error, f"{name}: record {number}") from error
         if made.shape != spec.shape:
             problem = f"{name}: record {number} does not fit the network's input {field!r}"
             expected, got = str(list(spec.shape)), str(list(made.shape))
@@ -147,8 +147,8 @@ def _split(array: NDArray[Any], sample: Sample) -> NDArray[Any]:
 
 
 def _converted(array: NDArray[Any], name: Path | str, dtype: str) -> NDArray[Any]:
-    at = unfit(array, dtype)
+    at = first_unrepresentable(array, dtype)
     if at is not None:
         problem = f"{name}: number {at} cannot be converted to {dtype}"
-        raise UserError(Diagnostic(problem, None, wanted(dtype), str(array.flat[at])))
+        raise UserError(Diagnostic(problem, None, valid_range(dtype), str(array.flat[at])))
     return array.astype(dtype)

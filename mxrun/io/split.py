@@ -26,7 +26,7 @@ SHARE_HINT = "write split: {of: NAME, share: 0.8, stratify: true}, and split: re
 _FORM = "a split's name, {of: NAME, range: [first, end]}, {of: NAME, share: 0.8} or rest"
 _KEYS = ("of", "range", "share", "seed", "stratify")
 # Default splits of each section; the first that exists is used.
-_USUAL = {
+_DEFAULT_SPLITS = {
     "train": ("train", "training", ALL),
     "eval": ("val", "valid", "validation", "dev", "eval", "test", "testing", ALL),
 }
@@ -54,7 +54,7 @@ class Split:
     rest: bool = False
 
     def __str__(self) -> str:
-        if self.is_whole:
+        if self.is_complete:
             return self.of
         part = f"{self.start}:{self.stop}"
         if self.share is not None:
@@ -62,7 +62,7 @@ class Split:
         return f"{self.of}[{'rest of ' * self.rest}{part}]"
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if it contains all records of the split `of`."""
         return self.share is None and self.stop is None
 
@@ -70,7 +70,7 @@ class Split:
         """Return the numbers of its records, ascending, among `length` records with classes
         `labels`.
         """
-        if self.is_whole or (self.share is None and not self.rest):
+        if self.is_complete or (self.share is None and not self.rest):
             return slice(self.start, self.stop)
         chosen = np.zeros(length, np.bool_)
         if self.share is None:
@@ -143,11 +143,11 @@ def _count(share: float, of: int) -> int:
     return min(max(int(share * of + 0.5), 1), max(of - 1, 1))
 
 
-def usual_split(role: str, known: Sequence[str]) -> str | None:
+def default_split(role: str, known: Sequence[str]) -> str | None:
     """Return the default split of a section, `train` or `eval`, among `known`; None if there is
     none.
     """
-    return next((name for name in _USUAL[role] if name in known), None)
+    return next((name for name in _DEFAULT_SPLITS[role] if name in known), None)
 
 
 def place_of(places: Places, path: str) -> SourceLocation | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError, nearest
 from mxrun.io.classes import class_key
-from mxrun.io.files import read_whole
+from mxrun.io.files import read_all_bytes
 
 # A column's name, if there is a header, or its number, counted from 0 or, if negative, from the
 # end.
@@ -77,7 +77,7 @@ def read_table(path: Path, form: TableForm) -> Table:
     Raises UserError naming file, row (a line of the file, from 1), column (from 1) and byte.
     """
     hint = "write `header: true` if the first row names the columns"
-    return parse_table(bytes(read_whole(path)), path, form, hint)
+    return parse_table(bytes(read_all_bytes(path)), path, form, hint)
 
 
 def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) -> Table:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.files import prefixed
+from mxrun.io.files import with_prefix
 from mxrun.io.record import Draw, Record, RecordShape, Transform
 from mxrun.runtime import random
 
@@ -27,7 +27,7 @@ class TransformStep:
 
     def locate(self, error: UserError) -> UserError:
         """Return the error with the transform's name and place added."""
-        return prefixed(error, self.transform.name, self.place)
+        return with_prefix(error, self.transform.name, self.place)
 
 
 @dataclass(frozen=True)
@@ -129,15 +129,15 @@ def pipeline(transforms: Sequence[tuple[Transform, SourceLocation | None]]) -> P
     problems: list[Diagnostic] = []
     moved = False
     for step in steps:
-        name, missing = step.transform.name, step.transform.missing
+        name, missing = step.transform.name, step.transform.required_change
         if missing:
             problem = f"{name} changes nothing with these parameters"
             hint = "set it, or remove the transform"
             problems.append(Diagnostic(problem, step.place, missing, hint=hint))
-        if moved and step.transform.wants_unit_values:
+        if moved and step.transform.requires_unit_values:
             problem = f"{name} requires values in 0..1, not normalized ones"
             problems.append(Diagnostic(problem, step.place, hint="put normalize after it"))
-        moved |= step.transform.moves_values
+        moved |= step.transform.leaves_unit_range
     if problems:
         raise UserError(problems)
     return Pipeline(steps)

@@ -31,7 +31,7 @@ class Choices:
         self._wanted = dict(wanted or {})
         self._taken: dict[str, Computation] = {}
 
-    def take(
+    def prepare(
         self,
         part: str,
         prepare: Callable[[ImplementationConstraints], ComputationType],

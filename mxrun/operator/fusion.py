@@ -25,7 +25,7 @@ from mxrun.base.registry import Registry
 from mxrun.operator.register import AnyProperty
 
 # Called with the properties of the chain; returns None if their parameters are not supported.
-Fuse = Callable[..., AnyProperty | None]
+FusionRule = Callable[..., AnyProperty | None]
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,19 @@ class Fusion:
     """
 
     operators: tuple[str, ...]
-    fuse: Fuse
+    fuse: FusionRule
     inference: bool
 
 
 FUSIONS: Registry[Fusion] = Registry("fusion")
 
 
-def fusion(name: str, *operators: str, inference: bool = False) -> Callable[[Fuse], Fuse]:
+def fusion(
+    name: str, *operators: str, inference: bool = False
+) -> Callable[[FusionRule], FusionRule]:
     """Decorator: register a function that makes the fused property of a chain of `operators`."""
 
-    def add(fuse: Fuse) -> Fuse:
+    def add(fuse: FusionRule) -> FusionRule:
         FUSIONS.add(name, Fusion(operators, fuse, inference))
         return fuse
 

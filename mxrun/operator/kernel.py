@@ -61,7 +61,7 @@ class Buffers:
 
 
 @dataclass(frozen=True)
-class Join:
+class ConcatLayout:
     """Layout of a kernel that concatenates its inputs, side by side, in output 0.
 
     rows: number of rows of each input and of the output, in memory order.
@@ -119,7 +119,7 @@ class Kernel:
     )
     pitched_inputs: Mapping[int, int] = field(default_factory=dict)
     pitched_outputs: Mapping[int, int] = field(default_factory=dict)
-    join: Join | None = None
+    join: ConcatLayout | None = None
 
 
 # The kernels of an autotune candidate: itself first, then the reorders that it requires.

@@ -14,9 +14,9 @@ from mxrun.base.tensor import TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation
-from mxrun.operator.scalar import written
+from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.simple_entry import Formula
-from mxrun.operator.simple_property import SimpleProperty, read_by
+from mxrun.operator.simple_property import SimpleProperty, select_inputs
 
 # Types that a float32 map reads and writes: it computes in float32 and rounds the result once.
 _FLOATS = (FLOAT32, BFLOAT16)
@@ -55,7 +55,7 @@ class MapImplementation(Implementation):
             [part],
             tuple(own if reads else None for own, reads in read),
             (output,),
-            written(request.requests),
+            without_add_requests(request.requests),
             request.threads,
             flops=spec.elements,
             adding=adding(partial(self.prepare_forward, prop), request, (0,)),
@@ -73,7 +73,7 @@ class MapImplementation(Implementation):
             (source(index), _stored_as(spec, given or spec))
             for index, given in enumerate((gradient, *request.in_data, *request.out_data))
         ]
-        operands = read_by(entry.reads, sources[0], sources[1:-1], sources[-1])
+        operands = select_inputs(entry.reads, sources[0], sources[1:-1], sources[-1])
         made = [_stored_as(spec, given) for given in request.in_grad]
         parts, read = [], set[Slot]()
         for side in reversed(range(len(made))):
@@ -88,7 +88,7 @@ class MapImplementation(Implementation):
             parts,
             tuple(own if slot in read else None for slot, own in sources),
             tuple(made),
-            written(requests),
+            without_add_requests(requests),
             threads,
             flops=len(parts) * spec.elements,
             adding=adding(partial(self.prepare_backward, prop), request, range(len(made))),

@@ -110,7 +110,7 @@ class PrimitivePart:
 
 
 @dataclass(frozen=True)
-class ColumnSumPart:
+class RowReductionPart:
     """Sum over the rows of a matrix, by the backend's fastest method."""
 
     column_sum: ColumnSum
@@ -257,7 +257,7 @@ class GradientParts:
         self._parts: list[KernelPart] = []
         self._names: list[str] = []
 
-    def wants(self, index: int) -> bool:
+    def is_requested(self, index: int) -> bool:
         """Return whether input `index` exists and its gradient is requested."""
         requests = self._request.requests
         return index < len(requests) and requests[index] is not OpReqType.NULL
@@ -279,7 +279,7 @@ class GradientParts:
         columns = self._use(total, PLAIN, FLOAT32).elements
         team = team_for_elements(spec.elements, self._request.threads)
         prepared = column_sum(spec.elements // columns, columns, team, spec.dtype)
-        self._add(prepared.implementation, ColumnSumPart(prepared, matrix, total))
+        self._add(prepared.implementation, RowReductionPart(prepared, matrix, total))
 
     def kernel(self, flops: int) -> Kernel:
         """Return the kernel of all parts in the order in which they were added."""

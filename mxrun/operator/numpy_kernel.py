@@ -122,7 +122,7 @@ def _body(prop: AnyProperty) -> Operator:
 
 
 def _plain(spec: TensorSpec) -> TensorSpec:
-    return spec.laid_out(PLAIN)
+    return spec.with_layout(PLAIN)
 
 
 def _shapes(specs: Sequence[TensorSpec]) -> list[Shape]:

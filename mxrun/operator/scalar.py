@@ -93,11 +93,11 @@ from mxrun.backend.scalar_value import (
     FLOATS,
     MAP_DTYPES,
     LoopForm,
-    Refused,
     ScalarGraph,
     ScalarValue,
+    Unsupported,
     number_dtype,
-    whole_number,
+    to_int64,
 )
 from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
@@ -260,7 +260,7 @@ class MapKernel:
         return LoopPart(loop, (count, output, *operands, *words), team)
 
 
-def written(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]:
+def without_add_requests(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]:
     """Replace ADD by WRITE in requests to `native_kernel`, for loops that add by themselves."""
     return tuple(OpReqType.WRITE if r is OpReqType.ADD else r for r in requests)
 
@@ -296,7 +296,7 @@ def evaluate(
     dtype retains its lowest bits.
     """
     dtype = operands[0].dtype
-    numbers: list[Any] = [np.int64(whole_number(number)) for number in parameters]
+    numbers: list[Any] = [np.int64(to_int64(number)) for number in parameters]
     if dtype.kind == "f":
         numbers = [dtype.type(number) for number in parameters]
     # Undefined results are infinity or NaN without a warning, as in compiled code.
@@ -329,7 +329,7 @@ def _word(number: float, dtype: str) -> int:
     if dtype in FLOATS:
         kind, bits = ("<f", "<i") if dtype == "float32" else ("<d", "<q")
         return int(struct.unpack(bits, struct.pack(kind, number))[0])
-    return whole_number(number)
+    return to_int64(number)
 
 
 def _traced(
@@ -360,13 +360,13 @@ def _traced(
     try:
         made = function(*values)
         if not isinstance(made, (ScalarValue, bool, int, float, np.number)):
-            raise Refused(
+            raise Unsupported(
                 f"{function.__name__} returns {type(made).__name__}, not one value",
                 "a map has one output; register an OperatorProperty for several",
             )
         result = made if isinstance(made, ScalarValue) else graph.constant(made, dtype)
         return operands, graph, result.convert(result_dtype).index
-    except Refused as refused:
+    except Unsupported as refused:
         hint = nearest(refused.name, _NAMES) if refused.name else ""
         problem, place = refused.problem, _place_in(function, refused.__traceback__)
         raise UserError(Diagnostic(problem, place, hint=refused.hint or hint)) from None

@@ -51,7 +51,7 @@ def is_known(shape: PartialShape) -> bool:
     return shape is not None and None not in shape
 
 
-def known(shape: PartialShape) -> Shape:
+def require_complete(shape: PartialShape) -> Shape:
     """Return a complete shape, typed as such; raises ValueError if it is incomplete."""
     if shape is None:
         raise ValueError("the shape is not known")

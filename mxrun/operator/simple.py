@@ -48,13 +48,13 @@ from mxrun.operator.simple_entry import (
     ResourceFunction,
     ShapeFunction,
     SimpleEntry,
+    entry_error,
     formula_of,
     reads_inputs,
     reads_out_grad,
     reads_output,
-    refused,
 )
-from mxrun.operator.simple_property import SimpleProperty, read_by
+from mxrun.operator.simple_property import SimpleProperty, select_inputs
 
 __all__ = [
     "EnvArguments",
@@ -117,7 +117,7 @@ def simple_operator(
 
     if callable(name):
         expected = '@simple_operator("NAME") above the function'
-        raise refused(name, "simple_operator has no name", expected, "@simple_operator")
+        raise entry_error(name, "simple_operator has no name", expected, "@simple_operator")
 
     def add(function: F) -> F:
         kind = _parameter_type(function, scalar, parameters)
@@ -129,13 +129,13 @@ def simple_operator(
             shape=shape,
             resource=resource,
         )
-        if scalar is not None and not entry.takes("scalar"):
+        if scalar is not None and not entry.reads_parameter("scalar"):
             hint = "add it after the tensors: def f(x, scalar)"
-            raise refused(function, f"no function of {name} takes its scalar", hint=hint)
+            raise entry_error(function, f"no function of {name} takes its scalar", hint=hint)
         document = description or function.__doc__ or ""
         if not document and flags.docstrings():
             hint = "begin the function with a docstring: the formula, what backward reads"
-            raise refused(function, f"{name} has no description", hint=hint)
+            raise entry_error(function, f"{name} has no description", hint=hint)
         register_entry(
             name,
             *aliases,
@@ -167,9 +167,9 @@ def register_entry(
     for key in (name, *aliases):
         if not is_operator_name(key):
             problem = f"{function.__name__} cannot be registered under that name"
-            raise refused(function, problem, OPERATOR_NAME, repr(key))
+            raise entry_error(function, problem, OPERATOR_NAME, repr(key))
         if key in OPERATORS:
-            raise InternalError(str(refused(function, f"operator {key!r} is registered twice")))
+            raise InternalError(str(entry_error(function, f"operator {key!r} is registered twice")))
     members: dict[str, Any] = {
         "__doc__": description,
         "__module__": function.__module__,
@@ -201,12 +201,12 @@ def simple_entry(
     inputs = forward.tensors
     if not 1 <= len(inputs) <= 2:
         problem = f"{owner} has {len(inputs)} inputs"
-        raise refused(function, problem, "one or two tensors", list(inputs), FULL)
+        raise entry_error(function, problem, "one or two tensors", list(inputs), FULL)
     if shape is not None:
         _require_shape_function(function, forward, shape)
     if forward.is_map and resource != ():
         hint = "a function on arrays, def f(env, ...), may request resources"
-        raise refused(function, f"{owner} is a map, which needs no resources", hint=hint)
+        raise entry_error(function, f"{owner} is a map, which needs no resources", hint=hint)
     reads, gradients = _gradients(function, forward, parameters, gradient)
     return SimpleEntry(
         _ARGUMENTS[len(inputs)] if forward.is_map else inputs,
@@ -224,15 +224,15 @@ def _require_shape_function(function: Function, forward: Formula, shape: object)
     owner = function.__name__
     if forward.is_map:
         hint = "a function on arrays, def f(env, ...), may have another shape"
-        raise refused(function, f"{owner} is a map, which keeps the shape", hint=hint)
+        raise entry_error(function, f"{owner} is a map, which keeps the shape", hint=hint)
     expected = f"a function of the parameters and the shape of each of {', '.join(forward.tensors)}"
     if not callable(shape):
-        raise refused(function, "shape is not a function", expected, repr(shape))
+        raise entry_error(function, "shape is not a function", expected, repr(shape))
     try:
         inspect.signature(shape).bind(None, *forward.tensors)
     except TypeError as error:
         problem = f"the shape function of {owner} has other arguments"
-        raise refused(function, problem, expected, str(error)) from error
+        raise entry_error(function, problem, expected, str(error)) from error
 
 
 def _requests(
@@ -243,7 +243,7 @@ def _requests(
     requests = resource if isinstance(resource, (tuple, list)) else (resource,)
     if not all(isinstance(request, ResourceRequest) for request in requests):
         expected = "a ResourceRequest, several, or a function of the inputs' specs"
-        raise refused(function, "resource is not a ResourceRequest", expected, repr(resource))
+        raise entry_error(function, "resource is not a ResourceRequest", expected, repr(resource))
     return tuple(requests)
 
 
@@ -252,14 +252,14 @@ def _parameter_type(function: Function, scalar: object, parameters: object) -> t
         isinstance(parameters, type) and issubclass(parameters, Parameters)
     ):
         expected = "a class of mxrun.base.params.Parameters"
-        raise refused(
+        raise entry_error(
             function, "parameters is not a class of Parameters", expected, repr(parameters)
         )
     if scalar is None:
         return parameters or NoParameters
     if parameters is not None:
         hint = "make the scalar one of the parameters"
-        raise refused(
+        raise entry_error(
             function,
             f"{function.__name__} has a scalar and keyword parameters",
             "one of both",
@@ -267,7 +267,7 @@ def _parameter_type(function: Function, scalar: object, parameters: object) -> t
         )
     if not _is_finite(scalar):
         problem = f"scalar cannot be {scalar!r} by default"
-        raise refused(function, problem, "a finite number that float32 holds", repr(scalar))
+        raise entry_error(function, problem, "a finite number that float32 holds", repr(scalar))
     field = Field(default=scalar, description="Scalar operand.")
     document = "Parameter of an operator of a tensor and a number."
     return create_model(
@@ -291,16 +291,16 @@ def _gradients(
     if not isinstance(gradient, (Gradient, GradientKind)):
         problem = "gradient does not declare what its functions read"
         got = type(gradient).__name__
-        raise refused(function, problem, f"{wanted}, or GradientKind.ZERO", got)
+        raise entry_error(function, problem, f"{wanted}, or GradientKind.ZERO", got)
     if isinstance(gradient, GradientKind):
         if gradient is GradientKind.COMPUTES:
-            raise refused(function, "a computed gradient needs a function", hint=wanted)
+            raise entry_error(function, "a computed gradient needs a function", hint=wanted)
         return Reads.OUT_GRAD, (gradient,) * len(inputs)
     if len(gradient.sides) != len(inputs):
         expected = f"a gradient for each of {', '.join(inputs)}"
         problem = f"{function.__name__} has {len(gradient.sides)} gradients"
-        raise refused(function, problem, expected, hint="GradientKind.ZERO for one without")
-    tensors = read_by(gradient.reads, "out_grad", inputs, "output")
+        raise entry_error(function, problem, expected, hint="GradientKind.ZERO for one without")
+    tensors = select_inputs(gradient.reads, "out_grad", inputs, "output")
     formulas = tuple(
         side
         if isinstance(side, GradientKind)
@@ -311,7 +311,7 @@ def _gradients(
         if isinstance(formula, Formula) and formula.is_map is not forward.is_map:
             problem = f"{function.__name__} and its gradient differ in their first argument"
             expected = "`env` as the first argument of all functions on arrays, or of none"
-            raise refused(formula.function, problem, expected)
+            raise entry_error(formula.function, problem, expected)
     return gradient.reads, formulas
 
 
@@ -328,5 +328,5 @@ def _inplace(
     for kind in kinds:
         if kind not in allowed:
             problem = f"{function.__name__} of {', '.join(forward.tensors)} cannot be {kind}"
-            raise refused(function, problem, " or ".join(map(str, allowed)), str(kind))
+            raise entry_error(function, problem, " or ".join(map(str, allowed)), str(kind))
     return kinds

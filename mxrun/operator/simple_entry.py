@@ -124,7 +124,7 @@ class Formula:
         value = self.function(EnvArguments(parameters, context), *tensors)
         if isinstance(value, (tuple, list)):
             problem = f"{self.function.__name__} returns {len(value)} values"
-            raise refused(self.function, problem, "one array", hint=FULL)
+            raise entry_error(self.function, problem, "one array", hint=FULL)
         array: Array | np.generic = value
         return array
 
@@ -200,7 +200,7 @@ class SimpleEntry:
         """Gradients that are computed by a function."""
         return tuple(each for each in self.gradients if isinstance(each, Formula))
 
-    def takes(self, number: str) -> bool:
+    def reads_parameter(self, number: str) -> bool:
         """Return whether a function can read the parameter `number`.
 
         A function on arrays can read every parameter from `env`.
@@ -244,17 +244,17 @@ def formula_of(
     numbers = names[len(given) :]
     if names[: len(given)] != given or (tensors is not None and len(given) != len(tensors)):
         wanted = ", ".join(tensors or given)
-        raise refused(function, f"the arguments of {owner}", f"{wanted}, then numbers", names)
+        raise entry_error(function, f"the arguments of {owner}", f"{wanted}, then numbers", names)
     unknown = [name for name in numbers if name not in known]
     if unknown:
         allowed = ", ".join(parameters.model_fields) or "none"
         expected = f"{', '.join(tensors or given)}; numbers among its parameters: {allowed}"
-        raise refused(function, f"{owner} gets {', '.join(unknown)}", expected, names)
+        raise entry_error(function, f"{owner} gets {', '.join(unknown)}", expected, names)
     for name in numbers:
         if name in parameters.model_fields and not _is_number(parameters.model_fields[name]):
             problem = f"{owner} is a map, whose parameter {name!r} is not a number"
             hint = "a function on arrays, def f(env, ...), can read it from env.parameters"
-            raise refused(function, problem, "a number", hint=hint)
+            raise entry_error(function, problem, "a number", hint=hint)
     formula = Formula(function, tuple(given), tuple(numbers), is_map)
     if is_map and given:
         # Trace now, so that an unsupported operation is reported at registration.
@@ -262,7 +262,7 @@ def formula_of(
     return formula
 
 
-def refused(
+def entry_error(
     function: Function, problem: str, expected: str = "", got: object = "", hint: str = ""
 ) -> UserError:
     """Return the UserError of an invalid registration, at the function's line."""
@@ -295,10 +295,10 @@ def _is_number(annotation: Any) -> bool:
 def _argument_names(function: Function, owner: str) -> list[str]:
     if not isinstance(function, types.FunctionType):
         problem = f"{owner} is {type(function).__name__}"
-        raise refused(function, problem, "a Python function (def or lambda)")
+        raise entry_error(function, problem, "a Python function (def or lambda)")
     code = function.__code__
     starred = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     if starred or code.co_kwonlyargcount or function.__defaults__:
         problem = f"{owner} has starred, keyword-only or default arguments"
-        raise refused(function, problem, "plain arguments by name")
+        raise entry_error(function, problem, "plain arguments by name")
     return list(code.co_varnames[: code.co_argcount])

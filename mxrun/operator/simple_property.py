@@ -21,8 +21,15 @@ from mxrun.operator.property import (
     ResourceRequest,
     same_shape,
 )
-from mxrun.operator.shape import is_known, known, unify
-from mxrun.operator.simple_entry import Array, Formula, Inplace, Reads, SimpleEntry, refused
+from mxrun.operator.shape import is_known, require_complete, unify
+from mxrun.operator.simple_entry import (
+    Array,
+    Formula,
+    Inplace,
+    Reads,
+    SimpleEntry,
+    entry_error,
+)
 from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
@@ -55,10 +62,10 @@ class SimpleProperty(OperatorProperty[P]):
             return PartialInference(inputs, [output], [])
         if not all(map(is_known, inputs)):
             return PartialInference(inputs, outputs, [])
-        made = shape_of(self.parameters, *map(known, inputs))
+        made = shape_of(self.parameters, *map(require_complete, inputs))
         if not _is_shape(made):
             problem = f"the shape function of {self.type_string} returns {made!r}"
-            raise refused(shape_of, problem, "a tuple of sizes, which are integers from 0")
+            raise entry_error(shape_of, problem, "a tuple of sizes, which are integers from 0")
         output = unify("output", outputs[0], tuple(map(int, made)), "the shape function")
         return PartialInference(inputs, [output], [])
 
@@ -84,7 +91,7 @@ class SimpleProperty(OperatorProperty[P]):
         formulas = self.entry.computed
         if not formulas:
             return []
-        gradient, *tensors = read_by(self.entry.reads, out_grad[0], in_data, out_data[0])
+        gradient, *tensors = select_inputs(self.entry.reads, out_grad[0], in_data, out_data[0])
         reads = zip(*(formula.reads[1:] for formula in formulas), strict=True)
         return [gradient, *(each for each, read in zip(tensors, reads, strict=True) if any(read))]
 
@@ -134,7 +141,7 @@ class SimpleProperty(OperatorProperty[P]):
         return SimpleOperator(self.entry, self.parameters)
 
 
-def read_by(reads: Reads, out_grad: T, in_data: Sequence[T], output: T) -> tuple[T, ...]:
+def select_inputs(reads: Reads, out_grad: T, in_data: Sequence[T], output: T) -> tuple[T, ...]:
     """Select the tensors that a gradient of this kind reads, in the order of its arguments."""
     further: dict[Reads, Sequence[T]] = {
         Reads.OUT_GRAD: (),
@@ -163,7 +170,7 @@ class SimpleOperator(Operator):
             arrays = [tensor.array for tensor in in_data]
             forward = self.entry.forward
             value = forward.array(arrays, self.parameters, context)
-            assign(out_data[0], req[0], fitting(forward, value, out_data[0], "the output"))
+            assign(out_data[0], req[0], checked_result(forward, value, out_data[0], "the output"))
 
     def backward(
         self,
@@ -176,7 +183,7 @@ class SimpleOperator(Operator):
         aux_states: Sequence[Tensor],
     ) -> None:
         """Compute each gradient; the first input's is last because it may overwrite out_grad."""
-        tensors = read_by(self.entry.reads, out_grad[0], in_data, out_data[0])
+        tensors = select_inputs(self.entry.reads, out_grad[0], in_data, out_data[0])
         for side in reversed(range(len(in_grad))):
             formula, gradient = self.entry.gradients[side], in_grad[side]
             if req[side] is OpReqType.NULL or gradient is None:
@@ -190,7 +197,7 @@ class SimpleOperator(Operator):
                 value = formula.array(arrays, self.parameters, context)
                 value = self.shaped(value, gradient.shape)
                 name = f"the gradient of {self.entry.arguments[side]}"
-                assign(gradient, req[side], fitting(formula, value, gradient, name))
+                assign(gradient, req[side], checked_result(formula, value, gradient, name))
 
     def shaped(self, gradient: Array | np.generic, shape: Shape) -> Array | np.generic:
         """Return an elementwise gradient in the input's shape; subclasses reduce it if they
@@ -205,7 +212,7 @@ def _is_shape(made: object) -> bool:
     )
 
 
-def fitting(formula: Formula, value: object, tensor: Tensor, name: str) -> Array:
+def checked_result(formula: Formula, value: object, tensor: Tensor, name: str) -> Array:
     """Return a function's result as an array of the tensor's shape, or as a scalar.
 
     Raises UserError, at the function's line, for another shape or an incompatible dtype. NumPy
@@ -221,7 +228,7 @@ def fitting(formula: Formula, value: object, tensor: Tensor, name: str) -> Array
     got = _described(made) if is_array else type(value).__name__
     # All on the first line, because `check-op` shows only that line.
     problem = f"{formula.function.__name__} returns {got} as {name}, {_described(target)}"
-    raise refused(formula.function, problem, hint="return an array of that shape")
+    raise entry_error(formula.function, problem, hint="return an array of that shape")
 
 
 def _described(array: Array) -> str:

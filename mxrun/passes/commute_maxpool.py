@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step
-from mxrun.passes.single_use import Readers, may_join, with_pairs
+from mxrun.passes.single_use import Readers, may_fuse, with_pairs
 
 # Name of this pass among the fusions.
-MAXIMA_FIRST = "maximum before rectifier"
+COMMUTE_MAXPOOL = "maximum before rectifier"
 # Minimum ratio of elements to windows. With as many windows as elements the map saves nothing, and
 # where it is another step may absorb its work.
 _MIN_REDUCTION = 2
@@ -41,7 +41,7 @@ def _may_change_places(graph: Graph, function: Step, maximum: Step) -> bool:
     )
     alike = read.dtype == made.dtype == chosen.dtype
     fewer = chosen.elements * _MIN_REDUCTION <= made.elements
-    return alike and fewer and may_join(function) and may_join(maximum)
+    return alike and fewer and may_fuse(function) and may_fuse(maximum)
 
 
 def _changed(builder: GraphBuilder, function: Step, maximum: Step) -> tuple[Step, Step]:

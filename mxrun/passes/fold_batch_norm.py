@@ -16,7 +16,7 @@ from functools import partial
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, writes
 from mxrun.operator.register import create
-from mxrun.passes.single_use import Readers, joint_name, may_join, with_pairs
+from mxrun.passes.single_use import Readers, joint_name, may_fuse, with_pairs
 
 NORMALIZATION = "BatchNorm"
 FOLD = "_batch_norm_fold"
@@ -40,10 +40,10 @@ def fold_batch_norm(graph: Graph) -> Graph:
 
 def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
     """Return the normalisation along a product's channels that is its only reader, or None."""
-    if step.prop is None or step.prop.type_string not in PRODUCTS or not may_join(step):
+    if step.prop is None or step.prop.type_string not in PRODUCTS or not may_fuse(step):
         return None
     following = readers.only_one(step.outputs[0])
-    if following is None or following.prop is None or not may_join(following):
+    if following is None or following.prop is None or not may_fuse(following):
         return None
     # Weight and bias must exist before the first step.
     given = set(graph.sources.values())

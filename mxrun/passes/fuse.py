@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from mxrun.graph.graph import Graph, Step, ValueId, writes
 from mxrun.operator.fusion import FUSIONS, Fusion
 from mxrun.operator.register import AnyProperty
-from mxrun.passes.single_use import Readers, joint_name, may_join
+from mxrun.passes.single_use import Readers, joint_name, may_fuse
 
 
 def fuse(graph: Graph, without: Collection[str] = ()) -> Graph:
@@ -52,7 +52,7 @@ def _chain(
         for operator in fusion.operators:
             if step is None or step.prop is None or step.prop.type_string != operator:
                 break
-            if step.name in joined or not may_join(step):
+            if step.name in joined or not may_fuse(step):
                 break
             steps.append(step)
             step = readers.only_one(step.outputs[0])

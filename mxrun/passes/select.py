@@ -61,7 +61,7 @@ class KernelSelection:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedKernel:
     """Selected implementation and kernel of a forward step, for its backward step."""
 
     implementation: Implementation
@@ -101,7 +101,7 @@ class _Selection:
         self.choice = choice
         given = graph.sources.values() if fixed else ()
         self.fixed = {v for v in given if graph.values[v].memory_class in GIVEN}
-        self.chosen: dict[str, Chosen] = {}
+        self.chosen: dict[str, SelectedKernel] = {}
         self.reordered: dict[tuple[ValueId, str, str], ValueId] = {}
         self.rounded: dict[ValueId, ValueId] = {}
 
@@ -142,7 +142,7 @@ class _Selection:
         """Convert all results to the plain layout, and from bfloat16 to float32."""
         for name, value in self.builder.results.items():
             spec = _wide(self.builder.values[value].spec)
-            self.builder.results[name] = self._as_wanted(value, spec.laid_out(PLAIN))
+            self.builder.results[name] = self._as_wanted(value, spec.with_layout(PLAIN))
 
     def _round_gradients(self, step: Step) -> None:
         """Replace float32 gradients of bfloat16 values by bfloat16 copies for all later readers."""
@@ -166,7 +166,7 @@ class _Selection:
     def _logical(self, values: tuple[ValueId | None, ...]) -> tuple[TensorSpec, ...]:
         """Return output specs in the plain layout; an absent output has the spec of a scalar."""
         return tuple(
-            TensorSpec(()) if value is None else self._spec(value).laid_out(PLAIN)
+            TensorSpec(()) if value is None else self._spec(value).with_layout(PLAIN)
             for value in values
         )
 
@@ -209,10 +209,12 @@ class _Selection:
 
     def _chosen(
         self, step: Step, known: Sequence[Implementation], asked: ForwardRequest
-    ) -> Chosen | None:
+    ) -> SelectedKernel | None:
         """Return the first implementation that accepts, unless another is fixed or faster."""
         prepared = ((each, self._prepared(step, each.prepare_forward, asked)) for each in known)
-        accepting = (Chosen(each, kernel) for each, kernel in prepared if kernel is not None)
+        accepting = (
+            SelectedKernel(each, kernel) for each, kernel in prepared if kernel is not None
+        )
         first = next(accepting, None)
         kept = self.choice.kept.get(step.name)
         if first is None or first.implementation is NUMPY or first.kernel.implementation == kept:
@@ -233,7 +235,7 @@ class _Selection:
         kernel = replace(chosen.kernel, candidates=(*timed, *chosen.kernel.candidates))
         return replace(chosen, kernel=kernel)
 
-    def _all_of(self, step: Step, chosen: Chosen) -> Iterator[Kernel]:
+    def _all_of(self, step: Step, chosen: SelectedKernel) -> Iterator[Kernel]:
         """Yield the kernels to time for a forward step: its own, its reorders, and its backward.
 
         The gradients are assumed to have the layouts of the outputs.
@@ -248,7 +250,7 @@ class _Selection:
                 for value, spec in zip(later.inputs, (*tensors, *kernel.outputs), strict=True)
             )
             outputs, arguments = len(kernel.outputs), len(tensors)
-            grads = (spec.laid_out(PLAIN) for spec in tensors[outputs:] if spec is not None)
+            grads = (spec.with_layout(PLAIN) for spec in tensors[outputs:] if spec is not None)
             request = BackwardRequest(
                 *(read[:outputs], read[outputs:arguments], read[arguments:], tuple(grads)),
                 *(later.requests, kernel, self.threads),
@@ -275,7 +277,7 @@ class _Selection:
             )
         )
 
-    def _backward(self, step: Step, forward: Chosen) -> Kernel:
+    def _backward(self, step: Step, forward: SelectedKernel) -> Kernel:
         assert step.prop is not None
         arguments = len(step.prop.list_arguments())
         outputs = len(step.prop.list_outputs())
@@ -290,7 +292,7 @@ class _Selection:
             out_grad=specs[:outputs],
             in_data=specs[outputs : outputs + arguments],
             out_data=specs[outputs + arguments :],
-            in_grad=tuple(spec.laid_out(PLAIN) for spec in before if spec is not None),
+            in_grad=tuple(spec.with_layout(PLAIN) for spec in before if spec is not None),
             requests=step.requests,
             forward=forward.kernel,
             threads=self.threads,
@@ -361,7 +363,7 @@ class _Selection:
         given, made = (self._spec(values[0]) for values in (step.reads, step.writes))
         layout = given.layout if given.shape == made.shape else PLAIN
         inputs = tuple(
-            None if spec is None else spec.laid_out(layout) for spec in self._specs(step.inputs)
+            None if spec is None else spec.with_layout(layout) for spec in self._specs(step.inputs)
         )
         outputs = tuple(
             None if spec is None else replace(spec, dtype=given.dtype, layout=layout)

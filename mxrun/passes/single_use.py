@@ -29,7 +29,7 @@ class Readers:
         return readers[0] if len(readers) == 1 else None
 
 
-def may_join(step: Step) -> bool:
+def may_fuse(step: Step) -> bool:
     """Return whether a step may be fused: not excluded by the user, and without named kernels."""
     return step.fused and step.implementation in (None, PREFERRED, AUTO)
 

@@ -119,7 +119,7 @@ def _append(
     )
 
 
-def eager(graph: Graph) -> Graph:
+def hoist_updates(graph: Graph) -> Graph:
     """Move each update directly after the last step that it depends on."""
     others = [step for step in graph.steps if step.kind is not StepKind.UPDATE]
     last_touch: dict[ValueId, int] = {}

@@ -182,7 +182,7 @@ class BaselineProcess:
         self._held: tuple[Mapping[str, Array], Mapping[str, Array]] = ({}, {})
         self.version = str(self._process.request("version", {}, {}).fields["version"])
 
-    def hold(self, variables: Mapping[str, Array], batches: Mapping[str, Array]) -> None:
+    def send_data(self, variables: Mapping[str, Array], batches: Mapping[str, Array]) -> None:
         """Send the initial variables and the stacked batches for runners opened from now on.
 
         Nothing is sent if the same mappings were sent last.
@@ -209,13 +209,13 @@ class BaselineProcess:
         arrays = self._process.request("check", fields, {}).arrays
         return [list(group(arrays, str(step)).values()) for step in range(steps)]
 
-    def turn(self, way: str, steps: int, lead: int) -> list[float]:
+    def measure_round(self, way: str, steps: int, lead: int) -> list[float]:
         """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
         fields = {"key": way, "steps": steps, "lead": lead}
         times: list[float] = self._process.request("turn", fields, {}).fields["milliseconds"]
         return times
 
-    def forget(self, way: str) -> None:
+    def close_runner(self, way: str) -> None:
         """Drop a runner."""
         self._process.request("close", {"key": way}, {})
 

@@ -18,8 +18,8 @@ from mxrun.base.dtype import item_size
 from mxrun.base.tensor import ALIGNMENT
 from mxrun.graph.graph import Graph, Step, ValueId
 from mxrun.graph.naming import in_words
-from mxrun.operator.kernel import Join, OpReqType
-from mxrun.planner.hint import JOINED, Hint
+from mxrun.operator.kernel import ConcatLayout, OpReqType
+from mxrun.planner.hint import CONCAT_IN_PLACE, Hint
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class BufferSlice:
     pitch: elements of the parent buffer from one row to the next; 0 if it has one row.
     """
 
-    whole: ValueId
+    parent: ValueId
     begin: int
     width: int
     pitch: int
@@ -43,12 +43,12 @@ class BufferSlices:
     parts: Mapping[ValueId, BufferSlice] = field(default_factory=dict)
     inputs: tuple[tuple[ValueId, Hint], ...] = ()
 
-    def only(self, wholes: Collection[ValueId], otherwise: str) -> BufferSlices:
+    def of_parents(self, wholes: Collection[ValueId], otherwise: str) -> BufferSlices:
         """Return the slices of the given parent buffers.
 
         otherwise: the reason by which all others are refused.
         """
-        parts = {value: part for value, part in self.parts.items() if part.whole in wholes}
+        parts = {value: part for value, part in self.parts.items() if part.parent in wholes}
         inputs = tuple(
             (value, replace(hint, reason=otherwise) if hint.taken and value not in parts else hint)
             for value, hint in self.inputs
@@ -56,7 +56,7 @@ class BufferSlices:
         return BufferSlices(parts, inputs)
 
 
-def joins(graph: Graph) -> BufferSlices:
+def find_slices(graph: Graph) -> BufferSlices:
     """Return all slices that the kernels permit, without regard to peak memory."""
     if all(step.kernel is None or step.kernel.join is None for step in graph.steps):
         return BufferSlices()
@@ -81,7 +81,7 @@ class _Joining:
         self._results = set(graph.results.values())
         self._changed = {*graph.mutations, *graph.mutations.values()}
 
-    def add(self, step: Step, output: ValueId, join: Join) -> None:
+    def add(self, step: Step, output: ValueId, join: ConcatLayout) -> None:
         """Assign slices of `output` to the inputs of one concatenation."""
         values = self.graph.values
         size = item_size(values[output].spec.dtype)
@@ -90,12 +90,12 @@ class _Joining:
         begin = outer.begin
         for value, width in zip(step.inputs, join.widths, strict=True):
             assert value is not None
-            part = BufferSlice(outer.whole, begin, width, pitch)
+            part = BufferSlice(outer.parent, begin, width, pitch)
             reason = self._refusal(step, value, part)
             if not reason:
                 self.parts[value] = part
             names = (values[value].name, values[output].name)
-            self.inputs.append((value, Hint(step.name, *names, reason, JOINED)))
+            self.inputs.append((value, Hint(step.name, *names, reason, CONCAT_IN_PLACE)))
             begin += width * size
 
     def _refusal(self, step: Step, value: ValueId, part: BufferSlice) -> str:
@@ -108,7 +108,7 @@ class _Joining:
         if not values[value].spec.nbytes:
             return "it is empty"
         if value in self.parts:
-            return f"it is already in {in_words(values[self.parts[value].whole].name)}"
+            return f"it is already in {in_words(values[self.parts[value].parent].name)}"
         if step.requests[0] is not OpReqType.WRITE or value in self._changed:
             return "it is updated in place"
         if part.pitch == 0 and part.begin % ALIGNMENT:

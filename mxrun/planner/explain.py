@@ -78,7 +78,7 @@ def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTenso
     )
 
 
-def whole_lives(phase: PhasePlan) -> tuple[LiveTensor, ...]:
+def block_lifetimes(phase: PhasePlan) -> tuple[LiveTensor, ...]:
     """Return the lifetimes of all blocks of a phase, each with the tensor that is read last.
 
     first, last: the first and the last step of the block, not of the tensor.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 # Kinds of hints: the output overwrites an input, is added to a tensor, or is a slice of a parent
 # buffer (concat in place).
-IN_PLACE, ADD_TO, JOINED = "in place", "add to", "joined"
+IN_PLACE, ADD_TO, CONCAT_IN_PLACE = "in place", "add to", "joined"
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Hint:
     """Opportunity to share memory; `reason` says why it was refused and is empty if it was taken.
 
     step: the step that declares the hint, or whose kernel would add. kind: IN_PLACE if the operator
-    declares it, ADD_TO for a sum of gradients, JOINED for a slice of a parent buffer.
+    declares it, ADD_TO for a sum of gradients, CONCAT_IN_PLACE for a slice of a parent buffer.
     """
 
     step: str

@@ -82,7 +82,7 @@ class _Sharing:
                 self.last_read[source] = max(self.last_read[source], view)
         self.kept = {self._view_source(value) for value in graph.results.values()}
         for value, part in parts.items():
-            self.join(part.whole, value)
+            self.join(part.parent, value)
 
     def _view_source(self, value: ValueId) -> ValueId:
         while value in self.producers:

@@ -10,7 +10,7 @@ from mxrun.graph.graph import Graph, ValueId
 from mxrun.planner.inplace import Storage
 
 
-def alive(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
+def lifetimes_to_live_bytes(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
     """Return the live bytes at each of `steps` steps.
 
     lives: (first, last, bytes), live during the half-open interval [first, last).
@@ -22,7 +22,7 @@ def alive(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
     return list(itertools.accumulate(changes[:-1]))
 
 
-def storage_lives(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int, int, int]]:
+def storage_lifetimes(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int, int, int]]:
     """Return {root: (first, last, bytes)} with lifetime [first, last) of all storage not pinned.
 
     A lifetime begins with the first write and ends after the last use; results live to the last
@@ -54,8 +54,8 @@ def storage_lives(graph: Graph, storage: Storage) -> dict[ValueId, tuple[int, in
 
 def live_bytes(graph: Graph, storage: Storage) -> list[int]:
     """Return the reusable bytes live at each step, workspaces included, before placement."""
-    live = alive(storage_lives(graph, storage).values(), len(graph.steps))
-    for position, nbytes in scratch_bytes(graph):
+    live = lifetimes_to_live_bytes(storage_lifetimes(graph, storage).values(), len(graph.steps))
+    for position, nbytes in workspace_bytes(graph):
         live[position] += nbytes
     return live
 
@@ -65,7 +65,7 @@ def peak_bytes(graph: Graph, storage: Storage) -> int:
     return max(live_bytes(graph, storage), default=0)
 
 
-def scratch_bytes(graph: Graph) -> Iterator[tuple[int, int]]:
+def workspace_bytes(graph: Graph) -> Iterator[tuple[int, int]]:
     """Yield (position, bytes) of each step whose kernel needs a workspace while it runs."""
     for position, step in enumerate(graph.steps):
         if step.kernel is not None and step.kernel.workspace_bytes:

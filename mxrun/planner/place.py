@@ -12,7 +12,7 @@ from mxrun.base.tensor import TensorSpec, align
 from mxrun.graph.graph import Graph, MemoryClass, ValueId
 from mxrun.planner.allocator.allocate import allocate
 from mxrun.planner.inplace import Storage
-from mxrun.planner.liveness import scratch_bytes, storage_lives
+from mxrun.planner.liveness import storage_lifetimes, workspace_bytes
 from mxrun.planner.plan import Block, PhasePlan
 
 # Order of the pinned region; io slots come last.
@@ -120,13 +120,13 @@ def _storage_needs(graph: Graph, storage: Storage) -> list[_Need]:
             last,
             tuple(members[root]),
         )
-        for root, (first, last, nbytes) in storage_lives(graph, storage).items()
+        for root, (first, last, nbytes) in storage_lifetimes(graph, storage).items()
     ]
 
 
 def _scratch_needs(graph: Graph) -> list[_Need]:
     needs = []
-    for position, nbytes in scratch_bytes(graph):
+    for position, nbytes in workspace_bytes(graph):
         name = graph.steps[position].name
         kind = MemoryClass.WORKSPACE
         needs.append(_Need(name, f"{name}_scratch", kind, nbytes, position, position + 1, ()))
@@ -141,4 +141,4 @@ def _naive(graph: Graph) -> int:
         for value in step.writes
         if value not in graph.mutations
     )
-    return tensors + sum(nbytes for _, nbytes in scratch_bytes(graph))
+    return tensors + sum(nbytes for _, nbytes in workspace_bytes(graph))

@@ -14,7 +14,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
 from mxrun.planner.concat_in_place import BufferSlice
 from mxrun.planner.hint import Hint
-from mxrun.planner.liveness import alive
+from mxrun.planner.liveness import lifetimes_to_live_bytes
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class PhasePlan:
     def live_bytes(self) -> list[int]:
         """Return the reusable bytes that are live at each step."""
         lives = ((block.first, block.last, block.nbytes) for block in self.blocks)
-        return alive(lives, len(self.steps))
+        return lifetimes_to_live_bytes(lives, len(self.steps))
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from mxrun.graph.graph import Graph, ValueId
 from mxrun.planner.add_to import add_to
-from mxrun.planner.concat_in_place import joins
+from mxrun.planner.concat_in_place import find_slices
 from mxrun.planner.hint import Hint
 from mxrun.planner.inplace import Storage, inplace
-from mxrun.planner.liveness import live_bytes, storage_lives
+from mxrun.planner.liveness import live_bytes, storage_lifetimes
 
 Bytes = npt.NDArray[np.int64]
 
@@ -30,11 +30,11 @@ class Sharing:
     """Optional kinds of sharing: in-place outputs, concat in place, and add-to for gradients."""
 
     in_place: bool = True
-    join: bool = True
+    concat_in_place: bool = True
     add_to: bool = True
 
 
-def shared(graph: Graph, sharing: Sharing) -> tuple[Graph, Storage]:
+def assign_storage(graph: Graph, sharing: Sharing) -> tuple[Graph, Storage]:
     """Return the graph after the add-to pass, and the storage of its values."""
     added = add_to(graph, sharing.add_to)
     return added.graph, storage_of(added.graph, sharing, added.hints)
@@ -47,10 +47,10 @@ def storage_of(graph: Graph, sharing: Sharing, decided: Iterable[Hint] = ()) -> 
 
     decided: hints that earlier stages took or refused.
     """
-    found = joins(graph)
-    otherwise = "peak memory would rise" if sharing.join else "concat in place is off"
-    plain = inplace(graph, sharing.in_place, found.only((), otherwise), decided)
-    if not sharing.join or not found.parts:
+    found = find_slices(graph)
+    otherwise = "peak memory would rise" if sharing.concat_in_place else "concat in place is off"
+    plain = inplace(graph, sharing.in_place, found.of_parents((), otherwise), decided)
+    if not sharing.concat_in_place or not found.parts:
         return plain
     joined = inplace(graph, sharing.in_place, found, decided)
     changes = list(_changes(graph, plain, joined))
@@ -63,10 +63,10 @@ def storage_of(graph: Graph, sharing: Sharing, decided: Iterable[Hint] = ()) -> 
         live += best.live
         kept |= best.values
         changes.remove(best)
-    wholes = {part.whole for part in found.parts.values()} & kept
+    wholes = {part.parent for part in found.parts.values()} & kept
     if not changes:
         return joined
-    return inplace(graph, sharing.in_place, found.only(wholes, otherwise), decided)
+    return inplace(graph, sharing.in_place, found.of_parents(wholes, otherwise), decided)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class _Change:
 
 def _changes(graph: Graph, plain: Storage, joined: Storage) -> Iterator[_Change]:
     """Yield the smallest sets of values that share no storage with other sets in either variant."""
-    lives = [(storage, storage_lives(graph, storage)) for storage in (plain, joined)]
+    lives = [(storage, storage_lifetimes(graph, storage)) for storage in (plain, joined)]
     for values in _connected(plain, joined):
         live = np.zeros(len(graph.steps), np.int64)
         for sign, (storage, by_root) in zip((-1, 1), lives, strict=True):

@@ -23,7 +23,7 @@ def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Te
     timed = [row for row in operators if row["candidates"]]
     if not timed:
         return []
-    changed = [row for row in timed if row["candidates"][0]["implementation"] != _taken(row)]
+    changed = [row for row in timed if row["candidates"][0]["implementation"] != _selected(row)]
     told = Text(
         f"Candidates were timed for {len(timed)} of {len(operators)} steps; {len(changed)} run on "
         "a kernel other than the preferred one."
@@ -35,7 +35,7 @@ def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Te
         table.add_column(name, overflow="fold")
     for name in ("ms", "preferred, ms"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in sorted(changed, key=_to_win, reverse=True)[:_MAX_ROWS]:
+    for row in sorted(changed, key=_saving_ms, reverse=True)[:_MAX_ROWS]:
         preferred = row["candidates"][0]
         names = (row["name"], row["implementation"], preferred["implementation"])
         times = (_taken_ms(row), preferred["ms"])
@@ -43,7 +43,7 @@ def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Te
     return [table, told]
 
 
-def _taken(row: Mapping[str, Any]) -> str:
+def _selected(row: Mapping[str, Any]) -> str:
     return str(row["implementation"])
 
 
@@ -53,8 +53,8 @@ def _taken_ms(row: Mapping[str, Any]) -> float:
     A combination of parts may not have been timed as such; the fastest candidate stands for it.
     """
     times = {each["implementation"]: each["ms"] for each in row["candidates"]}
-    return float(times.get(_taken(row), min(times.values())))
+    return float(times.get(_selected(row), min(times.values())))
 
 
-def _to_win(row: Mapping[str, Any]) -> float:
+def _saving_ms(row: Mapping[str, Any]) -> float:
     return float(row["candidates"][0]["ms"]) - _taken_ms(row)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from mxrun.base.errors import MxrunError, Stopped, UserError, shown
 from mxrun.report.printable import printable
-from mxrun.report.streams import dispensable, escape_unencodable
+from mxrun.report.streams import escape_unencodable, optional_stderr
 
 # Files and pipes have no width. No table is wider than this.
 _WIDTH_OF_FILES = 200
@@ -52,7 +52,7 @@ def print_error(error: MxrunError) -> None:
 
     If standard error cannot be written, the exit code alone reports the error.
     """
-    with dispensable():
+    with optional_stderr():
         for problem in problems(error):
             _print_problem(printable(problem))
         sys.stderr.flush()

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.files import whole_file
+from mxrun.base.files import atomic_file
 from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.report.figures import count_text
 from mxrun.report.printable import csv_cells
@@ -124,7 +124,7 @@ def work_text(summary: Row) -> str:
 
 
 @contextmanager
-def advancing(total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
+def progress_callback(total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
     """Context manager that gives a callback for the number of finished records.
 
     Long work shows a progress bar on a terminal.
@@ -192,7 +192,7 @@ def _opened(to: Path | None) -> Iterator[IO[bytes]]:
         with standard_output():
             yield sys.stdout.buffer
         return
-    with whole_file(to) as file:
+    with atomic_file(to) as file:
         yield file
 
 

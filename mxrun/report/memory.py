@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mxrun.graph.naming import in_words
-from mxrun.planner.hint import JOINED
+from mxrun.planner.hint import CONCAT_IN_PLACE
 from mxrun.report.budget import budget_tables
 from mxrun.report.figures import bytes_text
 from mxrun.report.tables import Report, titled_table
@@ -22,7 +22,7 @@ _MAX_LIVE = 30
 _MAX_REFUSED = 10
 _MAX_LIBRARIES = 4
 # Labels of arena sizes by their keys in a report.
-FIGURES = {
+ARENA_SIZES = {
     "planned_bytes": "planned",
     "lower_bound_bytes": "lower bound of this schedule",
     "free_list_bytes": "free list of blocks, as in MXNet",
@@ -44,11 +44,11 @@ def memory_tables(report: Report) -> list[RenderableType]:
         _live(report),
         *_refused(report["hints"]),
         *what_if_tables(report),
-        *_outside(report["outside"]),
+        *_resident_memory(report["outside"]),
     ]
 
 
-def too_large(report: Report, limit: int) -> str:
+def above_limit_message(report: Report, limit: int) -> str:
     """Return the message for an arena above a limit, with the excess and the step of the peak."""
     planned, peak = report["planned_bytes"], report["peak"]
     return (
@@ -63,7 +63,7 @@ def _arena(report: Report) -> list[RenderableType]:
     table.add_column("counted")
     table.add_column("size", justify="right")
     table.add_column("bytes", justify="right")
-    for key, label in FIGURES.items():
+    for key, label in ARENA_SIZES.items():
         table.add_row(label, bytes_text(report[key]), f"{report[key]:,}")
     proved = (
         "proved optimal for this schedule, fragmentation 0.00%"
@@ -129,7 +129,7 @@ def _live(report: Report) -> Table:
     table.add_column("why", overflow="fold")
     for live in own[:_MAX_LIVE]:
         table.add_row(
-            Text(lying(live)),
+            Text(tensor_label(live)),
             f"{live['bytes']:,}",
             f"{live['offset']:,}",
             f"{live['first']}-{live['last']}",
@@ -139,18 +139,18 @@ def _live(report: Report) -> Table:
         nbytes = sum(live["bytes"] for live in rest)
         table.add_row(f"{len(rest)} others", f"{nbytes:,}", style="dim")
     table.add_section()
-    for row in _always(always):
+    for row in _pinned_rows(always):
         table.add_row(*row)
     return table
 
 
-def lying(live: Mapping[str, Any]) -> str:
+def tensor_label(live: Mapping[str, Any]) -> str:
     """Return the name of a tensor and, if it shares another's memory, of that tensor."""
     tensor, root = in_words(live["tensor"]), in_words(live["root"])
     return tensor if tensor == root else f"{tensor}, in the memory of {root}"
 
 
-def _always(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str | Text, ...]]:
+def _pinned_rows(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str | Text, ...]]:
     """Yield one row per reason for pinned blocks, the largest first."""
     reasons: dict[str, list[Mapping[str, Any]]] = {}
     for block in blocks:
@@ -169,13 +169,13 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     Hints of outputs that overwrite another input instead are left out: nothing is lost there.
     """
     keys = ("kind", "step", "source", "target", "reason")
-    own = [hint for hint in hints if hint["kind"] != JOINED]
+    own = [hint for hint in hints if hint["kind"] != CONCAT_IN_PLACE]
     taken = {(hint["step"], hint["target"]) for hint in own if not hint["reason"]}
     refused = {
         tuple(hint[key] for key in keys): hint["bytes"]
         for hint in hints
         if hint["reason"]
-        and (hint["kind"] == JOINED or (hint["step"], hint["target"]) not in taken)
+        and (hint["kind"] == CONCAT_IN_PLACE or (hint["step"], hint["target"]) not in taken)
     }
     if not refused:
         return
@@ -194,7 +194,7 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     yield table
 
 
-def _outside(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _resident_memory(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     if not outside:
         yield Text("Memory outside the arena cannot be measured: there is no /proc/self/smaps.")
         return

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mxrun.graph.naming import in_words
 from mxrun.report.figures import bytes_text
-from mxrun.report.memory import FIGURES
+from mxrun.report.memory import ARENA_SIZES
 from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
@@ -27,7 +27,7 @@ def memory_difference(report: Report, other: Report) -> dict[str, Any]:
     """
     return {
         "name": other["name"],
-        "figures": {key: [report[key], other[key]] for key in FIGURES},
+        "figures": {key: [report[key], other[key]] for key in ARENA_SIZES},
         "classes": {
             name: {
                 key: [figures[key], other["classes"][name][key]]
@@ -45,7 +45,7 @@ def difference_tables(report: Report) -> list[RenderableType]:
     names = (report["name"], difference["name"])
     peak = difference["peak"]
     arena = _table("arena", names)
-    for key, label in FIGURES.items():
+    for key, label in ARENA_SIZES.items():
         arena.add_row(label, *_sizes(difference["figures"][key]))
     classes = _table("classes, at the peak", names)
     for name, figures in difference["classes"].items():

@@ -8,7 +8,7 @@ from typing import Any
 
 from mxrun.graph.naming import in_words
 from mxrun.report.figures import bytes_text
-from mxrun.report.memory import lying
+from mxrun.report.memory import tensor_label
 from mxrun.report.memory_page import SCRIPT, STYLE
 from mxrun.report.memory_svg import LEFT, drawn_blocks, memory_svg, step_width
 from mxrun.report.svg import clean, element
@@ -35,7 +35,7 @@ def memory_html(report: Report) -> str:
         '<div id="told"></div>',
         *_live(report),
         *_changes(report["what_if"]),
-        element("script", _course(report), id="course", type="application/json"),
+        element("script", _script_data(report), id="course", type="application/json"),
         element("script", SCRIPT),
     ]
     return "\n".join(
@@ -49,7 +49,7 @@ def memory_html(report: Report) -> str:
     )
 
 
-def _course(report: Report) -> str:
+def _script_data(report: Report) -> str:
     """Return the data of the script as JSON: steps, and blocks in the order of the drawing."""
     peak = report["peak"]
     course = report["timeline"][peak["phase"]]
@@ -62,7 +62,7 @@ def _course(report: Report) -> str:
             "bytes": [bytes_text(nbytes) for nbytes in course["bytes"]],
             "blocks": [
                 [
-                    *(lying(block), block["bytes"], block["offset"]),
+                    *(tensor_label(block), block["bytes"], block["offset"]),
                     *(block["first"], block["last"], block["reason"]),
                 ]
                 for block in drawn_blocks(report)
@@ -95,7 +95,7 @@ def _live(report: Report) -> Iterator[str]:
     for live in peak["live"]:
         always = live["last"] - live["first"] == last
         cells = (
-            lying(live),
+            tensor_label(live),
             f"{live['bytes']:,}",
             f"{live['offset']:,}",
             "always" if always else f"{live['first']}-{live['last']}",

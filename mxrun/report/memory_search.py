@@ -23,7 +23,7 @@ class SearchProgress(Protocol):
 
 
 @contextmanager
-def searching(limit_s: float | None) -> Iterator[Callable[[float, SearchProgress], None]]:
+def search_progress(limit_s: float | None) -> Iterator[Callable[[float, SearchProgress], None]]:
     """Context manager that gives a callback for the elapsed seconds and the best result so far.
 
     Shows both on a terminal.

@@ -139,14 +139,14 @@ def _axes(scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
         yield text(bytes_text(offset), LEFT - 6, y + 4, "faint", "end")
     if scale.step >= _NAMED:
         for position, name in enumerate(steps):
-            yield _leaning(name, scale.across(position) + scale.step / 2 + 3, bottom + 10)
+            yield _rotated_label(name, scale.across(position) + scale.step / 2 + 3, bottom + 10)
         return
     for tick in ticks(0, scale.steps - 1, _MAX_STEP_TICKS):
         yield text(str(int(tick)), scale.across(int(tick)), bottom + 16, "faint", "middle")
     yield text("step", right, bottom + 32, "faint", "end")
 
 
-def _leaning(name: str, x: float, y: float) -> str:
+def _rotated_label(name: str, x: float, y: float) -> str:
     """Return a rotated name that ends at (x, y), from below."""
     turned = {"transform": f"rotate(-60 {x:.1f} {y:.1f})", "text_anchor": "end"}
     return element("text", clean(name), x=x, y=y, class_="faint", **turned)
@@ -175,7 +175,7 @@ def _blocks(report: Report, scale: _Scale, steps: Sequence[str]) -> Iterator[str
         height = scale.up(block["offset"]) - top
         yield element(
             "rect",
-            element("title", clean(_told(block, steps))),
+            element("title", clean(_block_description(block, steps))),
             class_="block edged" if height >= _EDGED else "block",
             x=scale.across(block["first"]),
             y=top,
@@ -185,7 +185,7 @@ def _blocks(report: Report, scale: _Scale, steps: Sequence[str]) -> Iterator[str
         )
 
 
-def _told(block: Report, steps: Sequence[str]) -> str:
+def _block_description(block: Report, steps: Sequence[str]) -> str:
     """Return the description of a block in lines."""
     lines = [
         in_words(block["tensor"]),

@@ -36,7 +36,7 @@ _ARROW = (
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _NodeBox:
     """A node with the lines of its box: name, operator, then variables in small type."""
 
     node: Report
@@ -69,7 +69,7 @@ class _Drawn:
 def network_svg(report: Report) -> str:
     """Return the SVG document. Deterministic: equal reports give equal bytes."""
     nodes = drawn_nodes(report["nodes"])
-    drawn = [_Drawn(node, tuple(_lines(node, report["nodes"]))) for node in nodes]
+    drawn = [_NodeBox(node, tuple(_lines(node, report["nodes"]))) for node in nodes]
     boxes = {one.node["name"]: one.box for one in drawn}
     colours = _colours(nodes)
     layout = lay_out(list(boxes.values()), list(_edges(nodes)))
@@ -145,7 +145,7 @@ def _curve(route: Sequence[Point]) -> str:
     return element("path", class_="line", d=path, marker_end="url(#arrow)")
 
 
-def _node(one: _Drawn, corners: Mapping[str, Point], colours: Mapping[str, str]) -> Iterator[str]:
+def _node(one: _NodeBox, corners: Mapping[str, Point], colours: Mapping[str, str]) -> Iterator[str]:
     box, (x, y) = one.box, corners[one.node["name"]]
     details = [f"{name}: {value}" for name, value in one.node["parameters"].items()]
     yield element(
@@ -163,7 +163,7 @@ def _node(one: _Drawn, corners: Mapping[str, Point], colours: Mapping[str, str])
         yield text(line, x + box.width / 2, base, class_, "middle")
 
 
-def _shapes(drawn: Sequence[_Drawn], corners: Mapping[str, Point]) -> Iterator[str]:
+def _shapes(drawn: Sequence[_NodeBox], corners: Mapping[str, Point]) -> Iterator[str]:
     """Yield the shape of every output, at the start of its edges."""
     for one in drawn:
         box, (x, y) = one.box, corners[one.node["name"]]
@@ -239,7 +239,7 @@ def _group(name: str, area: _Area) -> Iterator[str]:
 
 
 def _legend(
-    drawn: Sequence[_Drawn], colours: Mapping[str, str], width: float
+    drawn: Sequence[_NodeBox], colours: Mapping[str, str], width: float
 ) -> tuple[list[str], float]:
     """Return the swatches with their labels, in rows, and the upper edge of the drawing below."""
     swatches: dict[str, dict[str, str]] = {}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from mxrun.report.printable import printable
-from mxrun.report.streams import dispensable
+from mxrun.report.streams import optional_stderr
 
 
 def write_note(text: str) -> None:
@@ -16,7 +16,7 @@ def write_note(text: str) -> None:
 
 def write_notes(notes: Sequence[str]) -> None:
     """Write one line per note; ignored if standard error cannot be written."""
-    with dispensable():
+    with optional_stderr():
         for note in notes:
             sys.stderr.write(f"mxrun: {printable(note)}\n")
         sys.stderr.flush()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mxrun.report.figures import bytes_text, count_text, duration_text, metric_text
 from mxrun.report.printable import printable
-from mxrun.report.streams import dispensable
+from mxrun.report.streams import optional_stderr
 from mxrun.report.warm_start import warm_start_lines
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, RunStarted, StepDone
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def watching() -> Iterator[Observer]:
+def training_observer() -> Iterator[Observer]:
     """Context manager that gives an observer which writes to standard error."""
     if not sys.stderr.isatty():
         yield EpochLines(_write_plain)
@@ -36,7 +36,7 @@ def watching() -> Iterator[Observer]:
 
 
 def _write_plain(line: str) -> None:
-    with dispensable():
+    with optional_stderr():
         sys.stderr.write(f"{printable(line)}\n")
         sys.stderr.flush()
 
@@ -114,7 +114,7 @@ class LiveLine:
 
         self._run, self._progress = event, training_bar()
         self._lines.run_started(event)
-        with dispensable():
+        with optional_stderr():
             self._progress.start()
             self._task = self._progress.add_task(
                 "train",
@@ -137,7 +137,7 @@ class LiveLine:
         assert self._progress is not None
         assert self._task is not None
         assert self._run is not None
-        with dispensable():
+        with optional_stderr():
             self._progress.update(
                 self._task,
                 completed=event.step,
@@ -153,12 +153,12 @@ class LiveLine:
     def close(self) -> None:
         """Remove the bar."""
         if self._progress is not None:
-            with dispensable():
+            with optional_stderr():
                 self._progress.stop()
 
     def _print(self, line: str) -> None:
         assert self._progress is not None
-        with dispensable():
+        with optional_stderr():
             self._progress.console.print(line, markup=False)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mxrun.base.files import writing
+from mxrun.base.files import report_write_errors
 from mxrun.report.streams import is_stream_error, silence
 from mxrun.train.files import canonical_json
 
@@ -46,7 +46,7 @@ def output_failed(error: OSError) -> NoReturn:
     silence(sys.stdout)
     if isinstance(error, BrokenPipeError):
         raise SystemExit(_READER_IS_GONE) from None
-    with writing(Path("standard output")):
+    with report_write_errors(Path("standard output")):
         raise error
 
 

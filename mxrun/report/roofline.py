@@ -17,7 +17,7 @@ _MAX_ROWS = 40
 _BEATEN = 1.1
 # If the operators of profiled steps take longer than steps without clocks by more than this factor,
 # something other than the clocks slowed them down.
-_APART = 1.1
+_PROFILE_SLOWDOWN = 1.1
 
 
 def roofline_table(report: Report) -> Table:
@@ -63,7 +63,7 @@ def roofline_text(roofline: Report) -> Text:
     """Return the step against floor and prediction, the largest savings, and peak speeds."""
     step, machine = roofline["step"], roofline["machine"]
     apart = step["operators_ms"] / step["ms"]
-    whole = "the operators" if apart > _APART else "the step"
+    whole = "the operators" if apart > _PROFILE_SLOWDOWN else "the step"
     lines = [
         f"The step's floor is {milliseconds_text(step['floor_ms'])} ms, {step['of_floor']:.0%} of "
         f"what it takes; predicted {milliseconds_text(step['predicted_ms'])} ms, "
@@ -72,7 +72,7 @@ def roofline_text(roofline: Report) -> Text:
         f"The machine's peak speeds, {_threads(machine['threads'])}: {_products(machine)}; "
         f"{_bandwidths(machine)}.",
     ]
-    if apart > _APART:
+    if apart > _PROFILE_SLOWDOWN:
         lines.append(
             f"The operators took {milliseconds_text(step['operators_ms'])} ms in the profiled "
             f"steps, {apart:.1f} times the median unprofiled step: the machine was probably "

@@ -26,7 +26,7 @@ def is_stream_error(error: OSError) -> bool:
 
 
 @contextmanager
-def dispensable() -> Iterator[None]:
+def optional_stderr() -> Iterator[None]:
     """Context manager that drops standard error if it cannot be written.
 
     The terminal or the reader of a pipe may be closed long before a run ends; that must not end the

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mxrun.base.files import whole_file
+from mxrun.base.files import atomic_file
 from mxrun.runtime.profiler import Event
 
 _PROCESS = 1
@@ -23,7 +23,7 @@ def write_trace(path: Path, events: Iterable[Event]) -> None:
     Raises UserError if it cannot be written; the old file is then unchanged.
     """
     content = json.dumps(trace(events), separators=(",", ":"), allow_nan=False)
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write(content.encode("ascii"))
 
 

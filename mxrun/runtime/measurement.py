@@ -34,7 +34,7 @@ from mxrun.backend.onednn.primitive import Argument, Primitive, Unsupported
 from mxrun.backend.team import team
 from mxrun.base.machine import Bandwidth, Machine
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec, align
-from mxrun.runtime.storage import Arena, memory_limit, peak_resident_bytes
+from mxrun.runtime.storage import Arena, memory_limit, peak_rss_bytes
 
 # Minimum duration of a figure in one round, and number of rounds. A repeat takes far less than a
 # time slice of the system's scheduler, so that some repeats are undisturbed on a busy machine.
@@ -207,7 +207,7 @@ def _primitive() -> _Trial:
     if library.load() is None:
         return _nothing(1)
     plain = TensorSpec((1, 2, 2, 2))
-    reorder = operations.reorder(plain, plain.laid_out(CHANNELS_LAST), 1)
+    reorder = operations.reorder(plain, plain.with_layout(CHANNELS_LAST), 1)
     output = align(plain.nbytes)
     memory = Arena(2 * output + align(reorder.scratchpad_bytes))
     places: dict[int, int] = {
@@ -252,7 +252,7 @@ def _products(threads: int) -> Iterator[tuple[str, _Trial]]:
     for dtype, side in itertools.product(dtypes, _SIDES):
         square = TensorSpec((side, side), dtype)
         try:
-            product = operations.matmul(square, square.laid_out(ANY), square, threads)
+            product = operations.matmul(square, square.with_layout(ANY), square, threads)
         except Unsupported:
             continue
         if not product.is_reference:
@@ -340,7 +340,7 @@ def _bandwidths(passes: Mapping[int, Sequence[_Trial]]) -> tuple[Bandwidth, ...]
 
 def _available_bytes() -> int:
     """Return the bytes that this process may still allocate without the machine swapping."""
-    available = memory_limit() - peak_resident_bytes()
+    available = memory_limit() - peak_rss_bytes()
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         line = next(line for line in lines if line.startswith("MemAvailable:"))

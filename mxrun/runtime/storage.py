@@ -98,7 +98,7 @@ def control_group_limits(membership: str, root: Path) -> Iterator[int]:
                 yield int(limit)
 
 
-def peak_resident_bytes() -> int:
+def peak_rss_bytes() -> int:
     """Return the peak resident size of this process in bytes.
 
     It is Linux's VmHWM; getrusage, the fallback, starts at the size of the parent process.

@@ -203,7 +203,7 @@ def _searched(
         if not best or way.ms < ways[best].ms:
             slower, best = best, name
         if slower:
-            opponent.forget(slower)
+            opponent.close_runner(slower)
     if best:
         return PeerResult("measured", peer.python, opponent.version, ways=ways, way=best)
     # A mode with different results takes precedence over one that does not run.
@@ -217,17 +217,17 @@ def _tried(
 ) -> PeerMode:
     """Open a mode, compare its first results with mxrun's, and time it."""
     try:
-        opponent.hold(work.held(reads, work.checked_network), work.batches)
+        opponent.send_data(work.held(reads, work.checked_network), work.batches)
         opponent.open(work.checked, way)
         difference = work.difference(opponent, way)
         if work.differ:
-            opponent.hold(work.held(reads, work.timed_network), work.batches)
+            opponent.send_data(work.held(reads, work.timed_network), work.batches)
             opponent.open(work.timed, way)
-        opponent.turn(way, 1, max(0, length.warmup - 1))
-        (estimate,) = opponent.turn(way, 1, 0)
+        opponent.measure_round(way, 1, max(0, length.warmup - 1))
+        (estimate,) = opponent.measure_round(way, 1, 0)
         count = min(max(int(_SEARCH_MS / estimate), _MIN_TRIAL_STEPS), _MAX_TRIAL_STEPS)
         # Other processes disturb the fastest step least.
-        return PeerMode(work.precision, min(opponent.turn(way, count, 0)), difference)
+        return PeerMode(work.precision, min(opponent.measure_round(way, count, 0)), difference)
     except NotEquivalent as error:
         return PeerMode(work.precision, error=str(error), differs=True)
     except MxrunError as error:
@@ -249,7 +249,7 @@ def _alternate(
         return milliseconds
 
     def turn_of(name: str) -> Callable[[int], Sequence[float]]:
-        return lambda count: opponents[name].turn(results[name].way, count, _LEAD)
+        return lambda count: opponents[name].measure_round(results[name].way, count, _LEAD)
 
     contestants = {"": own, **{name: turn_of(name) for name in opponents}}
     own_ms = float(np.median(own(_MIN_TRIAL_STEPS)))

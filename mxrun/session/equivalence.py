@@ -167,7 +167,7 @@ class ReferenceOutputs:
 
     def _loss_difference(self, theirs: list[float], name: str) -> float:
         ours = np.array(self.losses)
-        apart, allowed = _apart(theirs, ours), self.tolerance
+        apart, allowed = _relative_difference(theirs, ours), self.tolerance
         if not (apart[0] <= allowed.first and (apart[1:] <= allowed.later).all()):
             raise NotEquivalent(
                 f"{name} is not equivalent: its first losses are {_told(theirs)}, mxrun's "
@@ -177,7 +177,7 @@ class ReferenceOutputs:
         return float(apart.max())
 
 
-def _apart(losses: Sequence[float], ours: Sequence[float] | Array) -> Array:
+def _relative_difference(losses: Sequence[float], ours: Sequence[float] | Array) -> Array:
     """Return the relative differences of losses."""
     apart: Array = np.abs(np.array(losses) - ours) / np.maximum(np.abs(ours), 1e-6)
     return apart
@@ -197,7 +197,9 @@ def _first_losses(
         hint = "lower train.optimizer's rate: train.optimizer.sgd.lr=0.01"
         raise UserError(Diagnostic(problem, got=_told(losses), hint=hint))
     for _ in range(_LOWER_RATES):
-        spread = _apart(_losses_after_a_cut(steps, tolerance.cut, network, count), losses)
+        spread = _relative_difference(
+            _losses_after_a_cut(steps, tolerance.cut, network, count), losses
+        )
         if (spread[1:] <= max(_SPREAD * tolerance.later, _MULTIPLE * spread[0])).all():
             break
         rate *= _RATE_FACTOR

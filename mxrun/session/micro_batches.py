@@ -64,7 +64,7 @@ def planned(
     found: dict[float, Planned] = {}
     failures: list[OverBudget] = []
     for parts in divisors(built.batch_size):
-        cut = built.cut(parts)
+        cut = built.with_micro_batches(parts)
         asked = replace(request(cut), budget=within)
         try:
             plan = compile_plan(cut.model.symbol, asked)

@@ -108,7 +108,7 @@ def request_for(
         implementation=built.config.implementation,
         chooser=chooser_for(built, team, say),
         precision=built.config.precision,
-        fixed=not training,
+        constant_parameters=not training,
         fuse=built.config.fuse,
         **budgeted(built, training, team),
     )

@@ -24,7 +24,7 @@ from mxrun.graph.phases import EVALUATE
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.dataset import Dataset, DatasetRequest, open_datasets
 from mxrun.io.decode import SUFFIXES
-from mxrun.io.files import MAXIMUM_BYTES, unreadable, user_path
+from mxrun.io.files import MAXIMUM_BYTES, unreadable_error, user_path
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator
 from mxrun.io.prefetch import Staging, open_iterator, staging_specs
@@ -180,7 +180,7 @@ def _below(folder: Path) -> list[str]:
     """Return the record files below a folder, sorted by path, without hidden ones."""
 
     def stop(error: OSError) -> None:
-        raise unreadable(error.filename or folder, error) from error
+        raise unreadable_error(error.filename or folder, error) from error
 
     return sorted(
         os.path.join(parent, name)

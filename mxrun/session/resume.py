@@ -29,7 +29,7 @@ _MAX_STEPS = 8
 
 
 @dataclass(frozen=True)
-class Beginning:
+class RunStart:
     """Start of a run.
 
     commit: prepares the run's folder and returns it; nothing is changed before. checkpoint: None to
@@ -43,7 +43,7 @@ class Beginning:
     finished: bool = False
 
 
-def resume(run: Run, allow_changes: bool) -> Beginning:
+def resume(run: Run, allow_changes: bool) -> RunStart:
     """Return the start of a run from the newest usable checkpoint of its folder.
 
     Raises UserError with all differences if config, data, plugins or plan differ from the run's;
@@ -54,14 +54,14 @@ def resume(run: Run, allow_changes: bool) -> Beginning:
     path = run_path(config.name)
     if directory is None:
         create = partial(RunDirectory.create, config.name, config.resolved(), overwrite=False)
-        return Beginning(create, notes=(f"nothing is saved in {path}: starting afresh",))
+        return RunStart(create, notes=(f"nothing is saved in {path}: starting afresh",))
     directory.clean_up()
     found = newest_checkpoint(path)
     checkpoint = found.checkpoint
     if checkpoint is None:
         # Any config may be replaced, even one torn by a killed process: it has no checkpoint.
         begin = partial(_go_on, directory, 1, config.resolved())
-        return Beginning(begin, notes=(f"nothing is saved in {path}: starting afresh",))
+        return RunStart(begin, notes=(f"nothing is saved in {path}: starting afresh",))
     # The hint to use another checkpoint is already followed.
     notes = [f"{problem.problem}; an older checkpoint is used" for problem in found.damaged]
     saved = _saved_config(directory)
@@ -78,7 +78,7 @@ def resume(run: Run, allow_changes: bool) -> Beginning:
     progress = checkpoint.manifest.progress
     text = config.resolved() if differences or saved is None else None
     commit = partial(_go_on, directory, progress.epoch, text)
-    return Beginning(commit, checkpoint, tuple(notes), progress.finished and not differences)
+    return RunStart(commit, checkpoint, tuple(notes), progress.finished and not differences)
 
 
 def _go_on(directory: RunDirectory, epoch: int, config: str | None) -> RunDirectory:

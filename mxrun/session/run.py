@@ -35,7 +35,7 @@ from mxrun.train.checkpoint import (
     PlanRecord,
     RunState,
 )
-from mxrun.train.loop import Pace, TrainingLoop, slots
+from mxrun.train.loop import TrainingLoop, TrainingParameters, slots
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
@@ -124,7 +124,7 @@ class Run:
     ) -> TrainingLoop:
         """Return a training loop over this run, at its beginning; `run` executes its tapes."""
         training = self.built.training
-        pace = Pace(
+        pace = TrainingParameters(
             training.epochs,
             training.accumulate,
             training.optimizer,

@@ -14,7 +14,7 @@ from typing import Any
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
 from mxrun.compiler.compile import compile_plan
-from mxrun.compiler.what_if import Answer, Budgets, single_steps, step_seconds
+from mxrun.compiler.what_if import Budgets, PlanEffect, single_steps, step_seconds
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -70,7 +70,7 @@ def what_if(question: Question) -> dict[str, Any]:
     }
 
 
-def _budget(answer: Answer) -> str:
+def _budget(answer: PlanEffect) -> str:
     """Return the budget that admits this plan; the planner may find a faster one within it."""
     return f"memory.budget={answer.planned_bytes}"
 
@@ -156,11 +156,11 @@ class _Changes:
         seconds = step_seconds(plan, self._phase, self.machine)
         yield self._change(change, config, plan, seconds, batch)
 
-    def _answered(self, change: str, config: str, answer: Answer, plain_s: float) -> Change:
+    def _answered(self, change: str, config: str, answer: PlanEffect, plain_s: float) -> Change:
         return self._change(change, config, answer, plain_s + answer.extra_s, self._batch)
 
     def _change(
-        self, change: str, config: str, made: Plan | Answer, seconds: float, batch: int
+        self, change: str, config: str, made: Plan | PlanEffect, seconds: float, batch: int
     ) -> Change:
         return Change(
             change=change,

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import sync_folder, writing
+from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, check
 from mxrun.io.record import Scale
 from mxrun.train.files import canonical_json, remove
@@ -161,7 +161,7 @@ def save_checkpoint(run_folder: Path, state: RunState, groups: Mapping[str, Arra
     step = state.progress.step
     folder = checkpoint_folder(run_folder, step)
     partial = folder.with_name(f".{folder.name}.partial")
-    with writing(folder):
+    with report_write_errors(folder):
         with suppress(FileNotFoundError):
             remove(partial)
         try:
@@ -199,7 +199,7 @@ def _put(partial: Path, folder: Path) -> None:
 def recover_checkpoint(run_folder: Path, step: int) -> None:
     """Restore a checkpoint that was about to be replaced, if nothing has its name."""
     folder = checkpoint_folder(run_folder, step)
-    with writing(folder):
+    with report_write_errors(folder):
         if not folder.exists():
             # Its integrity is verified on reading, like that of every checkpoint.
             with suppress(FileNotFoundError):
@@ -219,7 +219,7 @@ def discard_checkpoint(run_folder: Path, step: int) -> None:
     folder = checkpoint_folder(run_folder, step)
     # Otherwise the checkpoint that it replaced would be restored in its place.
     clear_hidden(run_folder, step)
-    with writing(folder), suppress(FileNotFoundError):
+    with report_write_errors(folder), suppress(FileNotFoundError):
         folder.rename(_removed(folder))
         _clear(_removed(folder), folder)
 
@@ -227,7 +227,7 @@ def discard_checkpoint(run_folder: Path, step: int) -> None:
 def clear_hidden(run_folder: Path, step: int) -> None:
     """Finish the removal of a checkpoint that a killed process had removed or replaced."""
     folder = checkpoint_folder(run_folder, step)
-    with writing(folder):
+    with report_write_errors(folder):
         for left in (_removed(folder), _replaced(folder)):
             _clear(left, folder)
 

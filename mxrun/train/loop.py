@@ -33,7 +33,7 @@ from mxrun.train.observer import EpochDone, Observer, StepDone
 from mxrun.train.optimizer import Optimizer
 from mxrun.train.progress import Progress
 from mxrun.train.schedule import Schedule
-from mxrun.train.undo import PartialStep
+from mxrun.train.undo import StepUndo
 
 _REPORT_INTERVAL_S = 0.1
 # Steps between two checks of all parameters and states for NaN and infinity. These persist, so that
@@ -70,7 +70,7 @@ class Saver(Protocol):
 
 
 @dataclass(frozen=True)
-class Pace:
+class TrainingParameters:
     """Parameters of a run's course: epochs, batches per update, optimiser, schedule and monitor."""
 
     epochs: int
@@ -99,7 +99,7 @@ class TrainingLoop:
         losses: Sequence[LossTensors],
         train: Phase,
         evaluation: Phase | None,
-        pace: Pace,
+        pace: TrainingParameters,
         observer: Observer,
         run: Callable[[str], None] | None = None,
     ) -> None:
@@ -131,7 +131,7 @@ class TrainingLoop:
             for block in executor.plan.pinned
             if block.memory_class is MemoryClass.AUXILIARY
         )
-        self._partial = PartialStep([*auxiliary], self.measure.state())
+        self._partial = StepUndo([*auxiliary], self.measure.state())
         self.progress = Progress()
         # Steps taken and batches of the current epoch; `progress` is updated only at an epoch's
         # end.

@@ -50,7 +50,7 @@ def default_metrics(losses: Iterable[Seen]) -> tuple[MetricKind, ...]:
     return tuple(kinds.values())
 
 
-def fitting(losses: Iterable[Seen]) -> tuple[str, ...]:
+def supported_metrics(losses: Iterable[Seen]) -> tuple[str, ...]:
     """Return the metrics that support some of these losses, as written in a config.
 
     A metric whose default parameters are not supported is written with an example's.
@@ -65,7 +65,7 @@ def fitting(losses: Iterable[Seen]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def forms() -> tuple[str, ...]:
+def config_forms() -> tuple[str, ...]:
     """Return every metric as written in a config; those with parameters with an example."""
     return tuple(next((form for form, _ in _examples(name)), name) for name in METRICS)
 

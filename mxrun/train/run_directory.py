@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import PARTIAL, whole_file, writing
+from mxrun.base.files import PARTIAL, atomic_file, report_write_errors
 from mxrun.train.checkpoint import FILES, MANIFEST_FILE, clear_hidden, recover_checkpoint
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.observer import EpochDone
@@ -47,7 +47,7 @@ def is_run_config(path: Path) -> bool:
 def _lies_beside_results(path: Path) -> bool:
     if path.name != CONFIG_FILE:
         return False
-    with writing(path.parent):
+    with report_write_errors(path.parent):
         others = (entry.name for entry in _of_a_run(path.parent) if entry.name != CONFIG_FILE)
         return any(others) or any(path.parent.glob(f"*/{MANIFEST_FILE}"))
 
@@ -75,7 +75,7 @@ class RunDirectory:
         that run, and no others, are removed.
         """
         path = root / name
-        with writing(path):
+        with report_write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             if overwrite:
                 _remove_run(path)
@@ -92,7 +92,7 @@ class RunDirectory:
         Raises UserError if a file or checkpoint of the run is a link.
         """
         path = root / name
-        with writing(path):
+        with report_write_errors(path):
             if not path.is_dir() or not any(_of_a_run(path)):
                 return None
         _check_no_links(path)
@@ -105,18 +105,18 @@ class RunDirectory:
 
     def replace_config(self, text: str) -> None:
         """Replace the run's config."""
-        with whole_file(self.config_path, follow=False) as file:
+        with atomic_file(self.config_path, follow=False) as file:
             file.write(text.encode("utf-8"))
 
     def withdraw(self) -> None:
         """Remove the config of a run without results, so that another run can use the folder."""
-        with writing(self.path):
+        with report_write_errors(self.path):
             if [entry.name for entry in _of_a_run(self.path)] == [CONFIG_FILE]:
                 self.config_path.unlink()
 
     def clean_up(self) -> None:
         """Restore a checkpoint that a killed process was replacing; remove its partial files."""
-        with writing(self.path):
+        with report_write_errors(self.path):
             for entry in list(_of_a_run(self.path)):
                 if match := _REPLACED.fullmatch(entry.name):
                     recover_checkpoint(self.path, int(match[1]))
@@ -129,11 +129,11 @@ class RunDirectory:
         """Remove the records of `epoch` and later ones, and an incomplete last line."""
         for name in (_METRICS, _TIMING):
             path = self.path / name
-            with writing(path):
+            with report_write_errors(path):
                 if path.exists():
                     lines = path.read_bytes().splitlines(keepends=True)
                     kept = b"".join(line for line in lines if _recorded_before(line, epoch))
-                    with whole_file(path, follow=False) as file:
+                    with atomic_file(path, follow=False) as file:
                         file.write(kept)
 
     def summary(self) -> Mapping[str, Any] | None:
@@ -146,7 +146,7 @@ class RunDirectory:
 
     def unfinish(self) -> None:
         """Remove the summary of a run that continues."""
-        with writing(self.path / _SUMMARY), suppress(FileNotFoundError):
+        with report_write_errors(self.path / _SUMMARY), suppress(FileNotFoundError):
             (self.path / _SUMMARY).unlink()
 
     def record(self, done: EpochDone) -> None:
@@ -164,14 +164,14 @@ class RunDirectory:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json atomically: after a crash it is the new or the previous one."""
         self._check()
-        with whole_file(self.path / _SUMMARY, follow=False) as file:
+        with atomic_file(self.path / _SUMMARY, follow=False) as file:
             file.write(canonical_json(summary).encode("ascii"))
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
     """Append one line; if the disk is full, the file is truncated to its previous size."""
     line = canonical_json(record).encode("ascii")
-    with writing(path), open(path, "ab", buffering=0, opener=_unfollowed) as file:
+    with report_write_errors(path), open(path, "ab", buffering=0, opener=_unfollowed) as file:
         before = file.tell()
         try:
             written = file.write(line)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import writing
+from mxrun.base.files import report_write_errors
 
 LOCK_FILE = ".lock"
 
@@ -50,11 +50,11 @@ def only_writer(path: Path) -> Iterator[RunLock]:
     process in any case. Raises UserError naming the process that holds the lock, or if the lock
     file's name is used by something else.
     """
-    with writing(path):
+    with report_write_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(path / LOCK_FILE)
     try:
-        with writing(path):
+        with report_write_errors(path):
             os.truncate(descriptor, 0)
             os.write(descriptor, b"%d\n" % os.getpid())
         yield RunLock(path, descriptor)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-class PartialStep:
+class StepUndo:
     """Copies of the values that the parts of a step change before the last part updates parameters.
 
     These are auxiliary states and measured sums. Nothing is allocated per step.

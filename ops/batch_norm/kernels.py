@@ -22,7 +22,7 @@ from mxrun.operator.native_kernel import (
     target,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement
-from mxrun.operator.scalar import written
+from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.batch_norm import loops as compiled
 from mxrun.ops.batch_norm.channels import gradient_scale_loop, scale_loop
 from mxrun.ops.batch_norm.limited import RESIDUAL, BatchNormLimitedProperty
@@ -189,7 +189,7 @@ class CompiledBatchNorm(Implementation):
             further = (source(RESIDUAL) if _adds(prop) else 0, *limits.forward)
             slots = (source(DATA), output, *further, pitch, loops.pitch(output))
             parts.append(loops.together(loops.of.normalize, arrays, *slots))
-        channels = request.inputs[BETA].laid_out(PLAIN)
+        channels = request.inputs[BETA].with_layout(PLAIN)
         moving = channels if given else None
         residual = [data] if _adds(prop) else []
         kernel = native_kernel(
@@ -209,7 +209,7 @@ class CompiledBatchNorm(Implementation):
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the sums, which are the gradients of gamma and beta, then data's gradient."""
         p = prop.parameters
-        data, channels = request.forward.inputs[DATA], request.in_grad[BETA].laid_out(PLAIN)
+        data, channels = request.forward.inputs[DATA], request.in_grad[BETA].with_layout(PLAIN)
         assert data is not None
         loops = _loops(data, p.axis, request.threads)
         data_grad, gamma_grad, beta_grad, *residual_grad = _wanted(request.requests)
@@ -246,7 +246,7 @@ class CompiledBatchNorm(Implementation):
             parts,
             (data, None, None, data, scales, None, *residual, *outputs, *handed),
             (data, scales, channels, *([data] if _adds(prop) else [])),
-            (*written(request.requests[:GAMMA]), *request.requests[GAMMA:]),
+            (*without_add_requests(request.requests[:GAMMA]), *request.requests[GAMMA:]),
             request.threads,
             flops=prop.flops([data.shape], []),
             adding=adding(partial(self.prepare_backward, prop), request, (DATA,)),
@@ -284,7 +284,7 @@ def _wanted(requests: Sequence[OpReqType]) -> list[Slot | int]:
 def _laid_out(data: TensorSpec, axis: int) -> TensorSpec:
     """Return data in its layout, or plain if channels-last has other channels than `axis`."""
     channels_last = data.layout == CHANNELS_LAST and axis % len(data.shape) == 1
-    return data if channels_last else data.laid_out(PLAIN)
+    return data if channels_last else data.with_layout(PLAIN)
 
 
 def _loops(data: TensorSpec, axis: int, threads: int) -> _Loops:

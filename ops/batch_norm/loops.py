@@ -47,10 +47,10 @@ from mxrun.backend.vectors import (
 from mxrun.ops.batch_norm.walk import (
     accumulate,
     clear,
-    keep_sums,
     place,
     runs_of,
     spread,
+    store_sums,
     task_at,
     tasks_of,
 )
@@ -127,7 +127,7 @@ def measure(block: Block, data: Any) -> None:
                     add_moments(data, b + j, mine, k + j, pitch, LANES)
                 if left > 0:
                     add_moments(data, b + whole, mine, k + whole, pitch, left)
-        keep_sums(block, mine, own, columns, sums, to + first)
+        store_sums(block, mine, own, columns, sums, to + first)
 
 
 @native
@@ -341,7 +341,7 @@ def add_gradients(block: Block, data: Any, grad: Any, output: Any, passed: Any) 
                         *(low, high, data, grad, output, kind, passed, keeps),
                         *(a + whole, b + whole, mine, k + whole, pitch, left),
                     )
-        keep_sums(block, mine, own, columns, sums, to + first)
+        store_sums(block, mine, own, columns, sums, to + first)
 
 
 @native

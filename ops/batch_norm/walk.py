@@ -86,7 +86,7 @@ def accumulate(mine: Any, place: int, left: int, value: Any) -> None:
 
 
 @piece
-def keep_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: int) -> None:
+def store_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: int) -> None:
     """sums[at + c] and sums[at + C + c] = pairwise sums over the columns of each channel."""
     unit, pitch = integer(block, 10), integer(block, 14)
     begin, groups = own + 3 * pitch, columns // unit

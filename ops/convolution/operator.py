@@ -47,7 +47,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.copy_part import CopyPart
+from mxrun.ops.copy_part import InPlaceCopyPart
 from mxrun.ops.window import NonNegative, Positive, Window, WindowProducts, columns_space
 
 T = TypeVar("T")
@@ -311,7 +311,7 @@ class OnednnConvolution(Implementation):
         if not onednn_serves(*request.inputs, low=True):
             return None
         adds = residual is not None
-        wanted = request.outputs[0].laid_out(CHANNELS_LAST)
+        wanted = request.outputs[0].with_layout(CHANNELS_LAST)
         data = replace(data, dtype=wanted.dtype, layout=CHANNELS_LAST)
         weight = replace(weight, dtype=wanted.dtype, layout=ANY)
         flops = prop.flops([data.shape, weight.shape], [wanted.shape])
@@ -327,7 +327,7 @@ class OnednnConvolution(Implementation):
             # The primitive adds to the content of the output's memory.
             team = team_for_elements(output.elements, request.threads)
             words = -(-output.nbytes // 4)
-            parts.insert(0, CopyPart(words, source(residual), target(0), team))
+            parts.insert(0, InPlaceCopyPart(words, source(residual), target(0), team))
         return native_kernel(
             f"onednn:{primitive.implementation}",
             parts,
@@ -357,26 +357,28 @@ class OnednnConvolution(Implementation):
         team = team_for_flops(request.forward.flops, request.threads)
         limit = prop.parameters.workspace * MEBIBYTE
         parts = GradientParts(request)
-        if parts.wants(0):
+        if parts.is_requested(0):
             slots = {
                 Argument.OUTPUT_GRAD: source(0),
                 Argument.WEIGHTS: source(2),
                 Argument.SOURCE_GRAD: target(0),
             }
             prepare = partial(backward_data, data, weight, gradient, window, team)
-            parts.add_primitive(request.choices.take("data_grad", prepare, limit), slots)
-        if parts.wants(1):
+            parts.add_primitive(request.choices.prepare("data_grad", prepare, limit), slots)
+        if parts.is_requested(1):
             slots = {
                 Argument.OUTPUT_GRAD: source(0),
                 Argument.SOURCE: source(1),
                 Argument.WEIGHTS_GRAD: target(1),
             }
-            product = request.in_grad[1].laid_out(ANY)
+            product = request.in_grad[1].with_layout(ANY)
             prepare_product = partial(backward_weights, data, product, gradient, window, team)
-            parts.add_primitive(request.choices.take("weight_grad", prepare_product, limit), slots)
-        if parts.wants(2):
+            parts.add_primitive(
+                request.choices.prepare("weight_grad", prepare_product, limit), slots
+            )
+        if parts.is_requested(2):
             parts.add_column_sum(source(0), CHANNELS_LAST, target(2))
-        products = parts.wants(0) + parts.wants(1)
+        products = parts.is_requested(0) + parts.is_requested(1)
         return parts.kernel(products * request.forward.flops)
 
 
@@ -398,7 +400,7 @@ def _product(
 
     try:
         limit = prop.parameters.workspace * MEBIBYTE
-        primitive = request.choices.take("output", prepare, limit)
+        primitive = request.choices.prepare("output", prepare, limit)
         if primitive.is_reference or (
             request.is_train and not _has_gradients(*specs, window, team)
         ):

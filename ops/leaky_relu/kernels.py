@@ -156,7 +156,7 @@ class CompiledLeakyReLU(MapImplementation):
 
 def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
     """Draw the slopes into the mask, or into scratch space if the mask has a null request."""
-    data = request.inputs[0].laid_out(PLAIN)
+    data = request.inputs[0].with_layout(PLAIN)
     output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
     # The address of scratch space is a loop's last argument.
     place, scratch = ((target(1),), 0) if mask_wanted else ((), data.nbytes)
@@ -189,7 +189,7 @@ def _rrelu_evaluated(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel 
         [part],
         (data, None),
         (data, None),
-        scalar.written(request.requests),
+        scalar.without_add_requests(request.requests),
         threads,
         flops=2 * count,
     )
@@ -197,7 +197,7 @@ def _rrelu_evaluated(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel 
 
 def _rrelu_backward(request: BackwardRequest) -> Kernel:
     """Return grad * mask."""
-    gradient, (req,) = request.in_grad[0].laid_out(PLAIN), request.requests
+    gradient, (req,) = request.in_grad[0].with_layout(PLAIN), request.requests
     operands, count, threads = [source(0), source(4)], gradient.elements, request.threads
     part = PRODUCT.part(target(0), operands, count, threads=threads, request=req)
     return native_kernel(
@@ -205,7 +205,7 @@ def _rrelu_backward(request: BackwardRequest) -> Kernel:
         [part],
         (gradient, None, None, None, gradient),
         (gradient,),
-        scalar.written(request.requests),
+        scalar.without_add_requests(request.requests),
         threads,
         flops=count,
     )
@@ -213,7 +213,7 @@ def _rrelu_backward(request: BackwardRequest) -> Kernel:
 
 def _prelu_forward(request: ForwardRequest) -> Kernel:
     """Return data times its channel's slope, in data's layout."""
-    data, gamma = unpacked(request.inputs[0]), request.inputs[1].laid_out(PLAIN)
+    data, gamma = unpacked(request.inputs[0]), request.inputs[1].with_layout(PLAIN)
     places = (source(0), source(0), source(1), target(0))
     team = team_for_elements(data.elements, request.threads)
     return native_kernel(
@@ -232,7 +232,7 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     data, gamma = request.in_data
     assert data is not None
     assert gamma is not None
-    data, gamma = unpacked(data), gamma.laid_out(PLAIN)
+    data, gamma = unpacked(data), gamma.with_layout(PLAIN)
     geometry = _geometry(data, gamma)
     team = team_for_elements(data.elements, request.threads)
     data_grad = (*geometry, source(0), source(1), source(2), target(0))

@@ -48,7 +48,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.copy_part import CopyPart
+from mxrun.ops.copy_part import InPlaceCopyPart
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -275,14 +275,14 @@ class CompiledUpdate(Implementation):
         count = request.inputs[0].elements
         threads = team_for_elements(count, request.threads)
         copies = [
-            CopyPart(count, source(old), target(new), threads)
+            InPlaceCopyPart(count, source(old), target(new), threads)
             for old, new in prop.list_mutated_inputs().items()
         ]
         return native_kernel(
             self.name,
             [*copies, *self.parts(prop, count, threads)],
-            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
-            tuple(spec.laid_out(PLAIN) for spec in request.outputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
+            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             request.threads,
             flops=prop.flops([spec.shape for spec in request.inputs], []),

@@ -74,13 +74,13 @@ def held_winners(bytes_: Any, integers: Any, size: int, at: int, count: int) -> 
 
 
 @piece
-def give(gradient: Any, at: int, value: Any, count: int) -> None:
+def write_vector(gradient: Any, at: int, value: Any, count: int) -> None:
     """Write a vector."""
     store_lanes(gradient, at, value, count)
 
 
 @piece
-def give_more(gradient: Any, at: int, value: Any, count: int) -> None:
+def add_vector(gradient: Any, at: int, value: Any, count: int) -> None:
     """Add a vector to the memory, after the rounding that a write performs."""
     before = load_lanes(gradient, at, count)
     store_lanes(gradient, at, value, count)
@@ -135,7 +135,7 @@ def maximum_gradient_loop(block: Block) -> None:
                             won = equals(winner, lanes(number - window * stride_x))
                             value = load_lanes(out_grad, at, count)
                             total = choose(won, add_lanes(total, value), total)
-                give(gradient, pixel * channels + c, total, count)
+                write_vector(gradient, pixel * channels + c, total, count)
 
 
 def _with_pieces(loop: NativeFunction, kind: str, **pieces: NativePiece) -> NativeFunction:
@@ -175,7 +175,7 @@ def give_to_winners_of_4(block: Block, out_grad: Any, gradient: Any) -> None:
                 to = line * 2 * row + (window - start) * 2 * channels + c
                 for k in range(4):
                     won = choose(equals(winner, lanes(k)), value, nothing)
-                    give(gradient, to + k // 2 * row + k % 2 * channels, won, count)
+                    write_vector(gradient, to + k // 2 * row + k % 2 * channels, won, count)
 
 
 @native
@@ -236,11 +236,11 @@ def gather_from_four(
     # Complete vectors need no masks.
     for c in range(0, whole, 16):
         total = sum_of_four(winners, out_grad, at + c, right, below, sought, 16)
-        give(gradient, to + c, total, 16)
+        write_vector(gradient, to + c, total, 16)
     if whole < channels:
         count = channels - whole
         total = sum_of_four(winners, out_grad, at + whole, right, below, sought, count)
-        give(gradient, to + whole, total, count)
+        write_vector(gradient, to + whole, total, count)
 
 
 @piece
@@ -266,7 +266,7 @@ def gather_from_all(
                     first - 3 * j * stride_y - i * stride_x,
                 )
                 total = with_window(total, winners, out_grad, place, number, count)
-        give(gradient, to + c, total, count)
+        write_vector(gradient, to + c, total, count)
 
 
 @piece
@@ -329,7 +329,10 @@ _WRITING = {
 def _adding(loops: MaximumLoops) -> MaximumLoops:
     """Return the loops that add their results to the memory."""
     return MaximumLoops(
-        *(_with_pieces(loop, "sum", give=give_more) for loop in (loops.any, loops.of_4, loops.of_9))
+        *(
+            _with_pieces(loop, "sum", give=add_vector)
+            for loop in (loops.any, loops.of_4, loops.of_9)
+        )
     )
 
 

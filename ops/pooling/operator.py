@@ -345,7 +345,7 @@ class OnednnPooling(Implementation):
         pooling = _pooling(prop.parameters, data.shape, output.shape)
         if pooling is None or not onednn_serves(data, low=True) or data.dtype != output.dtype:
             return None
-        specs = (data.laid_out(CHANNELS_LAST), output.laid_out(CHANNELS_LAST))
+        specs = (data.with_layout(CHANNELS_LAST), output.with_layout(CHANNELS_LAST))
         team, is_train = team_for_elements(data.elements, request.threads), request.is_train
         try:
             primitive = operations.pooling_forward(*specs, *pooling, team, is_train=is_train)
@@ -445,8 +445,8 @@ class CompiledPooling(Implementation):
         return native_kernel(
             self.name,
             [LoopPart(code, arguments, team)],
-            (data.laid_out(CHANNELS_LAST),),
-            (output.laid_out(CHANNELS_LAST),),
+            (data.with_layout(CHANNELS_LAST),),
+            (output.with_layout(CHANNELS_LAST),),
             request.requests,
             request.threads,
             extra_outputs=winners,
@@ -472,7 +472,7 @@ class CompiledPooling(Implementation):
             [LoopPart(code, arguments, team)],
             (_pooled(gradient, data_grad.dtype), None, None, *winners),
             (_pooled(data_grad, data_grad.dtype),),
-            scalar.written(request.requests) if winners else request.requests,
+            scalar.without_add_requests(request.requests) if winners else request.requests,
             request.threads,
             flops=request.forward.flops,
             adding=adding(partial(self.prepare_backward, prop), request, (0,) if winners else ()),

@@ -240,8 +240,8 @@ class CompiledIndex(Implementation):
         return native_kernel(
             self.name,
             [LoopPart(index_loop, arguments, threads)],
-            (data.laid_out(PLAIN),),
-            (output.laid_out(PLAIN),),
+            (data.with_layout(PLAIN),),
+            (output.with_layout(PLAIN),),
             request.requests,
             request.threads,
             flops=data.elements,
@@ -254,7 +254,7 @@ class CompiledIndex(Implementation):
             self.name,
             [zero_part(target(0), data.elements, request.threads)],
             (None, None, None),
-            (data.laid_out(PLAIN),),
+            (data.with_layout(PLAIN),),
             request.requests,
             request.threads,
         )

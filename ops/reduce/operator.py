@@ -20,7 +20,7 @@ from mxrun.operator.native_kernel import KernelPart, native_kernel, source, targ
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.scalar import MapKernel, written
+from mxrun.operator.scalar import MapKernel, without_add_requests
 from mxrun.operator.shape import ShapeContradiction, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.binary import quotient
@@ -109,7 +109,7 @@ def _itself(out_grad: Scalar) -> Scalar:
 
 
 @dataclass(frozen=True)
-class ReduceRule:
+class ReductionFunctions:
     """Functions that define a reduction and its gradient.
 
     formula: NumPy's function of (data, axis, keepdims).
@@ -154,10 +154,10 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
     """
 
     parameter_type: ClassVar[type[AxisParameters]] = ReduceParameters
-    reduction: ClassVar[ReduceRule]
+    reduction: ClassVar[ReductionFunctions]
 
     @property
-    def rule(self) -> ReduceRule:
+    def rule(self) -> ReductionFunctions:
         """Reduction and gradient for these parameters."""
         return self.reduction
 
@@ -205,7 +205,7 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
 class Reduce(Operator):
     """NumPy body; retains the reduced axes with size 1, from which gradients are broadcast."""
 
-    def __init__(self, parameters: AxisParameters, rule: ReduceRule) -> None:
+    def __init__(self, parameters: AxisParameters, rule: ReductionFunctions) -> None:
         self.parameters, self.rule = parameters, rule
 
     def forward(
@@ -261,7 +261,7 @@ def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
 def in_kept_order(data: TensorSpec, axes: Sequence[int]) -> TensorSpec:
     """Return data in its own layout if that allows a reduction over `axes`, else plain."""
     data = unpacked(data)
-    return data if same_order(data, axes) else data.laid_out(PLAIN)
+    return data if same_order(data, axes) else data.with_layout(PLAIN)
 
 
 def _part_of(out_grad: Scalar, part: Scalar) -> Scalar:
@@ -328,7 +328,7 @@ class SumProperty(ReduceProperty):
     """
 
     type_string = "sum"
-    reduction = ReduceRule(np.sum, ReductionKind.SUM)
+    reduction = ReductionFunctions(np.sum, ReductionKind.SUM)
 
 
 @register("mean")
@@ -338,7 +338,7 @@ class MeanProperty(ReduceProperty):
     """
 
     type_string = "mean"
-    reduction = ReduceRule(_average, ReductionKind.SUM, _part_of, mean=True)
+    reduction = ReductionFunctions(_average, ReductionKind.SUM, _part_of, mean=True)
 
 
 @register("prod")
@@ -349,7 +349,7 @@ class ProdProperty(ReduceProperty):
     """
 
     type_string = "prod"
-    reduction = ReduceRule(np.prod, ReductionKind.PRODUCT, _over, reads=1, head=_product)
+    reduction = ReductionFunctions(np.prod, ReductionKind.PRODUCT, _over, reads=1, head=_product)
 
 
 @register("nansum")
@@ -359,7 +359,7 @@ class NanSumProperty(ReduceProperty):
     """
 
     type_string = "nansum"
-    reduction = ReduceRule(np.nansum, ReductionKind.SUM_WITHOUT_NAN, _where_number, reads=1)
+    reduction = ReductionFunctions(np.nansum, ReductionKind.SUM_WITHOUT_NAN, _where_number, reads=1)
 
 
 @register("nanprod")
@@ -370,7 +370,7 @@ class NanProductProperty(ReduceProperty):
     """
 
     type_string = "nanprod"
-    reduction = ReduceRule(
+    reduction = ReductionFunctions(
         np.nanprod, ReductionKind.PRODUCT_WITHOUT_NAN, _over_numbers, reads=1, head=_product
     )
 
@@ -383,7 +383,7 @@ class MaxProperty(ReduceProperty):
     """
 
     type_string = "max"
-    reduction = ReduceRule(np.max, ReductionKind.MAXIMUM, _where_equal, reads=2)
+    reduction = ReductionFunctions(np.max, ReductionKind.MAXIMUM, _where_equal, reads=2)
 
 
 @register("min", "min_axis")
@@ -394,7 +394,7 @@ class MinProperty(ReduceProperty):
     """
 
     type_string = "min"
-    reduction = ReduceRule(np.min, ReductionKind.MINIMUM, _where_equal, reads=2)
+    reduction = ReductionFunctions(np.min, ReductionKind.MINIMUM, _where_equal, reads=2)
 
 
 @register("norm")
@@ -410,12 +410,12 @@ class NormProperty(ReduceProperty):
     parameter_type = NormParameters
 
     @property
-    def rule(self) -> ReduceRule:
+    def rule(self) -> ReductionFunctions:
         """Reduction and gradient for ord."""
         assert isinstance(self.parameters, NormParameters)
         if self.parameters.ord == 1:
-            return ReduceRule(_magnitudes, ReductionKind.MAGNITUDES, _signed, reads=1)
-        return ReduceRule(
+            return ReductionFunctions(_magnitudes, ReductionKind.MAGNITUDES, _signed, reads=1)
+        return ReductionFunctions(
             _root_of_squares, ReductionKind.ROOT_OF_SQUARES, _times, reads=1, head=_quotient
         )
 
@@ -438,7 +438,7 @@ class CompiledReduce(Implementation):
             self.name,
             [reduce_part(prop.rule.compiled, target(0), operand, axes, request.threads, divisor)],
             (data,),
-            (request.outputs[0].laid_out(PLAIN),),
+            (request.outputs[0].with_layout(PLAIN),),
             request.requests,
             request.threads,
             flops=data.elements,
@@ -449,7 +449,7 @@ class CompiledReduce(Implementation):
         assert isinstance(prop, ReduceProperty)
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert gradient is not None
-        data, gradient = data.laid_out(PLAIN), gradient.laid_out(PLAIN)
+        data, gradient = data.with_layout(PLAIN), gradient.with_layout(PLAIN)
         rule, axes = prop.rule, prop.parameters.reduced(len(data.shape))
         kept = TensorSpec(kept_shape(data.shape, axes))
         threads, head, parts = request.threads, source(0), list[KernelPart]()
@@ -470,7 +470,7 @@ class CompiledReduce(Implementation):
             [ChainPart((*parts, part), (gradient.nbytes,) * len(parts))],
             (gradient, data if rule.reads else None, gradient if rule.reads_output else None),
             (data,),
-            written(request.requests),
+            without_add_requests(request.requests),
             threads,
             flops=data.elements,
         )

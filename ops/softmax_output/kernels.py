@@ -123,8 +123,8 @@ class OnednnSoftmaxOutput(Implementation):
         return native_kernel(
             f"onednn:{softmax.implementation}",
             parts,
-            tuple(spec.laid_out(PLAIN) for spec in request.inputs),
-            (request.outputs[0].laid_out(PLAIN), request.outputs[1] if loss else None),
+            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
+            (request.outputs[0].with_layout(PLAIN), request.outputs[1] if loss else None),
             request.requests,
             request.threads,
             flops=prop.flops([data.shape], []),
@@ -152,9 +152,9 @@ class OnednnSoftmaxOutput(Implementation):
             [part],
             (
                 *(None,) * outputs,
-                *(None if spec is None else spec.laid_out(PLAIN) for spec in read),
+                *(None if spec is None else spec.with_layout(PLAIN) for spec in read),
             ),
-            (request.in_grad[0].laid_out(PLAIN), *(None,) * (arguments - 1)),
+            (request.in_grad[0].with_layout(PLAIN), *(None,) * (arguments - 1)),
             request.requests,
             request.threads,
             flops=2 * output.elements,

@@ -35,7 +35,7 @@ def stored(array, spec):
     """The bytes of a logical array in the spec's layout."""
     block = aligned(spec.nbytes)
     if spec.layout.nbytes is not None:
-        plain = spec.laid_out(PLAIN)
+        plain = spec.with_layout(PLAIN)
         reorder = operations.reorder(plain, spec, THREADS)
         run(reorder, {Argument.SOURCE: stored(array, plain), Argument.OUTPUT: block})
         return block
@@ -49,7 +49,7 @@ def stored(array, spec):
 def loaded(block, spec):
     """Return the logical array stored in the spec's layout."""
     if spec.layout.nbytes is not None:
-        plain = spec.laid_out(PLAIN)
+        plain = spec.with_layout(PLAIN)
         target = aligned(plain.nbytes)
         reorder = operations.reorder(spec, plain, THREADS)
         run(reorder, {Argument.SOURCE: block, Argument.OUTPUT: target})
@@ -211,7 +211,7 @@ def test_convolution_without_bias():
     primitive = operations.convolution_forward(
         TensorSpec(shape, layout=CHANNELS_LAST),
         TensorSpec(weights.shape, layout=ANY),
-        y.laid_out(CHANNELS_LAST),
+        y.with_layout(CHANNELS_LAST),
         window,
         THREADS,
     )
@@ -228,7 +228,7 @@ def test_matmul(transpose_left, transpose_right, packed):
     b = TensorSpec((47, 21) if transpose_right else (21, 47))
     primitive = operations.matmul(
         a,
-        b.laid_out(ANY) if packed else b,
+        b.with_layout(ANY) if packed else b,
         TensorSpec((33, 47)),
         THREADS,
         transpose_left,
@@ -366,7 +366,7 @@ def test_channels_last_round_trip(shape):
 def test_a_packed_layout_does_not_suit_another_view():
     square = TensorSpec((32, 32))
     packed = operations.matmul(
-        square, square.laid_out(ANY), square, THREADS, transpose_right=True
+        square, square.with_layout(ANY), square, THREADS, transpose_right=True
     ).specs[Argument.WEIGHTS]
     assert packed.layout.nbytes is not None
     with pytest.raises(InternalError, match="does not suit"):

@@ -10,7 +10,7 @@ import pytest
 from mxrun.backend.scalar_functions import VOCABULARY
 from mxrun.backend.scalar_llvm import instructions, module_text
 from mxrun.backend.scalar_lowering import lowered
-from mxrun.backend.scalar_value import LoopForm, ScalarGraph, ScalarValue, contexts
+from mxrun.backend.scalar_value import LoopForm, ScalarGraph, ScalarValue, rare_contexts
 from mxrun.operator import scalar
 
 ARGUMENTS = {"pow": 2, "mod": 2, "maximum": 2, "minimum": 2, "fma": 3}
@@ -49,7 +49,7 @@ def graph_of_rare_values() -> tuple[ScalarGraph, list[ScalarValue], int]:
 
 def test_what_is_computed_for_rare_elements_alone() -> None:
     graph, (x, square, a, b, total, result), place = graph_of_rare_values()
-    found = contexts(graph, place)
+    found = rare_contexts(graph, place)
     assert found[x.index] == found[b.index] == found[result.index] == ()
     assert found[a.index] == found[total.index] == (result.index,)
     assert found[square.index] == (result.index, a.index)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from mxrun.base.errors import UserError
-from mxrun.base.files import check_writable, whole_file
+from mxrun.base.files import atomic_file, check_writable
 
 
 def write(path: Path, content: bytes) -> None:
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write(content)
 
 
@@ -23,7 +23,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     write(path, b"old")
 
     def fail() -> None:
-        with whole_file(path) as file:
+        with atomic_file(path) as file:
             file.write(b"half of the n")
             raise KeyError
 
@@ -70,9 +70,9 @@ def test_what_cannot_be_written_is_named(tmp_path: Path, path: str, why: str) ->
 
 def test_of_two_writers_at_once_the_last_one_wins_whole(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    with whole_file(path) as first:
+    with atomic_file(path) as first:
         first.write(b"first, ")
-        with whole_file(path) as second:
+        with atomic_file(path) as second:
             second.write(b"second, which is longer")
         assert path.read_bytes() == b"second, which is longer"
         first.write(b"to the end")
@@ -92,7 +92,7 @@ def test_what_lies_in_the_way_of_a_half_written_file_is_left_alone(tmp_path: Pat
 def test_a_link_that_is_not_followed_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(b"mine")
     (tmp_path / "link").symlink_to("mine")
-    with whole_file(tmp_path / "link", follow=False) as file:
+    with atomic_file(tmp_path / "link", follow=False) as file:
         file.write(b"new")
     assert not (tmp_path / "link").is_symlink()
     assert (tmp_path / "link").read_bytes() == b"new"

@@ -14,7 +14,7 @@ from puzzles import fits, puzzle
 
 from mxrun.commands.memory_problem import place_problem, read_problem
 from mxrun.planner.allocator.allocate import Allocation
-from mxrun.report.memory_search import searching
+from mxrun.report.memory_search import search_progress
 
 GOOD = "id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n"
 
@@ -174,7 +174,7 @@ def test_a_terminal_shows_how_far_a_search_is(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setenv("TERM", "xterm-256color")
-    with searching(60) as advance:
+    with search_progress(60) as advance:
         advance(1.0, Allocation((0,), 2048, 1024, 1536, "search"))
     assert "2 KiB" in shown.getvalue() or "2.00 KiB" in shown.getvalue()
     assert "at most 512 bytes above the optimum" in shown.getvalue()

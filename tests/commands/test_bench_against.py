@@ -84,7 +84,7 @@ def _stopped_afterwards() -> Iterator[None]:
 def difference(work: ReferenceOutputs, name: str, way: str) -> float:
     """Return the difference between the results of the peer and of mxrun, after a reset."""
     opponent = started(name)
-    opponent.hold(work.variables, work.batches)
+    opponent.send_data(work.variables, work.batches)
     opponent.open(work.checked, way)
     return work.difference(opponent, way)
 

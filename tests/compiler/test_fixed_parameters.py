@@ -65,8 +65,8 @@ NORMALIZATION: tuple[str, dict[str, object]] = ("BatchNorm", {"fix_gamma": False
 def test_resnet20_folds_and_fuses_to_the_same_numbers() -> None:
     symbol = residual.resnet20()
     plain, expected = inferred(symbol, fuse=False)
-    fixed, once = inferred(symbol, fuse=False, fixed=True)
-    folded, got = inferred(symbol, fixed=True)
+    fixed, once = inferred(symbol, fuse=False, constant_parameters=True)
+    folded, got = inferred(symbol, constant_parameters=True)
     np.testing.assert_array_equal(once[0], expected[0])
     assert np.abs(got[0] - expected[0]).max() <= 1e-5 * np.abs(expected[0]).max()
     for outputs in (expected, once, got):
@@ -105,13 +105,13 @@ def test_what_is_folded_keeps_its_meaning(
     symbol = chain(*layers)
     options = {"implementation": implementation}
     _, expected = inferred(symbol, fuse=False, **options)
-    executor, got = inferred(symbol, fixed=True, **options)
+    executor, got = inferred(symbol, constant_parameters=True, **options)
     assert np.abs(got[0] - expected[0]).max() <= 1e-5 * np.abs(expected[0]).max()
     assert [name for name in operators(executor) if name != "_reorder"] == left
 
 
 def test_what_is_made_once_is_planned_beside_the_parameters() -> None:
-    executor, _ = inferred(chain(CONVOLUTION, NORMALIZATION), fixed=True)
+    executor, _ = inferred(chain(CONVOLUTION, NORMALIZATION), constant_parameters=True)
     plan = executor.plan
     kept = [block for block in plan.pinned if block.memory_class is MemoryClass.CONSTANTS]
     assert kept
@@ -126,7 +126,7 @@ def test_what_is_made_once_is_planned_beside_the_parameters() -> None:
 
 def test_F1_planned_bytes_are_touched() -> None:
     symbol = residual.resnet20()
-    executor, _ = inferred(symbol, fixed=True)
+    executor, _ = inferred(symbol, constant_parameters=True)
 
     def exercise() -> None:
         for block in executor.plan.pinned:
@@ -151,7 +151,7 @@ def test_what_a_convolution_reads_and_adds_is_not_overwritten(
         if last is not None:
             symbol = apply(last[0], {"data": symbol}, last[1], "last")
     _, expected = inferred(symbol, fuse=False, in_place=False)
-    executor, got = inferred(symbol, fixed=True)
+    executor, got = inferred(symbol, constant_parameters=True)
     assert "_convolution_fused" in operators(executor)
     np.testing.assert_allclose(got[0], expected[0], rtol=1e-5, atol=1e-6)
 
@@ -162,7 +162,7 @@ def test_a_weight_that_follows_from_data_is_not_folded() -> None:
         parameters = {"kernel": (32, 32), "num_filter": 3, "no_bias": True}
         symbol = apply("Convolution", {"data": weight, "weight": weight}, parameters, "conv")
         symbol = apply("BatchNorm", {"data": symbol}, {}, "norm")
-    executor, _ = inferred(symbol, fixed=True)
+    executor, _ = inferred(symbol, constant_parameters=True)
     assert "_batch_norm_fold" not in operators(executor)
     assert "BatchNorm" in operators(executor)
 
@@ -171,15 +171,15 @@ def test_limits_the_wrong_way_round_stay_a_clip() -> None:
     """clip gives the upper bound where both apply; a convolution's limits would be refused."""
     symbol = chain(CONVOLUTION, ("clip", {"a_min": 1.0, "a_max": -1.0}))
     _, expected = inferred(symbol, fuse=False)
-    executor, got = inferred(symbol, fixed=True)
+    executor, got = inferred(symbol, constant_parameters=True)
     assert "clip" in operators(executor)
     np.testing.assert_array_equal(got[0], expected[0])
 
 
 def test_a_step_before_what_it_needs_is_an_error() -> None:
-    request = CompileRequest({"data": DATA}, phases=(EVALUATE,), fixed=True)
+    request = CompileRequest({"data": DATA}, phases=(EVALUATE,), constant_parameters=True)
     executor = Executor(compile_plan(chain(CONVOLUTION, NORMALIZATION), request))
     with pytest.raises(InternalError, match="prepared"):
         executor.run(EVALUATE)
     with pytest.raises(InternalError, match="changes its parameters"):
-        compile_plan(chain(CONVOLUTION), CompileRequest({"data": DATA}, fixed=True))
+        compile_plan(chain(CONVOLUTION), CompileRequest({"data": DATA}, constant_parameters=True))

@@ -317,7 +317,7 @@ def test_values_still_to_be_given(good: Path) -> None:
     assert problem.problem == "data.train.path must be given"
     assert "data.train.path=" in problem.hint
     assert problem.place == SourceLocation(str(mnist), 17, 11)
-    assert config.data.train.options["path"].is_required
+    assert config.data.train.options["path"].is_placeholder
     given = load_config(mnist, ["data.train.path=folder"])
     assert given.missing == ()
     assert given.data.train.options["path"].value == str(Path("folder").absolute())

@@ -186,7 +186,9 @@ def test_broadcasting_knows_channels_last(operator: str, shape: tuple[int, ...])
 
 def specs_of(inputs: Sequence[Array], layout: Layout) -> tuple[TensorSpec, ...]:
     """Tensors of rank 4 in the layout, others plain."""
-    return tuple(spec_of(array).laid_out(layout if array.ndim == 4 else PLAIN) for array in inputs)
+    return tuple(
+        spec_of(array).with_layout(layout if array.ndim == 4 else PLAIN) for array in inputs
+    )
 
 
 def given_forward(operator: str, inputs: Sequence[Array], layout: Layout) -> Array:

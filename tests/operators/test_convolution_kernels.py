@@ -14,7 +14,7 @@ from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import GradientParts, source, target
 from mxrun.operator.register import create, implementations
-from mxrun.operator.shape import known
+from mxrun.operator.shape import require_complete
 
 pytestmark = pytest.mark.skipif(onednn_library.load() is None, reason=onednn_library.reason())
 
@@ -86,8 +86,8 @@ def kernels(operator: str, parameters: dict[str, Any], data: Shape) -> tuple[Ker
     """
     prop = create(operator, {"no_bias": True, **parameters})
     inferred = prop.infer_shape([data, *[None] * (len(prop.list_arguments()) - 1)], [None])
-    inputs = tuple(TensorSpec(known(shape)) for shape in inferred.inputs)
-    output = TensorSpec(known(inferred.outputs[0]))
+    inputs = tuple(TensorSpec(require_complete(shape)) for shape in inferred.inputs)
+    output = TensorSpec(require_complete(inferred.outputs[0]))
     onednn = implementations(operator)["onednn"]
     written = (OpReqType.WRITE,)
     forward = onednn.prepare_forward(
@@ -158,7 +158,7 @@ def test_two_parts_may_not_want_one_tensor_in_two_layouts() -> None:
     parts = GradientParts(
         BackwardRequest((spec,), (spec, None), (None,), (spec, total), (write, write), empty, 1)
     )
-    assert [parts.wants(index) for index in range(3)] == [True, True, False]
+    assert [parts.is_requested(index) for index in range(3)] == [True, True, False]
     parts.add_column_sum(source(0), CHANNELS_LAST, target(1))
     with pytest.raises(InternalError, match="@channels_last and as float32"):
         parts.add_column_sum(source(0), PLAIN, target(1))

@@ -124,7 +124,7 @@ def inference(fixed: bool, precision: str) -> Executor:
         ]
     inputs = {"data": TensorSpec((ROWS, FEATURES)), "given": TensorSpec((HIDDEN, MIDDLE))}
     request = CompileRequest(
-        inputs, phases=(EVALUATE,), threads=2, precision=precision, fixed=fixed
+        inputs, phases=(EVALUATE,), threads=2, precision=precision, constant_parameters=fixed
     )
     executor, random = Executor(compile_plan(group(outputs), request)), np.random.default_rng(6)
     symbol_inputs = ("data", "first_bias", "first_weight", "given", "second_bias", "third_bias")

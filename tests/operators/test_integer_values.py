@@ -17,7 +17,7 @@ from mxrun.graph.infer import infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol, apply, variable
 from mxrun.operator.register import create
-from mxrun.operator.shape import known
+from mxrun.operator.shape import require_complete
 
 Array = npt.NDArray[Any]
 SMALL, BIG = [2, 0, 200, 255], 2**53 + 1
@@ -32,7 +32,7 @@ def computed(
     arrays = [np.array(value, dtype) for value in inputs]
     shapes = prop.infer_shape([array.shape for array in arrays], [None]).outputs
     _, types = prop.infer_type([dtype] * len(arrays), [None])
-    outputs = [np.zeros(known(s), t) for s, t in zip(shapes, types, strict=True)]
+    outputs = [np.zeros(require_complete(s), t) for s, t in zip(shapes, types, strict=True)]
     found = {}
     for implementation in all_implementations(prop):
         run = forward(implementation, prop, arrays, outputs)

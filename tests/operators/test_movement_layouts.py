@@ -48,7 +48,7 @@ def drawn(shapes: tuple[tuple[int, ...], ...], seed: int = 0) -> list[Array]:
 
 def as_they_come(specs: list[TensorSpec], layout: Layout) -> tuple[TensorSpec, ...]:
     """Return the specs, the first one in a layout that a previous kernel may have produced."""
-    return tuple(spec.laid_out(PLAIN if index else layout) for index, spec in enumerate(specs))
+    return tuple(spec.with_layout(PLAIN if index else layout) for index, spec in enumerate(specs))
 
 
 def run(kernel: Kernel, inputs: list[Array | None], outputs: list[Array]) -> list[Array]:

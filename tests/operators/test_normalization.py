@@ -283,7 +283,7 @@ def test_channels_last_data_are_taken_as_they_come(
     if operator == "Dropout":
         inputs.append(np.array(RANDOM, np.int64))
     specs = [TensorSpec(value.shape, str(value.dtype)) for value in inputs]
-    specs[0] = specs[0].laid_out(CHANNELS_LAST)
+    specs[0] = specs[0].with_layout(CHANNELS_LAST)
     blank = row.blank_outputs("float32")
     outputs = tuple(TensorSpec(array.shape) for array in blank)
     request = ForwardRequest(tuple(specs), outputs, (WRITE,) * len(blank), True, 2, STREAM)

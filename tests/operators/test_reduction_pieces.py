@@ -12,7 +12,7 @@ import pytest
 from mxrun import library
 from mxrun.contract.call import Conditions, forward
 from mxrun.operator.register import create, implementations
-from mxrun.operator.shape import known
+from mxrun.operator.shape import require_complete
 
 Array = npt.NDArray[Any]
 
@@ -57,7 +57,7 @@ def results(name: str, parameters: dict[str, object], data: Array, threads: int)
     library.load()
     prop = create(name, parameters)
     shapes = prop.infer_shape([data.shape], [None] * len(prop.list_outputs())).outputs
-    outputs = [np.empty(known(shape), np.float32) for shape in shapes]
+    outputs = [np.empty(require_complete(shape), np.float32) for shape in shapes]
     run = forward(
         implementations(name)["jit"], prop, [data], outputs, conditions=Conditions(threads=threads)
     )

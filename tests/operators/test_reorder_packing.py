@@ -118,7 +118,7 @@ def test_a_training_step_packs_and_unpacks_by_compiled_loops(dtype: str) -> None
 @needs_onednn
 def test_other_layouts_and_types_are_left_to_onednn() -> None:
     weight = TensorSpec((64, 32, 3, 3))
-    assert reordered("packing", weight, weight.laid_out(CHANNELS_LAST)) is None
+    assert reordered("packing", weight, weight.with_layout(CHANNELS_LAST)) is None
     assert reordered("packing", weight, TensorSpec(weight.shape, "bfloat16")) is None
     for given, made in packed_weights((64, 32, 3), "bfloat16"):
         if made.layout != PLAIN:

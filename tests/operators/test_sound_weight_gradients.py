@@ -27,7 +27,7 @@ from mxrun.contract.problem import Breach
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import AnyProperty, create
-from mxrun.operator.shape import known
+from mxrun.operator.shape import require_complete
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason=library.reason())
 
@@ -75,8 +75,8 @@ class Case:
     def shapes(self) -> tuple[Shape, Shape, Shape]:
         """Shapes of data, weight and output."""
         inferred = self.create().infer_shape([self.data, None], [None])
-        data, weight = map(known, inferred.inputs)
-        return data, weight, known(inferred.outputs[0])
+        data, weight = map(require_complete, inferred.inputs)
+        return data, weight, require_complete(inferred.outputs[0])
 
     @property
     def fits(self) -> bool:

@@ -13,7 +13,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
-from mxrun.passes.commute_maxpool import MAXIMA_FIRST
+from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL
 from mxrun.planner.plan import Plan
 
 INPUTS = {"data": TensorSpec((BATCH, 3, 13, 13)), "label": TensorSpec((BATCH,), "int32")}
@@ -36,7 +36,7 @@ def network(pooling: Mapping[str, object], activation: str = "relu") -> Symbol:
 def plans(symbol: Symbol, **options: Any) -> tuple[Plan, Plan]:
     """Return the plans with and without the pass."""
     options = {"inputs": INPUTS} | options
-    return plan_of(symbol, **options), plan_of(symbol, unfused=(MAXIMA_FIRST,), **options)
+    return plan_of(symbol, **options), plan_of(symbol, unfused=(COMMUTE_MAXPOOL,), **options)
 
 
 def changes_places(plan: Plan, phase: str = TRAIN) -> bool:
@@ -113,7 +113,7 @@ def test_a_rectifier_with_another_reader_stays_where_it_is() -> None:
 
 
 def test_inference_rectifies_in_the_convolution() -> None:
-    plan, _ = plans(network(HALVES), phases=(EVALUATE,), fixed=True, rules={})
+    plan, _ = plans(network(HALVES), phases=(EVALUATE,), constant_parameters=True, rules={})
     assert [step.name for step in plan.phases[EVALUATE].steps if "relu" in step.name] == [
         "conv+relu"
     ]

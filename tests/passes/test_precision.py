@@ -233,7 +233,7 @@ def test_inference_folds_normalizations_and_keeps_results_in_float32() -> None:
     results = []
     for precision in ("float32", "bfloat16"):
         request = CompileRequest(
-            INPUTS, phases=(EVALUATE,), threads=2, precision=precision, fixed=True
+            INPUTS, phases=(EVALUATE,), threads=2, precision=precision, constant_parameters=True
         )
         executor = Executor(compile_plan(symbol, request))
         random = np.random.default_rng(1)

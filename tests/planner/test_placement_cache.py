@@ -12,12 +12,12 @@ from puzzles import Blocks, puzzle
 
 from mxrun.planner.allocator.allocate import Allocation, allocate
 from mxrun.planner.allocator.first_fit import Placement, first_fit
-from mxrun.planner.allocator.interval_compaction import PlacementProblem, sectioned
+from mxrun.planner.allocator.interval_compaction import PlacementProblem, compact_lifetimes
 from mxrun.planner.allocator.placement_cache import KIND, find_placement, keep_placement
 
 # First-fit misses the optimum of these pieces, and the search takes a while.
 PIECES: Blocks = puzzle(200, 200, 400, 1 << 20)
-PROBLEM = sectioned(*PIECES)
+PROBLEM = compact_lifetimes(*PIECES)
 
 
 def allocated(blocks: Blocks = PIECES) -> Allocation:
@@ -66,7 +66,7 @@ def test_another_problem_is_another_entry() -> None:
     keep_placement(PROBLEM, fallback(), PROBLEM.lower_bound)
     size, first, last = PIECES
     for other in ((size + 1, first, last), (size, first, last + (last == last.max()))):
-        assert find_placement(sectioned(*other), 1 << 40) is None
+        assert find_placement(compact_lifetimes(*other), 1 << 40) is None
 
 
 def keep_offsets(offsets: np.ndarray, proved: int = PROBLEM.lower_bound) -> None:
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(
 def test_a_huge_problem_is_not_kept(folder: Path) -> None:
     count = 20_001
     first = np.arange(count)
-    huge = sectioned(np.ones(count, np.int64), first, first + 1)
+    huge = compact_lifetimes(np.ones(count, np.int64), first, first + 1)
     assert isinstance(huge, PlacementProblem)
     keep_placement(huge, Placement(np.zeros(count, np.int64), 1, "kept"), 1)
     assert not folder.exists()

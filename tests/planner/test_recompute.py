@@ -168,10 +168,10 @@ def test_S3_an_infeasible_budget_names_the_least_and_who_sets_it() -> None:
 
 
 def test_S3_inference_that_does_not_fit_is_refused() -> None:
-    plan = plan_of(deep(), rules={}, phases=(EVALUATE,), fixed=True)
+    plan = plan_of(deep(), rules={}, phases=(EVALUATE,), constant_parameters=True)
     budget = Budget(nbytes=plan.planned_bytes - 64)
     with pytest.raises(UserError, match=re.escape(f"at least {plan.planned_bytes:,} bytes")):
-        plan_of(deep(), rules={}, phases=(EVALUATE,), fixed=True, budget=budget)
+        plan_of(deep(), rules={}, phases=(EVALUATE,), constant_parameters=True, budget=budget)
 
 
 def test_F2_a_shared_weight_changes_after_its_last_reader() -> None:

@@ -29,7 +29,7 @@ def drawn(seed: int, count: int) -> list[ChainStage]:
                 input_bytes=draw.randint(1, 6) if index else 0,
                 gradient_bytes=draw.randint(0, 4) if index < count - 1 else 0,
                 passing_peak=draw.randint(1, 8),
-                ways=tuple(ways),
+                retentions=tuple(ways),
             )
         )
     return stages
@@ -42,7 +42,7 @@ def every_order(stages: Sequence[ChainStage]) -> Points:
     def orders(first: int, last: int) -> Points:
         stage, arriving = stages[first], stages[last].gradient_bytes
         found = set()
-        for way in stage.ways:
+        for way in stage.retentions:
             own = max(arriving + way.forward_peak, way.backward_peak)
             if first == last:
                 found.add((int(stage.seconds + way.extra_s), own))
@@ -73,7 +73,7 @@ def simulated(stages: Sequence[ChainStage], actions: Sequence[Action]) -> tuple[
     saved: dict[int, int] = {}
     for position, action in enumerate(actions):
         index, stage = action.stage, stages[action.stage]
-        way = stage.ways[action.way]
+        way = stage.retentions[action.way]
         held = stage.input_bytes + sum(
             stages[other].input_bytes
             for other in range(1, len(stages))

@@ -16,7 +16,7 @@ from mxrun.graph.symbol import Symbol, fresh_names, variable
 from mxrun.planner.inplace import inplace
 from mxrun.planner.liveness import live_bytes
 from mxrun.planner.schedule.optimal_subschedule import optimal_subschedule
-from mxrun.planner.schedule.ordering import Live, Ordering, bytes_alive
+from mxrun.planner.schedule.ordering import LiveBytes, Ordering, live_bytes_of
 from mxrun.planner.schedule.peak_lower_bound import peak_lower_bound
 from mxrun.planner.schedule.schedule import BEST, DECLARED, DEPTH_FIRST, LIST, ORDERS, schedule
 from mxrun.planner.storage import Sharing
@@ -55,12 +55,12 @@ def test_the_best_order_of_a_region_is_that_of_all(seed: int) -> None:
     graph = branching(seed)
     ordering = Ordering(graph, in_place=True)
     given = range(STEPS)
-    alive = bytes_alive(ordering, given)
+    alive = live_bytes_of(ordering, given)
     assert alive == live_bytes(graph, inplace(graph))
-    least = min(max(bytes_alive(ordering, order)) for order in possible(ordering))
+    least = min(max(live_bytes_of(ordering, order)) for order in possible(ordering))
     found, order = optimal_subschedule(ordering, given, alive, 0, STEPS)
     assert order in map(list, possible(ordering))
-    assert found == max(bytes_alive(ordering, order)) == least
+    assert found == max(live_bytes_of(ordering, order)) == least
     assert peak_lower_bound(graph, in_place=True) <= least
     scheduled = schedule(graph, Sharing())
     assert peak(scheduled.graph) == least
@@ -104,9 +104,9 @@ def test_a_planned_networks_bytes_are_counted_and_bounded(name: str, fuse: bool)
         graph = phase.graph
         ordering = Ordering(graph, in_place=True, grouped=False)
         given = range(len(graph.steps))
-        assert bytes_alive(ordering, given) == live_bytes(graph, inplace(graph))
+        assert live_bytes_of(ordering, given) == live_bytes(graph, inplace(graph))
         grouped = Ordering(graph, in_place=True)
-        end = Live(grouped)
+        end = LiveBytes(grouped)
         for unit in grouped.units:
             end.run(unit)
         assert end.now == sum(grouped.size[root] for root in grouped.lasting)

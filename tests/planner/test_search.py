@@ -9,7 +9,7 @@ import pytest
 from puzzles import fits, puzzle
 
 from mxrun.planner.allocator.first_fit import first_fit
-from mxrun.planner.allocator.interval_compaction import PlacementProblem, sectioned
+from mxrun.planner.allocator.interval_compaction import PlacementProblem, compact_lifetimes
 from mxrun.planner.allocator.placement_search import SearchOutcome
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import Search, search
@@ -18,7 +18,7 @@ UNITS = 40
 
 
 def problem(seed: int, count: int) -> PlacementProblem:
-    found = sectioned(*puzzle(seed, count, 24, UNITS))
+    found = compact_lifetimes(*puzzle(seed, count, 24, UNITS))
     assert found.lower_bound == UNITS
     return found
 
@@ -42,7 +42,7 @@ def test_what_cannot_be_searched_in_time_or_memory_is_left_alone() -> None:
     """The table of blocks by section is too large for ten thousand blocks, half live at a time."""
     size = np.ones(10_000, np.int64)
     first = np.arange(10_000)
-    given = sectioned(size, first, first + 5_000)
+    given = compact_lifetimes(size, first, first + 5_000)
     assert given.rows > 1 << 24
     assert search(given, given.lower_bound, work=1 << 40) == SearchOutcome(None, False, 0)
     assert search(problem(5, 12), UNITS, work=10) == SearchOutcome(None, False, 0)
@@ -66,7 +66,7 @@ def test_the_search_is_repeatable_and_keeps_its_budget() -> None:
 def test_steps_at_which_nothing_more_is_alive_make_no_sections() -> None:
     """Lifetimes are compacted to the steps with a maximal set of live blocks."""
     size, first, last = puzzle(4, 30, 24, UNITS, missing=1 / 3)
-    given = sectioned(size, first, last)
+    given = compact_lifetimes(size, first, last)
     assert given.sections < len(set(first.tolist()))
     together = (first[:, None] < last) & (last[:, None] > first)
     sharing = (given.begin[:, None] < given.end) & (given.end[:, None] > given.begin)
@@ -93,7 +93,7 @@ def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
     for _ in range(60):
         first = random.integers(0, 12, 14)
         last = first + random.integers(1, 8, 14)
-        given = sectioned(random.integers(1, 9, 14), first, last)
+        given = compact_lifetimes(random.integers(1, 9, 14), first, last)
         start = first_fit(given)
         states = [(start, given.lower_bound), *refine(given, start, given.lower_bound)]
         for (before, proved), (after, proved_then) in pairwise(states):

@@ -19,7 +19,7 @@ from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.planner.liveness import alive
+from mxrun.planner.liveness import lifetimes_to_live_bytes
 from mxrun.session.planning import load, plan_for
 from mxrun.session.synthetic_data import synthetic_sections
 
@@ -148,7 +148,7 @@ def test_S5_densenet_keeps_all_features_of_a_block_in_one_buffer() -> None:
         for block in phase.blocks
         if block.memory_class is not MemoryClass.WORKSPACE
     )
-    assert max(alive(lives, len(phase.steps))) / 2**20 <= 5443
+    assert max(lifetimes_to_live_bytes(lives, len(phase.steps))) / 2**20 <= 5443
     # All concats of a block except its last.
     assert len(phase.parts) == 58 - 4
 

@@ -159,7 +159,7 @@ def test_F2_the_fastest_of_all_numbers_of_parts_is_taken() -> None:
         assert found.plan.planned_bytes <= limit == found.plan.budget_bytes
         times = {}
         for parts in (1, 2, 3, 4, 6, 8, 12, 24):
-            cut = built.cut(parts)
+            cut = built.with_micro_batches(parts)
             request = replace(request_for(cut, training=True), budget=Budget(nbytes=limit))
             try:
                 times[parts] = step_seconds(compile_plan(built.model.symbol, request), parts)

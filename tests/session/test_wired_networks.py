@@ -119,7 +119,7 @@ def node_parameters(built: ModelDefinition, name: str) -> dict[str, str]:
     return node.prop.parameters.to_strings()
 
 
-JOINED = {
+CONCAT_IN_PLACE = {
     "Concat: {name: join, inputs: [relu, other, conv]}": {"num_args": "3"},
     "Concat: {name: join, inputs: [relu, other], dim: 2}": {"num_args": "2", "dim": "2"},
     "Concat: {name: join, num_args: 2, inputs: [relu, other], dim: -1}": {
@@ -135,15 +135,15 @@ JOINED = {
 }
 
 
-@pytest.mark.parametrize("layer", JOINED)
+@pytest.mark.parametrize("layer", CONCAT_IN_PLACE)
 def test_P19_num_args_follows_the_wired_inputs(layer: str, tmp_path: Path) -> None:
     built = loaded(written(tmp_path, f"{IMAGES}    - {layer}\n{HEAD}"))
-    assert node_parameters(built, "join") == JOINED[layer]
+    assert node_parameters(built, "join") == CONCAT_IN_PLACE[layer]
     (join,) = (node for node in built.model.symbol.nodes if node.name == "join")
     assert not any(entry.node.is_variable for entry in join.inputs)
 
 
-@pytest.mark.parametrize("layer", JOINED)
+@pytest.mark.parametrize("layer", CONCAT_IN_PLACE)
 def test_P19_every_form_computes_what_the_readable_bodies_do(layer: str, tmp_path: Path) -> None:
     built = loaded(written(tmp_path, f"{IMAGES}    - {layer}\n{HEAD}"))
     close(gradients(built), gradients(built, implementation="numpy"))

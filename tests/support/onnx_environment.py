@@ -46,7 +46,8 @@ def given(opponent: BaselineProcess, model: bytes, data: Mapping[str, Array]) ->
     """Return the results of a runtime for one batch."""
     kind = find((opponent.name,), {opponent.name: onnx_python()})[0].kind
     (way,) = kind.ways("infer", "float32", images=True)
-    opponent.hold({"model": np.frombuffer(model, np.uint8)}, {n: a[None] for n, a in data.items()})
+    batches = {name: array[None] for name, array in data.items()}
+    opponent.send_data({"model": np.frombuffer(model, np.uint8)}, batches)
     opponent.open(Comparison("", "infer"), way)
     return opponent.outputs(way, 1)[0]
 

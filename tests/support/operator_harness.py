@@ -59,7 +59,7 @@ class Memory(memory.GuardedMemory):
         return call.load(self)
 
 
-class Part(memory.Within):
+class Part(memory.PitchedMemory):
     """Memory of a channels-last tensor that is a slice of the rows of a larger one."""
 
     def __init__(self, spec: TensorSpec, value: Array | None = None) -> None:

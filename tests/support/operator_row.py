@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mxrun.contract.case import blank, exact
 from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, create
-from mxrun.operator.shape import known
+from mxrun.operator.shape import require_complete
 
 Array = npt.NDArray[Any]
 # (parameters, inputs) -> outputs, by a formula of its own.
@@ -89,7 +89,7 @@ class Row:
         """Values for every argument and auxiliary state: numbers that every dtype has."""
         random = np.random.default_rng([zlib.crc32(str(self).encode()), seed])
         inferred = self.infer()
-        shapes = map(known, [*inferred.inputs, *inferred.auxiliary])
+        shapes = map(require_complete, [*inferred.inputs, *inferred.auxiliary])
         return [
             exact(self._value(random, name, shape, dtype))
             for name, shape in zip(self.names, shapes, strict=True)
@@ -118,7 +118,7 @@ class Row:
         given: list[str | None] = [dtype] * len(prop.list_arguments())
         _, types = prop.infer_type(given, [None] * len(prop.list_outputs()))
         return [
-            blank(known(shape), found or dtype, value)
+            blank(require_complete(shape), found or dtype, value)
             for shape, found in zip(self.infer().outputs, types, strict=True)
         ]
 

@@ -14,7 +14,7 @@ from measuring import Array, Batch, class_batch, create, kind_of, measure, numbe
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
 from mxrun.train.class_loop import BEST
-from mxrun.train.metric import METRICS, default_metrics, fitting
+from mxrun.train.metric import METRICS, default_metrics, supported_metrics
 from mxrun.train.metric_kind import Figure
 from mxrun.train.predictions import LossPredictions
 
@@ -406,9 +406,9 @@ def test_defaults_and_fitting_metrics_of_losses() -> None:
     assert figures(BINARY) == ["accuracy", "mse"]
     assert figures(None, Classification(8, 3, 1, labelled=False)) == []
     assert figures(NUMBERS[0], SEEN[0]) == ["mse", "accuracy", "cross_entropy"]
-    assert fitting([NUMBERS[0]]) == ("mae", "mse", "rmse")
+    assert supported_metrics([NUMBERS[0]]) == ("mae", "mse", "rmse")
     with_example = "{f1: {average: macro}}"
-    assert {*fitting([SEEN[1], NUMBERS[0]])} == {*METRICS, with_example} - {"f1"}
+    assert {*supported_metrics([SEEN[1], NUMBERS[0]])} == {*METRICS, with_example} - {"f1"}
 
 
 def test_figures_have_names_of_their_own() -> None:

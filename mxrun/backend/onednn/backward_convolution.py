@@ -68,7 +68,7 @@ def gather_loop(block: Block) -> None:
 
 
 @dataclass(frozen=True)
-class SpreadConvolution:
+class DenseKernelConvolution:
     """Convolution that replaces a dilated kernel by a dense one.
 
     argument: the dense primitive's argument that is the kernel, which is in plain layout here. The
@@ -161,13 +161,13 @@ def cut_loop(block: Block) -> None:
 
 
 @dataclass(frozen=True)
-class CutConvolution:
+class CroppedConvolution:
     """Data gradient computed for other sizes and cropped to the requested ones.
 
     The scratchpad contains the computed gradient, then the convolution's scratchpad.
     """
 
-    whole: Primitive | SpreadConvolution
+    whole: Primitive | DenseKernelConvolution
     wide: TensorSpec
     narrow: TensorSpec
 
@@ -211,7 +211,7 @@ class CutConvolution:
 
 
 # One primitive, or several calls equivalent to one.
-Computation = Primitive | SpreadConvolution | CutConvolution
+Computation = Primitive | DenseKernelConvolution | CroppedConvolution
 
 
 @cache
@@ -231,7 +231,7 @@ def backward_data(
 
     def prepare(
         gradient: TensorSpec, window: Window, wish: ImplementationConstraints
-    ) -> Primitive | SpreadConvolution:
+    ) -> Primitive | DenseKernelConvolution:
         return _spread(
             lambda kernel, window, wish: operations.convolution_backward_data(
                 gradient, kernel, output_grad, window, threads, wish
@@ -244,7 +244,7 @@ def backward_data(
     if found.is_reference and max(window.stride) > 1 and source_grad.dtype == FLOAT32:
         wide, fitting = _multiple(source_grad, weights, output_grad, window)
         if not prepare(wide, fitting, unnamed).is_reference:
-            return CutConvolution(prepare(wide, fitting, wish), wide, source_grad)
+            return CroppedConvolution(prepare(wide, fitting, wish), wide, source_grad)
     return prepare(source_grad, window, wish)
 
 
@@ -256,7 +256,7 @@ def backward_weights(
     window: Window,
     threads: int,
     wish: ImplementationConstraints = UNCONSTRAINED,
-) -> Primitive | SpreadConvolution:
+) -> Primitive | DenseKernelConvolution:
     """Prepare `operations.convolution_backward_weights` in the faster form."""
     return _spread(
         lambda kernel, window, wish: operations.convolution_backward_weights(
@@ -300,7 +300,7 @@ def _spread(
     window: Window,
     argument: Argument,
     wish: ImplementationConstraints,
-) -> Primitive | SpreadConvolution:
+) -> Primitive | DenseKernelConvolution:
     """Return the primitive, or its dense form if that avoids reference code.
 
     `wish.name` applies to the form that is returned.
@@ -312,11 +312,11 @@ def _spread(
         return primitive
     dense = TensorSpec((*kernel.shape[:2], *_extents(kernel, window)), kernel.dtype)
     ones = (1,) * len(window.dilation)
-    spread = prepare(dense.laid_out(ANY), replace(window, dilation=ones), wish)
+    spread = prepare(dense.with_layout(ANY), replace(window, dilation=ones), wish)
     if spread.is_reference:
         return primitive
-    taps = kernel.laid_out(PLAIN)
-    return SpreadConvolution(spread, argument, taps, dense, window.dilation)
+    taps = kernel.with_layout(PLAIN)
+    return DenseKernelConvolution(spread, argument, taps, dense, window.dilation)
 
 
 def _multiple(

@@ -147,7 +147,7 @@ def spec_of(handle: int, asked: TensorSpec, view: View = IDENTITY) -> TensorSpec
     library = require()
     layouts = (CHANNELS_LAST, PLAIN) if asked.layout == CHANNELS_LAST else (PLAIN, CHANNELS_LAST)
     for layout in layouts:
-        candidate = asked.laid_out(layout)
+        candidate = asked.with_layout(layout)
         if (layout == PLAIN or len(asked.shape) > 2) and library.same_memory(
             handle, describe(candidate, view).value
         ):
@@ -158,7 +158,7 @@ def spec_of(handle: int, asked: TensorSpec, view: View = IDENTITY) -> TensorSpec
     if name not in _packed:
         copy = Handle(library, _DESTROYER, library.create("dnnl_memory_desc_clone", handle))
         _packed[name] = (copy, view)
-    return asked.laid_out(Layout(name, library.memory_size(handle)))
+    return asked.with_layout(Layout(name, library.memory_size(handle)))
 
 
 def strides_of(shape: Shape, layout: Layout) -> Shape:

@@ -7,7 +7,7 @@ from functools import cache
 
 from mxrun.backend.onednn.descriptor import View
 from mxrun.backend.onednn.library import require
-from mxrun.backend.onednn.primitive import Argument, Asked, Primitive, build
+from mxrun.backend.onednn.primitive import Argument, ArgumentSpec, Primitive, build
 from mxrun.base.tensor import Shape, TensorSpec
 
 
@@ -28,9 +28,9 @@ def transpose(source: TensorSpec, output: TensorSpec, axes: Shape, threads: int)
 
     Either tensor may be plain or channels-last.
     """
-    asked: dict[int, Asked] = {
-        Argument.SOURCE: Asked(source, Permuted(order=axes)),
-        Argument.OUTPUT: Asked(output),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE: ArgumentSpec(source, Permuted(order=axes)),
+        Argument.OUTPUT: ArgumentSpec(output),
     }
     engine = require().engine
     seen, wanted = asked[Argument.SOURCE].handle, asked[Argument.OUTPUT].handle

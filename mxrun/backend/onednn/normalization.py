@@ -11,7 +11,7 @@ from mxrun.backend.onednn.primitive import (
     FORWARD_INFERENCE,
     FORWARD_TRAINING,
     Argument,
-    Asked,
+    ArgumentSpec,
     Primitive,
     build,
 )
@@ -43,7 +43,10 @@ def lrn_forward(
     data: TensorSpec, window: ChannelWindow, threads: int, is_train: bool = True
 ) -> Primitive:
     """Prepare SOURCE → OUTPUT and, in training if the implementation needs it, WORKSPACE."""
-    asked: dict[int, Asked] = {Argument.SOURCE: Asked(data), Argument.OUTPUT: Asked(data)}
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE: ArgumentSpec(data),
+        Argument.OUTPUT: ArgumentSpec(data),
+    }
     handle = describe(data).value
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _ACROSS_CHANNELS)
     arguments = (require().engine, *kind, handle, handle, *window.arguments)
@@ -54,10 +57,10 @@ def lrn_forward(
 def lrn_backward(data: TensorSpec, window: ChannelWindow, threads: int) -> Primitive:
     """Prepare SOURCE, OUTPUT_GRAD and the forward pass's WORKSPACE → SOURCE_GRAD."""
     forward = lrn_forward(data, window, threads)
-    asked: dict[int, Asked] = {
-        Argument.SOURCE_GRAD: Asked(data),
-        Argument.OUTPUT_GRAD: Asked(data),
-        Argument.SOURCE: Asked(data),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE_GRAD: ArgumentSpec(data),
+        Argument.OUTPUT_GRAD: ArgumentSpec(data),
+        Argument.SOURCE: ArgumentSpec(data),
     }
     handles = [describe(data).value] * 3
     arguments = (

@@ -28,7 +28,7 @@ from mxrun.backend.onednn.primitive import (
     FORWARD_INFERENCE,
     FORWARD_TRAINING,
     Argument,
-    Asked,
+    ArgumentSpec,
     PostOperation,
     Primitive,
     build,
@@ -106,13 +106,13 @@ def convolution_forward(
     after: post-operations on the output, in order. The bias is float32, whatever the factors are.
     """
     data_view, weights_view, geometry = window.convolution()
-    asked: dict[int, Asked] = {
-        Argument.SOURCE: Asked(source, data_view),
-        Argument.WEIGHTS: Asked(weights, weights_view),
-        Argument.OUTPUT: Asked(output, data_view),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE: ArgumentSpec(source, data_view),
+        Argument.WEIGHTS: ArgumentSpec(weights, weights_view),
+        Argument.OUTPUT: ArgumentSpec(output, data_view),
     }
     if bias:
-        asked[Argument.BIAS] = Asked(TensorSpec(weights.shape[:1]))
+        asked[Argument.BIAS] = ArgumentSpec(TensorSpec(weights.shape[:1]))
     handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _CONVOLUTION_DIRECT)
     arguments = (require().engine, *kind, *handles, *geometry)
@@ -130,10 +130,10 @@ def convolution_backward_data(
 ) -> Primitive:
     """Prepare OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
     data_view, weights_view, geometry = window.convolution()
-    asked: dict[int, Asked] = {
-        Argument.SOURCE_GRAD: Asked(source_grad, data_view),
-        Argument.WEIGHTS: Asked(weights, weights_view),
-        Argument.OUTPUT_GRAD: Asked(output_grad, data_view),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE_GRAD: ArgumentSpec(source_grad, data_view),
+        Argument.WEIGHTS: ArgumentSpec(weights, weights_view),
+        Argument.OUTPUT_GRAD: ArgumentSpec(output_grad, data_view),
     }
     handles = _handles(asked, *asked)
     arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
@@ -151,10 +151,10 @@ def convolution_backward_weights(
 ) -> Primitive:
     """Prepare SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD."""
     data_view, weights_view, geometry = window.convolution()
-    asked: dict[int, Asked] = {
-        Argument.SOURCE: Asked(source, data_view),
-        Argument.WEIGHTS_GRAD: Asked(weights_grad, weights_view),
-        Argument.OUTPUT_GRAD: Asked(output_grad, data_view),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE: ArgumentSpec(source, data_view),
+        Argument.WEIGHTS_GRAD: ArgumentSpec(weights_grad, weights_view),
+        Argument.OUTPUT_GRAD: ArgumentSpec(output_grad, data_view),
     }
     source_handle, weights_handle, output_handle = _handles(asked, *asked)
     # Without the bias: its gradient as a column sum is faster.
@@ -180,13 +180,15 @@ def matmul(
     may have leading axes, over which the product is batched. The bias is float32, whatever the
     factors are.
     """
-    asked: dict[int, Asked] = {
-        Argument.SOURCE: Asked(left, TRANSPOSED if transpose_left else IDENTITY),
-        Argument.WEIGHTS: Asked(right, TRANSPOSED if transpose_right else IDENTITY),
-        Argument.OUTPUT: Asked(output),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE: ArgumentSpec(left, TRANSPOSED if transpose_left else IDENTITY),
+        Argument.WEIGHTS: ArgumentSpec(right, TRANSPOSED if transpose_right else IDENTITY),
+        Argument.OUTPUT: ArgumentSpec(output),
     }
     if bias:
-        asked[Argument.BIAS] = Asked(TensorSpec(output.shape[-1:]), View(rank=len(output.shape)))
+        asked[Argument.BIAS] = ArgumentSpec(
+            TensorSpec(output.shape[-1:]), View(rank=len(output.shape))
+        )
     handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     arguments = (require().engine, *handles)
     return build("matmul", arguments, asked, threads, wish=wish)
@@ -203,7 +205,10 @@ def pooling_forward(
     is_train: bool = True,
 ) -> Primitive:
     """Prepare SOURCE → OUTPUT and, for a maximum in training, WORKSPACE (their indices)."""
-    asked: dict[int, Asked] = {Argument.SOURCE: Asked(source), Argument.OUTPUT: Asked(output)}
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE: ArgumentSpec(source),
+        Argument.OUTPUT: ArgumentSpec(output),
+    }
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, pool_type)
     arguments = (
         *(require().engine, *kind, *_handles(asked, *asked)),
@@ -223,9 +228,9 @@ def pooling_backward(
 ) -> Primitive:
     """Prepare OUTPUT_GRAD and, for a maximum, the forward pass's WORKSPACE → SOURCE_GRAD."""
     forward = pooling_forward(source_grad, output_grad, pool_type, kernel, window, threads)
-    asked: dict[int, Asked] = {
-        Argument.SOURCE_GRAD: Asked(source_grad),
-        Argument.OUTPUT_GRAD: Asked(output_grad),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE_GRAD: ArgumentSpec(source_grad),
+        Argument.OUTPUT_GRAD: ArgumentSpec(output_grad),
     }
     arguments = (
         *(require().engine, pool_type, *_handles(asked, *asked)),
@@ -240,7 +245,10 @@ def softmax_forward(
     tensor: TensorSpec, axis: int, threads: int, logarithm: bool = False
 ) -> Primitive:
     """Prepare SOURCE → OUTPUT, the softmax along `axis` or its logarithm."""
-    asked: dict[int, Asked] = {Argument.SOURCE: Asked(tensor), Argument.OUTPUT: Asked(tensor)}
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE: ArgumentSpec(tensor),
+        Argument.OUTPUT: ArgumentSpec(tensor),
+    }
     kind = (FORWARD_TRAINING, _SOFTMAX_LOGARITHM if logarithm else _SOFTMAX_ACCURATE)
     arguments = (require().engine, *kind, *_handles(asked, *asked), axis)
     return build("softmax_forward", arguments, asked, threads)
@@ -252,10 +260,10 @@ def softmax_backward(
 ) -> Primitive:
     """Prepare OUTPUT_GRAD and OUTPUT → SOURCE_GRAD, which may share one address."""
     forward = softmax_forward(tensor, axis, threads, logarithm)
-    asked: dict[int, Asked] = {
-        Argument.SOURCE_GRAD: Asked(tensor),
-        Argument.OUTPUT_GRAD: Asked(tensor),
-        Argument.OUTPUT: Asked(tensor),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE_GRAD: ArgumentSpec(tensor),
+        Argument.OUTPUT_GRAD: ArgumentSpec(tensor),
+        Argument.OUTPUT: ArgumentSpec(tensor),
     }
     kind = _SOFTMAX_LOGARITHM if logarithm else _SOFTMAX_ACCURATE
     arguments = (require().engine, kind, *_handles(asked, *asked), axis, forward.descriptor.value)
@@ -267,9 +275,9 @@ def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
     """Prepare SOURCE → OUTPUT: the same tensor in another layout."""
     view = view_of(output) if output.layout.nbytes is not None else view_of(source)
     engine = require().engine
-    asked: dict[int, Asked] = {
-        Argument.SOURCE: Asked(source, view),
-        Argument.OUTPUT: Asked(output, view),
+    asked: dict[int, ArgumentSpec] = {
+        Argument.SOURCE: ArgumentSpec(source, view),
+        Argument.OUTPUT: ArgumentSpec(output, view),
     }
     from_handle, to_handle = (describe(spec, view).value for spec in (source, output))
     return build("reorder", (from_handle, engine, to_handle, engine), asked, threads)
@@ -356,7 +364,7 @@ def _fold(rows: int, columns: int) -> int:
     return fold
 
 
-def _handles(asked: dict[int, Asked], *order: int) -> tuple[int | None, ...]:
+def _handles(asked: dict[int, ArgumentSpec], *order: int) -> tuple[int | None, ...]:
     return tuple(asked[argument].handle if argument in asked else None for argument in order)
 
 

@@ -72,7 +72,7 @@ PostOperation = Sum | Clip
 
 
 @dataclass(frozen=True)
-class Asked:
+class ArgumentSpec:
     """Requested spec of one argument, and the view on it."""
 
     spec: TensorSpec
@@ -165,7 +165,7 @@ class Primitive:
 def build(
     name: str,
     arguments: tuple[object, ...],
-    asked: Mapping[int, Asked],
+    asked: Mapping[int, ArgumentSpec],
     threads: int,
     after: Sequence[PostOperation] = (),
     wish: ImplementationConstraints = UNCONSTRAINED,
@@ -215,7 +215,7 @@ class _Source:
     """The implementations that oneDNN has for one computation."""
 
     create: Callable[[], Handle]
-    asked: Mapping[int, Asked]
+    asked: Mapping[int, ArgumentSpec]
     wish: ImplementationConstraints
 
     def choose(self) -> _Found:
@@ -239,9 +239,9 @@ class _Source:
         sizes = []
         for found in self._admissible(references):
             sizes.append(found.scratchpad_bytes)
-            if self.wish.allows(found.scratchpad_bytes):
+            if self.wish.permits(found.scratchpad_bytes):
                 yield found
-        if sizes and not self.wish.allows(min(sizes)):
+        if sizes and not self.wish.permits(min(sizes)):
             least = replace(self, wish=replace(self.wish, scratch_bytes=min(sizes)))
             yield from least.admissible(references)
 
@@ -277,7 +277,7 @@ def _allocates(implementation: str) -> bool:
     return implementation.startswith("gemm") or ":gemm" in implementation
 
 
-def _specs(descriptor: Handle, asked: Mapping[int, Asked]) -> dict[int, TensorSpec] | None:
+def _specs(descriptor: Handle, asked: Mapping[int, ArgumentSpec]) -> dict[int, TensorSpec] | None:
     specs: dict[int, TensorSpec] = {}
     for argument, wanted in asked.items():
         form = _argument_descriptor(descriptor.value, argument)
@@ -322,5 +322,5 @@ def _argument_descriptor(primitive_descriptor: int, argument: int) -> int:
     return result.value or 0
 
 
-def _listing(asked: Mapping[int, Asked]) -> str:
+def _listing(asked: Mapping[int, ArgumentSpec]) -> str:
     return ", ".join(f"{int(argument)}: {wanted.spec}" for argument, wanted in asked.items())

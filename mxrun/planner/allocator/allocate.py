@@ -20,7 +20,11 @@ from itertools import chain
 import numpy as np
 
 from mxrun.planner.allocator.first_fit import Placement, first_fit
-from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem, sectioned
+from mxrun.planner.allocator.interval_compaction import (
+    Integers,
+    PlacementProblem,
+    compact_lifetimes,
+)
 from mxrun.planner.allocator.placement_cache import find_placement, keep_placement
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import search
@@ -69,10 +73,10 @@ def solve(blocks: Iterable[tuple[str, int, int, int]]) -> tuple[dict[str, int], 
 
     Sizes are in bytes, lifetimes half-open.
     """
-    return next(improving(blocks))
+    return next(solve_incrementally(blocks))
 
 
-def improving(
+def solve_incrementally(
     blocks: Iterable[tuple[str, int, int, int]],
 ) -> Iterator[tuple[dict[str, int], Allocation]]:
     """Yield the result of `solve`, then the best result after each further portion of search.
@@ -91,7 +95,7 @@ def lower_bound(sizes: Integers, first: Integers, last: Integers) -> int:
     occupying = (sizes > 0) & (last > first)
     if not occupying.any():
         return 0
-    return sectioned(sizes[occupying], first[occupying], last[occupying]).lower_bound
+    return compact_lifetimes(sizes[occupying], first[occupying], last[occupying]).lower_bound
 
 
 def allocate(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> Allocation:
@@ -109,7 +113,7 @@ def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[All
     if not occupying.any():
         yield Allocation(tuple(map(int, offsets)), 0, 0, 0, "none")
         return
-    problem = sectioned(size[occupying], begin[occupying], end[occupying])
+    problem = compact_lifetimes(size[occupying], begin[occupying], end[occupying])
     placed = _placed(problem)
     for placement, proved in chain([placed], refine(problem, *placed)):
         offsets[occupying] = placement.offsets

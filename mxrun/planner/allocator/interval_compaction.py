@@ -59,7 +59,7 @@ class PlacementProblem:
         return int(self.totals.max(initial=0))
 
 
-def sectioned(size: Integers, first: Integers, last: Integers) -> PlacementProblem:
+def compact_lifetimes(size: Integers, first: Integers, last: Integers) -> PlacementProblem:
     """Return the problem of blocks live during [first, last), none of them empty."""
     # Without `return_counts` NumPy imports numpy.ma to look for a mask, which takes 20 ms.
     moments, _ = np.unique(np.concatenate((first, last)), return_counts=True)

@@ -20,10 +20,10 @@ from mxrun.planner.liveness import peak_bytes
 from mxrun.planner.place import place
 from mxrun.planner.plan import Block, PhasePlan, Recomputed
 from mxrun.planner.remat.recompute import recompute
-from mxrun.planner.remat.segment_costs import StageSizes
-from mxrun.planner.remat.segments import Segment, stages_of
+from mxrun.planner.remat.segment_costs import SegmentCosts
+from mxrun.planner.remat.segments import Segment, cut_segments
 from mxrun.planner.remat.solver import ChainPlans
-from mxrun.planner.storage import Sharing, shared, storage_of
+from mxrun.planner.storage import Sharing, assign_storage, storage_of
 
 # The measured sizes err in both directions, so schedules are searched in up to this multiple of the
 # plain peak memory.
@@ -78,7 +78,7 @@ class Plain:
     graph: Graph
 
 
-def fitted(
+def fit_to_budget(
     phases: Mapping[str, Plain],
     pinned: tuple[Block, ...],
     budget: Budget,
@@ -184,7 +184,7 @@ class PhaseFitting:
         return min([self._plain, *plans], key=lambda plan: plan.reusable_bytes)
 
     def _planned(self, graph: Graph) -> PhasePlan:
-        planned = place(self._plain.name, *shared(graph, self._sharing), self._pinned)
+        planned = place(self._plain.name, *assign_storage(graph, self._sharing), self._pinned)
         recomputed = self._fitting.recomputed(graph, self._plain.reusable_bytes)
         return replace(planned, order=_BY_STAGES, recomputed=recomputed)
 
@@ -239,11 +239,11 @@ class BudgetPlanner:
 
     @cached_property
     def _stages(self) -> tuple[Segment, ...]:
-        return stages_of(self.graph, self._seconds.is_cheap)
+        return cut_segments(self.graph, self._seconds.is_cheap)
 
     @cached_property
     def _plans(self) -> ChainPlans:
-        sizes = StageSizes(self.graph, self._stages, self._seconds)
+        sizes = SegmentCosts(self.graph, self._stages, self._seconds)
         peak = peak_bytes(self.graph, storage_of(self.graph, self._sharing))
         slot = max(64, -(-int(_SLACK * peak) // _SLOTS))
         return ChainPlans(sizes.chain(), slot, _SLOTS)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from mxrun.graph.graph import Graph, GraphBuilder, Step, StepKind, ValueId
-from mxrun.passes.updates import eager
+from mxrun.passes.updates import hoist_updates
 from mxrun.planner.remat.segments import Segment
 from mxrun.planner.remat.solver import Action, Move
 
@@ -116,7 +116,7 @@ class ReplayBuilder:
         Updates of statistics read the first forward's outputs, so they need not wait for backward.
         """
         graph = self._builder.build()
-        return eager(replace(graph, steps=(*graph.steps, *updates)))
+        return hoist_updates(replace(graph, steps=(*graph.steps, *updates)))
 
     def _restore(self, value: ValueId) -> None:
         """Append the step that recomputes a dropped value, after those for its own inputs."""

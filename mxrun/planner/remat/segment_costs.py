@@ -23,7 +23,7 @@ from mxrun.planner.remat.solver import ChainStage, Retention
 _WAIT, _END = "wait", "end"
 
 
-class StageSizes:
+class SegmentCosts:
     """Measurement of the segments of a graph with kernels."""
 
     def __init__(self, graph: Graph, stages: Sequence[Segment], seconds: StepSeconds) -> None:
@@ -49,7 +49,7 @@ class StageSizes:
             input_bytes=0 if given is None else self._size([given]),
             gradient_bytes=self._size(self._arriving[index]),
             passing_peak=lasting + max(_live(passing.graph(()))),
-            ways=tuple(ways),
+            retentions=tuple(ways),
         )
 
     def _way(self, index: int, way: int, lasting: int) -> Retention:

@@ -33,7 +33,7 @@ class Segment:
     updates: tuple[Step, ...]
 
 
-def stages_of(graph: Graph, is_cheap: Callable[[Step], bool]) -> tuple[Segment, ...]:
+def cut_segments(graph: Graph, is_cheap: Callable[[Step], bool]) -> tuple[Segment, ...]:
     """Return the segments of a graph with kernels; none if it has no backward steps.
 
     is_cheap: returns whether the outputs of a forward step are cheap to recompute.

@@ -48,7 +48,7 @@ class ChainStage:
     input_bytes: int
     gradient_bytes: int
     passing_peak: int
-    ways: tuple[Retention, ...]
+    retentions: tuple[Retention, ...]
 
 
 class Move(Enum):
@@ -102,7 +102,7 @@ class ChainPlans:
     def _options(self, first: int, last: int) -> Iterator[Seconds]:
         """Yield seconds by memory: for each retention, then for passing up to each later stage."""
         stage, arriving = self._stages[first], self._stages[last].gradient_bytes
-        for way in stage.ways:
+        for way in stage.retentions:
             need = max(arriving + way.forward_peak, way.backward_peak)
             rest = np.zeros(self._slots + 1)
             if first < last:
@@ -121,14 +121,14 @@ class ChainPlans:
 
     def _actions(self, first: int, last: int, slots: int) -> Iterator[Action]:
         stage, choice = self._stages[first], int(self._choices[first, last][slots])
-        if choice < len(stage.ways):
+        if choice < len(stage.retentions):
             yield Action(Move.KEEP, first, choice)
             if first < last:
-                kept = self._stages[first + 1].input_bytes + stage.ways[choice].saved
+                kept = self._stages[first + 1].input_bytes + stage.retentions[choice].saved
                 yield from self._actions(first + 1, last, slots - self._in_slots(kept))
             yield Action(Move.BACK, first, choice)
             return
-        split = first + 1 + choice - len(stage.ways)
+        split = first + 1 + choice - len(stage.retentions)
         for passed in range(first, split):
             yield Action(Move.PASS, passed)
         kept = self._in_slots(self._stages[split].input_bytes)

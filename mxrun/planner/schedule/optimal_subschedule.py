@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mxrun.planner.schedule.ordering import Live, Order, Ordering, bytes_alive
+from mxrun.planner.schedule.ordering import LiveBytes, Order, Ordering, live_bytes_of
 
 # Maximum number of sets examined; beyond it the order is left unchanged.
 _MAX_SETS = 1000
@@ -26,7 +26,7 @@ def optimal_subschedule(
     beyond = max((*alive[:start], *alive[start + count :]), default=0)
     found = _Region(ordering, order, start, numbers).best(beyond)
     changed = [*order[:start], *(found or numbers), *order[start + count :]]
-    return max(bytes_alive(ordering, changed)), changed
+    return max(live_bytes_of(ordering, changed)), changed
 
 
 class _Region:
@@ -48,7 +48,7 @@ class _Region:
         later = order[start + len(numbers) :]
         self._later = {root for number in later for root in ordering.units[number].touched}
         self._later |= ordering.lasting
-        live = Live(ordering)
+        live = LiveBytes(ordering)
         for number in order[:start]:
             live.run(ordering.units[number])
         self._before = live.now

@@ -124,7 +124,7 @@ class Ordering:
                 yield root, made
 
 
-class Live:
+class LiveBytes:
     """Live bytes while units run one after the other."""
 
     def __init__(self, ordering: Ordering) -> None:
@@ -147,9 +147,9 @@ class Live:
         return during
 
 
-def bytes_alive(ordering: Ordering, order: Order) -> list[int]:
+def live_bytes_of(ordering: Ordering, order: Order) -> list[int]:
     """Return the live bytes while each unit of a schedule runs."""
-    live = Live(ordering)
+    live = LiveBytes(ordering)
     return [live.run(ordering.units[number]) for number in order]
 
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mxrun.graph.graph import Graph
-from mxrun.passes.updates import eager
+from mxrun.passes.updates import hoist_updates
 from mxrun.planner.inplace import inplace
 from mxrun.planner.liveness import peak_bytes
 from mxrun.planner.schedule.optimal_subschedule import optimal_subschedule
-from mxrun.planner.schedule.ordering import Live, Order, Ordering, bytes_alive
+from mxrun.planner.schedule.ordering import LiveBytes, Order, Ordering, live_bytes_of
 from mxrun.planner.schedule.peak_lower_bound import peak_lower_bound
-from mxrun.planner.storage import Sharing, shared
+from mxrun.planner.storage import Sharing, assign_storage
 
 # Number of units around the peak that are ordered optimally, and positions of the peak among them.
 _REGION = 14
@@ -59,7 +59,7 @@ def schedule(graph: Graph, sharing: Sharing, wanted: str = BEST) -> Scheduled:
         return declared
     ordering = Ordering(graph, sharing.in_place)
     for name, order in _orders(ordering):
-        ordered = eager(replace(graph, steps=ordering.steps(order)))
+        ordered = hoist_updates(replace(graph, steps=ordering.steps(order)))
         if name == wanted:
             return Scheduled(ordered, name, bound)
         peak = _peak(ordered, sharing.in_place)
@@ -70,7 +70,7 @@ def schedule(graph: Graph, sharing: Sharing, wanted: str = BEST) -> Scheduled:
     if best is declared:
         return declared
     # Concat in place and add-to, which the search does not count, may reverse the comparison.
-    return min((declared, best), key=lambda each: peak_bytes(*shared(each.graph, sharing)))
+    return min((declared, best), key=lambda each: peak_bytes(*assign_storage(each.graph, sharing)))
 
 
 def _peak(graph: Graph, in_place: bool) -> int:
@@ -83,7 +83,7 @@ def _orders(ordering: Ordering) -> Iterator[tuple[str, Order]]:
     for name, made in ((DECLARED, _given), (LIST, _list_order), (DEPTH_FIRST, _depth_first)):
         found[name] = made(ordering)
         yield name, found[name]
-    best = min(found, key=lambda name: max(bytes_alive(ordering, found[name]), default=0))
+    best = min(found, key=lambda name: max(live_bytes_of(ordering, found[name]), default=0))
     yield f"{best}, exact around its peak", _with_best_regions(ordering, found[best])
 
 
@@ -96,7 +96,7 @@ def _list_order(ordering: Ordering) -> Order:
 
     A unit that does not raise the peak so far costs nothing.
     """
-    units, live = ordering.units, Live(ordering)
+    units, live = ordering.units, LiveBytes(ordering)
     waiting = [len(unit.waits_for) for unit in units]
     ready = [number for number, count in enumerate(waiting) if not count]
     order: list[int] = []
@@ -148,7 +148,7 @@ def _with_best_regions(ordering: Ordering, order: Order) -> Order:
     """Reorder the units around the peak optimally as long as that lowers the peak."""
     current = list(order)
     for _ in range(_ROUNDS):
-        alive = bytes_alive(ordering, current)
+        alive = live_bytes_of(ordering, current)
         peak = alive.index(max(alive))
         starts = {max(0, min(peak - place, len(current) - _REGION)) for place in _PLACES}
         found = [
