@@ -210,8 +210,10 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     notes about long waits. Raises UserError for errors in the run, the checkpoint, names or the
     first records.
     """
-    batch = _largest(path, request, say) if request.batch == MAX else request.batch
+    batch = 1 if request.batch == MAX else request.batch
     trained = TrainedModel.open(Path(path), request.checkpoint, batch, request.allow_changes)
+    if request.batch == MAX:
+        trained = trained.with_batch_size(_largest(trained, request, say))
     built = trained.built
     chosen = heads(built, request.outputs)
     source = _source(trained, request, chosen)
@@ -230,9 +232,8 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     return Inference(trained, source, executor, outputs, classes, batch_size)
 
 
-def _largest(path: str | Path, request: InferRequest, say: Say) -> int:
+def _largest(trained: TrainedModel, request: InferRequest, say: Say) -> int:
     """Return the largest batch that fits, at most the number of records if it is known."""
-    trained = TrainedModel.open(Path(path), request.checkpoint, 1, request.allow_changes)
     chosen = heads(trained.built, request.outputs)
     source = _source(trained, request, chosen)
 

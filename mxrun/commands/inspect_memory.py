@@ -11,6 +11,7 @@ from typing import Any
 from mxrun.backend.jit import HostLoop
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.executor.bind import bind
+from mxrun.frontend import build
 from mxrun.operator.native_kernel import add_loop
 from mxrun.planner.allocator.free_list import free_list_bytes
 from mxrun.planner.explain import LiveTensor, block_lifetimes, live_tensors, pinned_tensors
@@ -20,7 +21,7 @@ from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
 from mxrun.session.max_batch_size import BatchSize, max_batch_size
 from mxrun.session.micro_batches import planned
-from mxrun.session.planning import Say, load, silent
+from mxrun.session.planning import Say, parse_config, silent
 from mxrun.session.what_if import Question, what_if
 
 # Fictitious base address: bound kernels store addresses, but nothing is run or stored there.
@@ -170,7 +171,8 @@ def inspect_memory(
     which all kernels are bound. changes: also plan other settings.
     """
     training = phase == "train"
-    built = load(path, overrides, max_batch_size(batch, path, overrides, training, threads, say))
+    parsed = parse_config(path, overrides)
+    built = build(parsed, max_batch_size(batch, parsed, training, threads, say))
     if changes and built.config.memory.micro_batches:
         raise UserError(
             Diagnostic(
@@ -182,7 +184,7 @@ def inspect_memory(
     made = planned(built, training, threads, say)
     if changes:
         say("--what-if plans other settings, which takes about ten times as long as this plan")
-    question = Question(path, overrides, training, threads, made.built, made.plan)
+    question = Question(parsed, training, threads, made.built, made.plan)
     return MemoryReport(
         name=built.config.name,
         phase=phase,

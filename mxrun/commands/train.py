@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.frontend import ModelDefinition, check_labels
+from mxrun.config import Parsed
+from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.contention import core_wait_s
@@ -19,7 +20,7 @@ from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
-from mxrun.session.planning import Say, check_fits, is_timed, load, silent
+from mxrun.session.planning import Say, check_fits, is_timed, parse_config, silent
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import RunStart, resume, saved_plan
 from mxrun.session.run import Run
@@ -129,10 +130,11 @@ def train(
     Raises UserError for errors in config, data or run folder, before the first step, and Stopped
     when a signal requested an end and everything is saved.
     """
-    batch = _batch_size(path, overrides, observer, request)
+    parsed = parse_config(path, overrides)
+    batch = _batch_size(parsed, observer, request)
     if batch is not None:
-        overrides = (*overrides, f"data.batch_size={batch}")
-    built, stands_in = _loaded(path, overrides)
+        parsed = parsed.with_values({("data", "batch_size"): batch})
+    built, stands_in = _built(parsed)
     if stands_in:
         observer.note(NO_PATH)
     saved = saved_plan(built.config.name) if request.existing == "resume" else None
@@ -143,23 +145,19 @@ def train(
         run.close()
 
 
-def _loaded(
-    path: str | Path, overrides: Sequence[str], batch: int | None = None
-) -> tuple[ModelDefinition, bool]:
+def _built(parsed: Parsed, batch: int | None = None) -> tuple[ModelDefinition, bool]:
     """Return the model definition, and whether synthetic data replace missing data sections."""
-    built = load(path, overrides, batch)
-    stand_ins = synthetic_sections(built)
-    return (load(path, (*overrides, *stand_ins), batch), True) if stand_ins else (built, False)
+    built = build(parsed, batch)
+    sections = synthetic_sections(built)
+    return (build(parsed.with_values(sections), batch), True) if sections else (built, False)
 
 
-def _batch_size(
-    path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
-) -> int | None:
+def _batch_size(parsed: Parsed, observer: Observer, request: TrainRequest) -> int | None:
     """Return the requested batch size; `max` is limited to the number of records."""
-    found = max_batch_size(request.batch, path, overrides, training=True, say=observer.note)
+    found = max_batch_size(request.batch, parsed, training=True, say=observer.note)
     if found is None or request.batch != MAX:
         return found
-    built, _ = _loaded(path, overrides, 1)
+    built, _ = _built(parsed, 1)
     if "train" not in built.data:
         return found
     records = len(open_datasets({"train": built.data["train"]}, built.model.records)["train"])

@@ -132,19 +132,20 @@ class Parsed:
     train: Train | None = None
     blocks: Mapping[str, SourceLocation] = field(default_factory=dict)
     expanded: Expanded | None = field(default=None, repr=False)
+    expansion_problems: tuple[Diagnostic, ...] = ()
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Parsed:
         """Return the config with these plain values instead of its own, validated again.
 
         Paths are outside of `network`. A new value has the place of the value it replaces, or of
-        the deepest existing value on the way. An invalid config is returned as it is.
+        the deepest existing value on the way. A config that cannot be read is returned as it is.
         """
-        if self.config is None or self.expanded is None:
+        if self.expanded is None:
             return self
         root = self.expanded.root
         for path, value in values.items():
             root = _put(root, path, located(value, root.find(*path).place))
-        return _validate(replace(self.expanded, root=root), [])
+        return _validate(replace(self.expanded, root=root), list(self.expansion_problems))
 
     @property
     def plugins(self) -> Mapping[str, SourceLocation]:
@@ -227,10 +228,14 @@ def _changed(
 
 
 def _put(node: SourceNode, path: KeyPath, value: SourceNode) -> SourceNode:
-    """Return the tree with `value` at `path`, whose parents are mappings or are made."""
+    """Return the tree with `value` at `path`; missing mappings on the way are created.
+
+    A parent of another kind stays as it is, because validation rejects it.
+    """
     if not path:
         return replace(value, key_place=node.key_place)
-    assert isinstance(node.value, Mapping)
+    if not isinstance(node.value, Mapping):
+        return node
     step = str(path[0])
     inner = node.value.get(step, SourceNode({}, node.place))
     return replace(node, value={**node.value, step: _put(inner, path[1:], value)})
@@ -262,7 +267,7 @@ def _all_absolute(paths: SourceNode) -> SourceNode:
 
 
 def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:
-    tree = expanded.root
+    tree, expansion_problems = expanded.root, tuple(problems)
     layers = read_layers(expanded.layers, expanded.chains, problems)
     well_formed = not problems
     unfilled = _unfilled(tree, ())
@@ -287,6 +292,7 @@ def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:
         train=_section(Train, inputs.get("train")),
         blocks=expanded.blocks,
         expanded=expanded,
+        expansion_problems=expansion_problems,
     )
 
 

@@ -6,18 +6,18 @@ as one sample does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.frontend import ModelDefinition
+from mxrun.config import Parsed
+from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.storage import available_bytes, memory_limit
-from mxrun.session.planning import Say, load, request_for, silent
+from mxrun.session.planning import Say, request_for, silent
 
 # Samples per step, or `max`.
 BatchSize = int | Literal["max"]
@@ -33,8 +33,7 @@ _STRAIGHT = 6
 
 def max_batch_size(
     batch: BatchSize | None,
-    path: str | Path,
-    overrides: Sequence[str],
+    parsed: Parsed,
     training: bool,
     threads: int | None = None,
     say: Say = silent,
@@ -44,10 +43,10 @@ def max_batch_size(
         return batch
 
     def asked(size: int) -> tuple[Symbol, CompileRequest]:
-        built = load(path, overrides, size)
+        built = build(parsed, size)
         return built.model.symbol, request_for(built, training, threads)
 
-    return largest_batch(load(path, overrides, 1), asked, say)
+    return largest_batch(build(parsed, 1), asked, say)
 
 
 def largest_batch(

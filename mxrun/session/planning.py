@@ -14,7 +14,7 @@ from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.compiler.team_size import team_for
-from mxrun.config import parse
+from mxrun.config import Parsed, parse
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.io.order import LastBatch
@@ -35,10 +35,18 @@ def load(
 
     Raises UserError with all diagnostics.
     """
+    return build(parse_config(path, overrides), batch)
+
+
+def parse_config(path: str | Path, overrides: Sequence[str] = ()) -> Parsed:
+    """Parse a config and load its plugins; `build` raises its diagnostics.
+
+    Raises UserError if a plugin cannot be loaded.
+    """
     library.load()
     parsed = parse(path, overrides)
     load_plugins(parsed, path)
-    return build(parsed, batch)
+    return parsed
 
 
 def allow_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.config import RunConfig, load_config
+from mxrun.config.marked import Path as KeyPath
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
 from mxrun.io.dataset import DATASETS
@@ -20,8 +22,8 @@ NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.pa
 _DATASET = "synthetic"
 
 
-def synthetic_sections(built: ModelDefinition) -> tuple[str, ...]:
-    """Return overrides that replace data sections without a path by synthetic data.
+def synthetic_sections(built: ModelDefinition) -> Mapping[KeyPath, Mapping[str, object]]:
+    """Return the data sections of synthetic data that replace sections without a path, by path.
 
     Empty if either section has its data, because evaluation on other records would be useless.
     Transforms are removed with the data set, because synthetic records already have the network's
@@ -32,14 +34,14 @@ def synthetic_sections(built: ModelDefinition) -> tuple[str, ...]:
     if data.eval is not None:
         sections["eval"] = ("test", data.eval.shuffle)
     if set(pathless(data)) != set(sections):
-        return ()
+        return {}
     records = _records(built)
     classes = min(count_limits(built.model).values(), default=FEW)
-    return tuple(
-        f"data.{role}={{dataset: {_DATASET}, split: {split}, shuffle: {str(shuffle).lower()}, "
-        f"records: {records}, classes: {classes}}}"
+    shared = {"dataset": _DATASET, "records": records, "classes": classes}
+    return {
+        ("data", role): {"split": split, "shuffle": shuffle, **shared}
         for role, (split, shuffle) in sections.items()
-    )
+    }
 
 
 def uses_synthetic_data(config: RunConfig) -> bool:
@@ -59,6 +61,11 @@ def synthetic_notes(run: Path) -> tuple[str, ...]:
         config = load_config(folder / "config.yaml")
     except UserError:
         return ()
+    return synthetic_notes_of(folder, config)
+
+
+def synthetic_notes_of(folder: Path, config: RunConfig) -> tuple[str, ...]:
+    """Return a note if the run of a folder, whose config is known, trained on synthetic data."""
     if not trained_on_synthetic_data(config):
         return ()
     name = config.data.train.dataset

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.config import Parsed
 from mxrun.executor.executor import Executor
-from mxrun.frontend import ModelDefinition
+from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.update_rule import averaged
-from mxrun.session.planning import load
+from mxrun.session.planning import parse_config
 from mxrun.session.plugins import plugin_differences, plugin_hashes
-from mxrun.session.synthetic_data import synthetic_notes
+from mxrun.session.synthetic_data import synthetic_notes_of
 from mxrun.train.checkpoint import (
     MANIFEST_FILE,
     Arrays,
@@ -37,6 +38,7 @@ class TrainedModel:
     their moving averages, as in the run's own evaluations.
     """
 
+    parsed: Parsed
     built: ModelDefinition
     checkpoint: Checkpoint
     arrays: Arrays
@@ -61,7 +63,8 @@ class TrainedModel:
         run = path.parent if (path / MANIFEST_FILE).is_file() else path
         if not (run / _CONFIG).is_file():
             raise _no_run(path, run)
-        built = load(run / _CONFIG, batch=batch)
+        parsed = parse_config(run / _CONFIG)
+        built = build(parsed, batch)
         found = choose(path, wanted)
         checkpoint = found.checkpoint
         assert checkpoint is not None
@@ -75,8 +78,12 @@ class TrainedModel:
         if differences:
             notes.append("this differs from the trained network: " + "; ".join(differences))
         notes.append(_described(checkpoint, bool(means)))
-        notes += synthetic_notes(run)
-        return cls(built, checkpoint, arrays, bool(means), tuple(notes))
+        notes += synthetic_notes_of(run, built.config)
+        return cls(parsed, built, checkpoint, arrays, bool(means), tuple(notes))
+
+    def with_batch_size(self, batch: int) -> TrainedModel:
+        """Return the same model, built for another batch size."""
+        return replace(self, built=build(self.parsed, batch))
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -6,21 +6,22 @@ else from typical speeds of a few server cores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.what_if import Budgets, PlanEffect, single_steps, step_seconds
-from mxrun.frontend import ModelDefinition
+from mxrun.config import Parsed
+from mxrun.config.marked import Path as KeyPath
+from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.runtime.machine import known_machine
-from mxrun.session.planning import load, plan_for, request_for
+from mxrun.session.planning import plan_for, request_for
 
 _SHARES = (75, 50)
 
@@ -48,8 +49,7 @@ class Change:
 class Question:
     """Run as configured, and the arguments to plan its changes with."""
 
-    path: str | Path
-    overrides: Sequence[str]
+    parsed: Parsed
     training: bool
     threads: int | None
     built: ModelDefinition
@@ -138,18 +138,19 @@ class _Changes:
         """Yield changes of other settings, each with its own config."""
         for words, size in (("half", self._batch // 2), ("twice", 2 * self._batch)):
             if size:
-                yield from self._planned(f"{words} the batch", f"--batch {size}", (), size)
+                yield from self._planned(f"{words} the batch", f"--batch {size}", {}, size)
         if self._asked.built.config.precision == FLOAT32:
+            values: dict[KeyPath, str] = {("precision",): BFLOAT16}
             setting = f"precision={BFLOAT16}"
-            yield from self._planned("activations in bfloat16", setting, (setting,), self._batch)
+            yield from self._planned("activations in bfloat16", setting, values, self._batch)
 
     def _planned(
-        self, change: str, config: str, overrides: Sequence[str], batch: int
+        self, change: str, config: str, values: Mapping[KeyPath, str], batch: int
     ) -> Iterator[Change]:
         """Yield one change if the run can be planned with it."""
         asked = self._asked
         try:
-            built = load(asked.path, (*asked.overrides, *overrides), batch)
+            built = build(asked.parsed.with_values(values), batch)
             plan = plan_for(built, asked.training, asked.threads)
         except UserError:
             return
