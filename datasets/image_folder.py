@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field as Option
 
-from mxrun.base.errors import Diagnostic, UserError, nearest
-from mxrun.base.near_names import listed
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed, nearest
 from mxrun.base.params import Parameters
 from mxrun.io.classes import class_key
 from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register

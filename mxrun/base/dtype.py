@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxrun.base.errors import UserError, nearest
+from mxrun.base.errors import UserError
+from mxrun.base.near_names import nearest
 
 # MXNet's type codes: 3rdparty/mshadow/mshadow/base.h, enum TypeFlag.
 TYPE_CODES: dict[str, int] = {

@@ -6,22 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from mxrun.base.near_names import nearest
-
-__all__ = [
-    "MAX_SHOWN",
-    "Diagnostic",
-    "InternalError",
-    "MxrunError",
-    "OperatorErrorContext",
-    "OperatorRaised",
-    "SourceLocation",
-    "Stopped",
-    "UserError",
-    "nearest",
-    "shown",
-]
-
 MAX_SHOWN = 20
 """Maximum number of diagnostics shown for one error; the others are only counted."""
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from mxrun.base.errors import nearest
+from mxrun.base.near_names import nearest
 
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 LARGEST_INT32 = 2**31 - 1

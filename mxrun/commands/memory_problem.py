@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.near_names import nearest
 from mxrun.io.files import read_all_bytes
 from mxrun.planner.allocator.allocate import Allocation, solve_incrementally
 

@@ -17,11 +17,10 @@ from mxrun.config.bundled import bundled_configs, find_config
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.register import OPERATORS, AnyProperty
 from mxrun.session.planning import load
+from mxrun.session.saved_summary import is_count, is_number
 from mxrun.session.synthetic_data import synthetic_notes
 
 _METRICS = "metrics.jsonl"
-# Exclusive limit of integers; larger ones are neither counts nor measurements.
-_MAX_INT = 1 << 63
 _OF_A_RUN = (_METRICS, "config.yaml")
 
 Report = dict[str, Any]
@@ -193,9 +192,7 @@ def _read_records(path: Path) -> Iterator[Report]:
 def _is_record(record: Any) -> bool:
     if not isinstance(record, Mapping):
         return False
-    counts = all(
-        type(record.get(key)) is int and 1 <= record[key] < _MAX_INT for key in ("epoch", "step")
-    )
+    counts = all(is_count(record.get(key), least=1) for key in ("epoch", "step"))
     parts = (record.get("train"), record.get("eval"))
     return counts and all(isinstance(part, Mapping) and _is_measured(part) for part in parts)
 
@@ -203,16 +200,11 @@ def _is_record(record: Any) -> bool:
 def _is_measured(part: Mapping[str, Any]) -> bool:
     """Return whether all values are numbers, null (not finite), or tables, which have no curve."""
     return all(
-        value is None or isinstance(value, (list, Mapping)) or _is_number(value)
+        value is None
+        or isinstance(value, (list, Mapping))
+        or (is_number(value) and math.isfinite(value))
         for value in part.values()
     )
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a value can be plotted: JSON allows larger numbers, and Python parses NaN."""
-    if type(value) is int:
-        return abs(value) < _MAX_INT
-    return type(value) is float and math.isfinite(value)
 
 
 def _damaged(place: SourceLocation, got: str) -> UserError:

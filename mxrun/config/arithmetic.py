@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
-from mxrun.base.errors import nearest
+from mxrun.base.near_names import nearest
 from mxrun.config.marked import describe
 
 Number: TypeAlias = int | float

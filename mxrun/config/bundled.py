@@ -6,7 +6,8 @@ import os.path
 from importlib.resources import files
 from pathlib import Path
 
-from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import nearest
 
 _PACKAGE = "mxrun.configs"
 _SUFFIX = ".yaml"

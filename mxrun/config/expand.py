@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mxrun.base.errors import MAX_SHOWN, Diagnostic, SourceLocation, nearest
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, SourceLocation
 from mxrun.base.keywords import REPEAT
-from mxrun.base.near_names import Suggestions
+from mxrun.base.near_names import Suggestions, nearest
 from mxrun.config.arithmetic import RESERVED
 from mxrun.config.interpolate import Interpolator, mentions
 from mxrun.config.load import MAX_VALUES

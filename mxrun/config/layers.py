@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mxrun.base.errors import Diagnostic, SourceLocation, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.base.keywords import AUTO, PREFERRED, RESERVED_KEYS
+from mxrun.base.near_names import nearest
 from mxrun.config.marked import SourceNode, describe
 from mxrun.config.names import is_reference, scope_of
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mxrun.base.errors import Diagnostic, SourceLocation, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation
+from mxrun.base.near_names import nearest
 from mxrun.config.marked import Path, SourceNode, describe, dotted
 from mxrun.config.scalar import resolve
 from mxrun.config.section import Section, describe_field, section_at

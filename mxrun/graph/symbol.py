@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.near_names import nearest
 from mxrun.graph.json import dump, load
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.register import create

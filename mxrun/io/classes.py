@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
-from mxrun.base.near_names import listed
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.near_names import listed, nearest
 
 # A class number written as a name. At most 9 digits, so that it fits into int32.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")

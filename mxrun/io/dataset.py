@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError, nearest
-from mxrun.base.near_names import listed
+from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
+from mxrun.base.near_names import listed, nearest
 from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.batch import is_label

@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Iterator
 from typing import TypeVar
 
-from mxrun.base.errors import Diagnostic, nearest
+from mxrun.base.errors import Diagnostic
+from mxrun.base.near_names import nearest
 from mxrun.base.registry import Registry
 
 T = TypeVar("T")

@@ -18,7 +18,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import nearest
 from mxrun.io.files import MAXIMUM_BYTES, check_memory, fail
 
 _CHUNK = 1 << 20

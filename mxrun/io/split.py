@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.keywords import REST
+from mxrun.base.near_names import nearest
 from mxrun.runtime import random
 
 # Source locations by dotted path within the data set's section: `path`, `split.range`.

@@ -15,7 +15,8 @@ from typing import Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import nearest
 from mxrun.io.classes import class_key
 from mxrun.io.files import read_all_bytes
 

@@ -101,7 +101,8 @@ from mxrun.backend.scalar_value import (
 )
 from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.near_names import nearest
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot
 

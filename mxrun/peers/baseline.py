@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import nearest
 from mxrun.peers.process import HelperProcess, worker_command
 from mxrun.peers.wire import Array, group, prefixed
 

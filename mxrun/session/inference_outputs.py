@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import nearest
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.infer import infer

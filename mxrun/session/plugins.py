@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from mxrun import library
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError, nearest
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.near_names import nearest
 from mxrun.config import Parsed, RunConfig
 from mxrun.config.sources import COMMAND_LINE
 from mxrun.operator.register import OPERATORS

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mxrun.base.errors import Diagnostic, UserError, nearest
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import nearest
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition, check_labels

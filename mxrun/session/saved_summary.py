@@ -13,16 +13,18 @@ def is_summary(content: Mapping[str, Any]) -> bool:
     return all(check(content.get(name)) for name, check in _CHECKS.items())
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 63
+def is_count(value: Any, least: int = 0) -> bool:
+    """Return whether a value read from JSON is an integer of 64 bits, at least `least`."""
+    return type(value) is int and least <= value < 1 << 63
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value read from JSON is a float, or an integer of 64 bits."""
     return type(value) is float or (type(value) is int and abs(value) < 1 << 63)
 
 
 def _is_number_or_null(value: Any) -> bool:
-    return value is None or _is_number(value)
+    return value is None or is_number(value)
 
 
 def _is_text(value: Any) -> bool:
@@ -52,16 +54,16 @@ def _or_null(check: Check) -> Check:
 
 
 _CHECKS: Mapping[str, Check] = {
-    **dict.fromkeys(("steps", "epochs", "micro_batches", "threads"), _is_count),
+    **dict.fromkeys(("steps", "epochs", "micro_batches", "threads"), is_count),
     "eval": _is_mapping(_is_metric),
     "step_ms": _is_mapping(_is_number_or_null, "median", "p90", "p99", "min"),
     "first_step_s": _is_number_or_null,
     "memory": _is_mapping(
-        *(_is_count, "planned_bytes", "touched_bytes", "lower_bound_bytes", "rss_peak_bytes")
+        *(is_count, "planned_bytes", "touched_bytes", "lower_bound_bytes", "rss_peak_bytes")
     ),
     "run_dir": _is_text,
     **dict.fromkeys(("stopped_early", "synthetic_data"), lambda value: isinstance(value, bool)),
-    "resumed_from": _or_null(_is_count),
+    "resumed_from": _or_null(is_count),
     "best": _or_null(lambda value: isinstance(value, Mapping)),
     "started_from": _or_null(lambda value: isinstance(value, Mapping)),
     **dict.fromkeys(("data_wait_share", "core_wait_share"), _is_number_or_null),
