@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from mxrun.base.errors import SourceLocation
+from mxrun.base.interval import Interval, Unit
 from mxrun.base.params import NotNegative
 from mxrun.config.choice import Choice
 from mxrun.config.fields import AnyChoice, Size
@@ -21,19 +21,11 @@ XAVIER = Choice("xavier", {}, _DEFAULT)
 CONSTANT = Choice("constant", {}, _DEFAULT)
 
 _INTERVAL = re.compile(r"([1-9][0-9]{0,8}) (step|epoch|minute)s?")
-_UNITS: dict[str, Literal["steps", "epochs", "minutes"]] = {
+_UNITS: dict[str, Unit] = {
     "step": "steps",
     "epoch": "epochs",
     "minute": "minutes",
 }
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Number of steps, epochs or minutes, written `1 epoch`, `500 steps` or `10 minutes`."""
-
-    count: int
-    unit: Literal["steps", "epochs", "minutes"]
 
 
 def read_interval(given: object) -> object:
@@ -60,6 +52,7 @@ class CheckpointSection(Section):
 
     every: AnyInterval = Field(
         default=Interval(1, "epochs"),
+        json_schema_extra={"default": str(Interval(1, "epochs"))},
         description="Interval between checkpoints: 1 epoch, 500 steps, 10 minutes; the last step "
         "is always saved.",
     )

@@ -14,7 +14,7 @@ from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
 from mxrun.graph.update_rule import Clipping, UpdateRule
-from mxrun.train.checkpoint_manager import Interval, Policy
+from mxrun.train.checkpoint_manager import Policy
 from mxrun.train.early_stopping import EarlyStopping, EvaluationMonitor
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.metric import METRICS, config_forms, default_metrics, supported_metrics
@@ -97,7 +97,7 @@ def build_training(
         average=train.average,
         watch=watch,
         policy=Policy(
-            Interval(train.checkpoint.every.count, train.checkpoint.every.unit),
+            train.checkpoint.every,
             train.checkpoint.keep,
             train.checkpoint.best,
         ),

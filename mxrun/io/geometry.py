@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.record import Draw, Record, RecordShape, Side, Sides, Transform, register, sides
 
-Interval = tuple[float, float]
+Bounds = tuple[float, float]
 Uniform = NDArray[np.float64]
 
 # 224 / 256: the common evaluation of networks trained on random crops of 224.
@@ -111,21 +111,21 @@ class RandomResizedCrop(Transform):
     """
 
     size: Side | Sides = Field(description="the square's side, or [height, width]")
-    area: Interval = Field(
+    area: Bounds = Field(
         default=(0.08, 1.0), description="least and greatest area, as a fraction of the image's"
     )
-    ratio: Interval = Field(default=(3 / 4, 4 / 3), description="least and greatest width / height")
+    ratio: Bounds = Field(default=(3 / 4, 4 / 3), description="least and greatest width / height")
 
     @field_validator("area", "ratio")
     @classmethod
-    def _ordered(cls, given: Interval) -> Interval:
+    def _ordered(cls, given: Bounds) -> Bounds:
         if not 0 < given[0] <= given[1] <= 1000:
             raise ValueError("an interval is [least, greatest] with 0 < least <= greatest")
         return given
 
     @field_validator("area")
     @classmethod
-    def _part(cls, given: Interval) -> Interval:
+    def _part(cls, given: Bounds) -> Bounds:
         if given[1] > 1:
             raise ValueError("area is a fraction of the image's: at most 1")
         return given

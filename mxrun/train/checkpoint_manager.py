@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.interval import Interval
 from mxrun.train.checkpoint import (
     CHECKPOINT,
     Arrays,
@@ -21,16 +21,6 @@ from mxrun.train.checkpoint import (
     save_checkpoint,
 )
 from mxrun.train.progress import Progress
-
-Unit = Literal["steps", "epochs", "minutes"]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Number of steps, epochs or minutes."""
-
-    count: int
-    unit: Unit
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from mxrun.base.registry import Registry
 Reduction = Annotated[float, Field(gt=0, le=1)]
 Part = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[Int32, Field(ge=0)]
-Interval = Annotated[Int32, Field(ge=1)]
-Milestones = Annotated[tuple[Interval, ...], Field(min_length=1)]
+PositiveCount = Annotated[Int32, Field(ge=1)]
+Milestones = Annotated[tuple[PositiveCount, ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class StepDecay(Schedule):
     MXNet's FactorScheduler, and with a stop_factor_lr of 0 PyTorch's StepLR.
     """
 
-    steps: Interval | None = Field(None, description="Steps between two reductions.")
-    epochs: Interval | None = Field(None, description="Or epochs between two reductions.")
+    steps: PositiveCount | None = Field(None, description="Steps between two reductions.")
+    epochs: PositiveCount | None = Field(None, description="Or epochs between two reductions.")
     factor: Reduction = Field(0.1, description="Factor of every reduction.")
     stop_factor_lr: NotNegative = Field(
         1e-8, description="Lower bound on the reduced learning rate."

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mxrun.base.errors import SourceLocation, UserError
+from mxrun.base.interval import Interval
 from mxrun.config import Choice, SourceNode, json_schema, load_config, parse
 from mxrun.config.schema import Settings
-from mxrun.config.training import Interval
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 GOOD = """\
@@ -419,6 +419,7 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     metrics = schema["$defs"]["Train"]["properties"]["metrics"]["anyOf"][0]["items"]
     assert metrics == {"$ref": "#/$defs/Metric"}
     assert schema["$defs"]["Metric"]["anyOf"][0]["enum"] == ["top_k"]
+    assert schema["$defs"]["CheckpointSection"]["properties"]["every"]["default"] == "1 epoch"
     (digits,) = schema["$defs"]["DatasetSection"]["anyOf"]
     assert set(digits["properties"]) == {"dataset", "split", "shuffle", "transforms", "path"}
     assert digits["properties"]["path"]["type"] == ["string", "null"]

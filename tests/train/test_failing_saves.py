@@ -15,7 +15,8 @@ from typing import NoReturn
 import pytest
 from commands import MXRUN, digests, result
 
-from mxrun.train.checkpoint_manager import CheckpointManager, Interval, Policy
+from mxrun.base.interval import Interval
+from mxrun.train.checkpoint_manager import CheckpointManager, Policy
 from mxrun.train.observer import EpochDone
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory

@@ -1,0 +1,19 @@
+"""Interval between two actions of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["steps", "epochs", "minutes"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Number of steps, epochs or minutes, written `1 epoch`, `500 steps` or `10 minutes`."""
+
+    count: int
+    unit: Unit
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.unit[:-1] if self.count == 1 else self.unit}"
