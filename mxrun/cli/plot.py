@@ -24,6 +24,10 @@ def plot(
         Path | None,
         typer.Option(metavar="FILE", help="Write an SVG file instead of drawing in the terminal."),
     ] = None,
+    dot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a network in Graphviz's DOT language."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Draw a network, an operator, or the learning curves of a run.
@@ -35,6 +39,7 @@ def plot(
     Examples:
       mxrun plot digits_lenet
       mxrun plot net.yaml data.batch_size=1 --svg net.svg
+      mxrun plot net.yaml --dot net.dot
       mxrun plot runs/digits_lenet
       mxrun plot runs/digits_lenet --svg curves.svg
       mxrun plot Convolution no_bias=true
@@ -42,21 +47,27 @@ def plot(
     from mxrun.base.files import check_writable
     from mxrun.commands import plot as command
     from mxrun.report.notes import write_notes
-    from mxrun.report.result import write_json
+    from mxrun.report.plot import dot_text, drawing, parts
+    from mxrun.report.result import write_json, write_tables
 
     check_writable(svg)
+    check_writable(dot)
     report = command.plot(what, overrides or ())
     write_notes(report.get("notes", ()))
     if svg is not None:
-        from mxrun.base.files import write_text
-        from mxrun.report.plot import drawing
-
-        write_text(svg, drawing(report))
-        write_notes([f"wrote {svg}"])
+        _write(svg, drawing(report))
+    if dot is not None:
+        _write(dot, dot_text(report))
     if json:
         write_json(report)
-    elif svg is None:
-        from mxrun.report.plot import parts
-        from mxrun.report.result import write_tables
-
+    elif svg is None and dot is None:
         write_tables(parts(report))
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a drawing and report its file."""
+    from mxrun.base.files import write_text
+    from mxrun.report.notes import write_note
+
+    write_text(file, text)
+    write_note(f"wrote {file}")

@@ -20,6 +20,7 @@ from rich.text import Text
 
 Report = Mapping[str, Any]
 
+_MAX_LINE_LENGTH = 44
 _MARKS = {"operator": "●", "unapplied": "◌", "input": "○"}
 _MEANINGS = {
     "operator": "operator",
@@ -79,6 +80,31 @@ def shape_text(shape: Sequence[int | None] | None) -> str:
     if shape is None:
         return "?"
     return "x".join("?" if size is None else str(size) for size in shape) or "scalar"
+
+
+def node_lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
+    """Yield the lines of a node's box: name, operator, then its variables with their shapes."""
+    yield node["name"]
+    if node["kind"] == "input":
+        return
+    yield " ".join((node["operator"], *_words(node["parameters"])))
+    line = ""
+    for part in variables_of(node, nodes):
+        if line and len(line) + len(part) > _MAX_LINE_LENGTH:
+            yield line + ";"
+            line = ""
+        line = f"{line}; {part}" if line else part
+    if line:
+        yield line
+
+
+def _words(parameters: Mapping[str, str]) -> Iterator[str]:
+    """Yield the parameters that describe an operator: types such as `relu`, kernels as `3x3`."""
+    for name, value in parameters.items():
+        if name == "kernel":
+            yield value.strip("(),").replace(", ", "x")
+        elif name.endswith("_type"):
+            yield value
 
 
 def wiring(drawn: Sequence[Report]) -> Iterator[str]:

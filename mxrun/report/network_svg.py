@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from mxrun.report.layout import Box, Edge, Point, lay_out
-from mxrun.report.network import drawn_nodes, network_title, shape_text, variables_of
+from mxrun.report.network import drawn_nodes, network_title, node_lines, shape_text
 from mxrun.report.svg import COLOURS, clean, document, element, points, text, text_width
 
 Report = Mapping[str, Any]
@@ -16,7 +16,6 @@ Report = Mapping[str, Any]
 _MARGIN = 24.0
 _LINE = 15.0
 _SMALL = 10.0
-_MAX_LINE_LENGTH = 44
 _GROUP_LEVELS = 2
 _GROUP_PAD = 10.0
 _GROUP_NAME = 12.0
@@ -69,7 +68,7 @@ class _NodeBox:
 def network_svg(report: Report) -> str:
     """Return the SVG document. Deterministic: equal reports give equal bytes."""
     nodes = drawn_nodes(report["nodes"])
-    drawn = [_NodeBox(node, tuple(_lines(node, report["nodes"]))) for node in nodes]
+    drawn = [_NodeBox(node, tuple(node_lines(node, report["nodes"]))) for node in nodes]
     boxes = {one.node["name"]: one.box for one in drawn}
     colours = _colours(nodes)
     layout = lay_out(list(boxes.values()), list(_edges(nodes)))
@@ -91,30 +90,6 @@ def network_svg(report: Report) -> str:
         [_ARROW, text(title, _MARGIN, _MARGIN + 10, "title"), *legend, moved],
         _STYLE,
     )
-
-
-def _lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
-    yield node["name"]
-    if node["kind"] == "input":
-        return
-    yield " ".join((node["operator"], *_words(node["parameters"])))
-    line = ""
-    for part in variables_of(node, nodes):
-        if line and len(line) + len(part) > _MAX_LINE_LENGTH:
-            yield line + ";"
-            line = ""
-        line = f"{line}; {part}" if line else part
-    if line:
-        yield line
-
-
-def _words(parameters: Mapping[str, str]) -> Iterator[str]:
-    """Yield the parameters that describe an operator: types such as `relu`, kernels as `3x3`."""
-    for name, value in parameters.items():
-        if name == "kernel":
-            yield value.strip("(),").replace(", ", "x")
-        elif name.endswith("_type"):
-            yield value
 
 
 def _colours(nodes: Sequence[Report]) -> dict[str, str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.report.curves import curve_parts
 from mxrun.report.curves_svg import curves_svg
 from mxrun.report.network import network_parts
+from mxrun.report.network_dot import network_dot
 from mxrun.report.network_svg import network_svg
 
 if TYPE_CHECKING:
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
 def parts(report: Mapping[str, Any]) -> Sequence[RenderableType]:
     """Return the drawing for a terminal."""
     return network_parts(report) if report["kind"] == "network" else curve_parts(report)
+
+
+def dot_text(report: Mapping[str, Any]) -> str:
+    """Return a network in the DOT language. Raises UserError for curves, which are no graph."""
+    if report["kind"] != "network":
+        hint = "--svg draws the curves"
+        raise UserError(Diagnostic("--dot is for networks and operators", hint=hint))
+    return network_dot(report)
 
 
 def drawing(report: Mapping[str, Any]) -> str:

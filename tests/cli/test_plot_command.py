@@ -73,6 +73,26 @@ def test_a_networks_drawing_has_its_nodes_shapes_and_classes(tmp_path: Path) -> 
     assert (tmp_path / "out.svg").read_bytes() == first
 
 
+def test_a_network_in_dot_has_its_nodes_and_tensors(tmp_path: Path) -> None:
+    done = mxrun("plot", "digits_lenet", "data.batch_size=7", "--dot", "net.dot", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "mxrun: wrote net.dot\n")
+    text = (tmp_path / "net.dot").read_text()
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[0] == 'digraph "digits_lenet" {'
+    assert lines[1] == 'label="digits_lenet, batch 7";'
+    label = "conv1\\nConvolution 3x3\\nweight 16x1x3x3; bias 16"
+    assert f'"conv1" [label="{label}", shape=box];' in lines
+    assert '"data" -> "conv1" [label="7x1x8x8"];' in lines
+    assert '"label" [label="label", shape=box, style="rounded"];' in lines
+    report = result("plot", "digits_lenet", cwd=tmp_path)
+    drawn = [node for node in report["nodes"] if node["kind"] != "variable"]
+    names = {node["name"] for node in drawn}
+    edges = [part for node in drawn for part in node["inputs"] if part["node"] in names]
+    assert sum(" -> " in line for line in lines) == len(edges)
+    run = write_metrics(tmp_path / "run", [record(1, 0.5)])
+    assert "--dot is for networks" in refused("plot", str(run), "--dot", "x.dot", cwd=tmp_path)
+
+
 def test_a_large_residual_network_stays_readable(tmp_path: Path) -> None:
     report = result("plot", str(RESNET), DATA, cwd=tmp_path)
     names = [node["name"] for node in report["nodes"] if node["kind"] != "variable"]

@@ -26,9 +26,9 @@ EVENTS = (
 # A line is read from standard input between the step and the epoch.
 SCRIPT = """
 import sys
-from mxrun.report.progress import watching
+from mxrun.report.progress import training_observer
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
-with watching() as observer:
+with training_observer() as observer:
     observer.run_started(RunStarted("lenet", 1, 2, 46, 23, 64, 36938, 1500000))
     observer.step_done(StepDone(1, 10, {"loss": 0.5}, 640, 0.1))
     sys.stdin.readline()
