@@ -373,7 +373,10 @@ class OnednnDeconvolution(Implementation):
             }
             forward = partial(operations.convolution_forward, *specs, window, team)
             parts.add_primitive(
-                request.choices.prepare("data_grad", lambda wish: forward(wish=wish), limit), slots
+                request.choices.prepare(
+                    "data_grad", lambda constraints: forward(constraints=constraints), limit
+                ),
+                slots,
             )
         if parts.is_requested(1):
             slots = {

@@ -195,11 +195,11 @@ class OnednnFullyConnected(Implementation):
         try:
             product = request.choices.prepare(
                 "output",
-                lambda wish: operations.matmul(
+                lambda constraints: operations.matmul(
                     *(left, weight, output, team),
                     transpose_right=True,
                     bias=bool(bias),
-                    wish=wish,
+                    constraints=constraints,
                 ),
             )
         except Unsupported:
@@ -255,7 +255,9 @@ class OnednnFullyConnected(Implementation):
             }
             product = _matrix(request.in_grad[0], features)
             prepare = partial(operations.matmul, gradient, plain, product, team)
-            primitive = request.choices.prepare("data_grad", lambda wish: prepare(wish=wish))
+            primitive = request.choices.prepare(
+                "data_grad", lambda constraints: prepare(constraints=constraints)
+            )
             parts.add_primitive(primitive, slots)
         if parts.is_requested(1):
             slots = {
@@ -265,7 +267,9 @@ class OnednnFullyConnected(Implementation):
             }
             sums = request.in_grad[1].with_layout(PLAIN)
             prepare = partial(operations.matmul, gradient, rows, sums, team, transpose_left=True)
-            primitive = request.choices.prepare("weight_grad", lambda wish: prepare(wish=wish))
+            primitive = request.choices.prepare(
+                "weight_grad", lambda constraints: prepare(constraints=constraints)
+            )
             parts.add_primitive(primitive, slots)
         if parts.is_requested(2):
             parts.add_column_sum(source(0), PLAIN, target(2))

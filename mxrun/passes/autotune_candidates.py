@@ -112,7 +112,7 @@ def question_of(prop: AnyProperty, request: ForwardRequest | BackwardRequest) ->
         lines.append(f"phase: backward of {request.forward.implementation}")
     for name, specs in groups.items():
         lines.append(f"{name}: {', '.join(map(str, specs))}")
-    lines.append(f"requests: {', '.join(wish.name for wish in request.requests)}")
+    lines.append(f"requests: {', '.join(constraints.name for constraints in request.requests)}")
     return "\n".join([*lines, f"threads: {request.threads}"])
 
 

@@ -95,25 +95,25 @@ class BenchmarkServer:
 
     def check(self, message: Message) -> Message:
         """Run `steps` steps; return the loss of each in training, else the outputs of each."""
-        contestant = self._open[message.fields["key"]]
+        runner = self._open[message.fields["key"]]
         losses, outputs = [], {}
         for index in range(message.fields["steps"]):
-            contestant.step()
+            runner.step()
             if message.fields["phase"] == "train":
-                losses.append(contestant.loss())
+                losses.append(runner.loss())
             else:
-                outputs.update(prefixed(str(index), numbered(contestant.outputs())))
+                outputs.update(prefixed(str(index), numbered(runner.outputs())))
         return Message({"losses": losses}, outputs)
 
     def turn(self, message: Message) -> Message:
         """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
-        contestant = self._open[message.fields["key"]]
+        runner = self._open[message.fields["key"]]
         for _ in range(message.fields["lead"]):
-            contestant.step()
+            runner.step()
         milliseconds = []
         for _ in range(message.fields["steps"]):
             start = time.perf_counter()
-            contestant.step()
+            runner.step()
             milliseconds.append((time.perf_counter() - start) * 1e3)
         return Message({"milliseconds": milliseconds})
 

@@ -170,7 +170,7 @@ def synthetic_records(model: Model) -> Dataset:
         else:
             numbers = draw_integers(0, stream, shape, limits.get(name, FEW))
             fields[name] = Field(numbers.astype(spec.dtype))
-    return Dataset("made up", fields)
+    return Dataset("synthetic", fields)
 
 
 def batch_count(batch_bytes: int) -> int:

@@ -154,22 +154,22 @@ def compare(
     """
     work = ReferenceOutputs.of(built, steps)
     results: dict[str, PeerResult] = {}
-    opponents: dict[str, BaselineProcess] = {}
+    baselines: dict[str, BaselineProcess] = {}
     with ExitStack() as stack:
         for peer in found:
             say(f"{peer.name}: {peer.missing or 'preparing'}")
-            result, opponent = _prepared(peer, work, length, stack)
+            result, baseline = _prepared(peer, work, length, stack)
             results[peer.name] = result
             if result.status == "different":
                 say(f"{peer.name} is not measured: {result.reason}")
-            if result.status == "measured" and opponent is not None:
-                opponents[peer.name] = opponent
+            if result.status == "measured" and baseline is not None:
+                baselines[peer.name] = baseline
         if all(result.status in ("missing", "failed") for result in results.values()):
             raise UserError(
                 Diagnostic(f"{name} cannot run this network", got=result.reason)
                 for name, result in results.items()
             )
-        pairs = _alternate(steps, opponents, results, length, say) if opponents else {}
+        pairs = _alternate(steps, baselines, results, length, say) if baselines else {}
     return {name: replace(result, pairs=pairs.get(name)) for name, result in results.items()}
 
 
@@ -182,52 +182,52 @@ def _prepared(
     if refusal := peer.kind.refusal(work.timed.phase, work.precision):
         return PeerResult("failed", peer.python, reason=refusal), None
     try:
-        opponent = BaselineProcess(peer, work.timed.threads)
+        baseline = BaselineProcess(peer, work.timed.threads)
     except MxrunError as error:
         return PeerResult("failed", peer.python, reason=_short(error)), None
-    stack.enter_context(closing(opponent))
-    return _searched(opponent, peer, work, length), opponent
+    stack.enter_context(closing(baseline))
+    return _searched(baseline, peer, work, length), baseline
 
 
 def _searched(
-    opponent: BaselineProcess, peer: InstalledBaseline, work: ReferenceOutputs, length: Length
+    baseline: BaselineProcess, peer: InstalledBaseline, work: ReferenceOutputs, length: Length
 ) -> PeerResult:
     """Try every mode and leave the fastest open."""
     ways: dict[str, PeerMode] = {}
     best = ""
     for name in peer.kind.ways(work.timed.phase, work.precision, work.on_images):
-        ways[name] = way = _tried(opponent, name, work, peer.kind.reads, length)
+        ways[name] = way = _tried(baseline, name, work, peer.kind.reads, length)
         if way.error:
             continue
         slower = name
         if not best or way.ms < ways[best].ms:
             slower, best = best, name
         if slower:
-            opponent.close_runner(slower)
+            baseline.close_runner(slower)
     if best:
-        return PeerResult("measured", peer.python, opponent.version, ways=ways, way=best)
+        return PeerResult("measured", peer.python, baseline.version, ways=ways, way=best)
     # A mode with different results takes precedence over one that does not run.
     worst = max(ways.values(), key=lambda way: way.differs)
     status = "different" if worst.differs else "failed"
-    return PeerResult(status, peer.python, opponent.version, worst.error, ways)
+    return PeerResult(status, peer.python, baseline.version, worst.error, ways)
 
 
 def _tried(
-    opponent: BaselineProcess, way: str, work: ReferenceOutputs, reads: str, length: Length
+    baseline: BaselineProcess, way: str, work: ReferenceOutputs, reads: str, length: Length
 ) -> PeerMode:
     """Open a mode, compare its first results with mxrun's, and time it."""
     try:
-        opponent.send_data(work.held(reads, work.checked_network), work.batches)
-        opponent.open(work.checked, way)
-        difference = work.difference(opponent, way)
+        baseline.send_data(work.held(reads, work.checked_network), work.batches)
+        baseline.open(work.checked, way)
+        difference = work.difference(baseline, way)
         if work.differ:
-            opponent.send_data(work.held(reads, work.timed_network), work.batches)
-            opponent.open(work.timed, way)
-        opponent.measure_round(way, 1, max(0, length.warmup - 1))
-        (estimate,) = opponent.measure_round(way, 1, 0)
+            baseline.send_data(work.held(reads, work.timed_network), work.batches)
+            baseline.open(work.timed, way)
+        baseline.measure_round(way, 1, max(0, length.warmup - 1))
+        (estimate,) = baseline.measure_round(way, 1, 0)
         count = min(max(int(_SEARCH_MS / estimate), _MIN_TRIAL_STEPS), _MAX_TRIAL_STEPS)
         # Other processes disturb the fastest step least.
-        return PeerMode(work.precision, min(opponent.measure_round(way, count, 0)), difference)
+        return PeerMode(work.precision, min(baseline.measure_round(way, count, 0)), difference)
     except NotEquivalent as error:
         return PeerMode(work.precision, error=str(error), differs=True)
     except MxrunError as error:
@@ -236,7 +236,7 @@ def _tried(
 
 def _alternate(
     steps: Steps,
-    opponents: Mapping[str, BaselineProcess],
+    baselines: Mapping[str, BaselineProcess],
     results: Mapping[str, PeerResult],
     length: Length,
     say: Say,
@@ -249,24 +249,24 @@ def _alternate(
         return milliseconds
 
     def turn_of(name: str) -> Callable[[int], Sequence[float]]:
-        return lambda count: opponents[name].measure_round(results[name].way, count, _LEAD)
+        return lambda count: baselines[name].measure_round(results[name].way, count, _LEAD)
 
-    contestants = {"": own, **{name: turn_of(name) for name in opponents}}
+    runners = {"": own, **{name: turn_of(name) for name in baselines}}
     own_ms = float(np.median(own(_MIN_TRIAL_STEPS)))
     trial_ms = [result.ways[result.way].ms for result in results.values() if result.way]
     count = length.turn(min(own_ms, *trial_ms))
     each_s = length.rounds * count * (own_ms + sum(trial_ms)) / 1e3
-    total_s = each_s + length.rounds * len(contestants) * _PAUSE_S
+    total_s = each_s + length.rounds * len(runners) * _PAUSE_S
     if total_s > WAIT_NOTICE_S:
         say(f"{length.rounds} rounds of {count} steps take about {total_s:.0f} s")
-    names = list(contestants)
+    names = list(runners)
     times = {name: np.zeros((length.rounds, count)) for name in names}
     for index in range(length.rounds):
         first = index % len(names)
         for name in names[first:] + names[:first]:
             time.sleep(_PAUSE_S)
-            times[name][index] = contestants[name](count)
-    return {name: Pairs(times[name], times[""]) for name in opponents}
+            times[name][index] = runners[name](count)
+    return {name: Pairs(times[name], times[""]) for name in baselines}
 
 
 def _short(error: MxrunError) -> str:

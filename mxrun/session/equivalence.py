@@ -143,23 +143,23 @@ class ReferenceOutputs:
         model = onnx_model(network, self.variables, any_batch=False).encoded()
         return {"model": np.frombuffer(model, np.uint8)}
 
-    def difference(self, opponent: BaselineProcess, way: str) -> float:
+    def difference(self, baseline: BaselineProcess, way: str) -> float:
         """Return the relative difference of a baseline's first results from mxrun's.
 
         Raises NotEquivalent if it exceeds the tolerance of rounding.
         """
         if self.losses:
-            theirs = opponent.losses(way, len(self.losses))
-            return self._loss_difference(theirs, f"{opponent.name} ({way})")
+            theirs = baseline.losses(way, len(self.losses))
+            return self._loss_difference(theirs, f"{baseline.name} ({way})")
         largest, allowed = 0.0, self.tolerance.output
-        for step, results in enumerate(opponent.outputs(way, len(self.outputs))):
+        for step, results in enumerate(baseline.outputs(way, len(self.outputs))):
             for expected, got in zip(self.outputs[step], results, strict=True):
                 apart = float(np.abs(got.reshape(expected.shape) - expected).max())
                 apart /= max(float(np.abs(expected).max()), 1e-30)
                 # Written so that a NaN fails the check.
                 if not apart <= allowed:
                     raise NotEquivalent(
-                        f"{opponent.name} ({way}) is not equivalent: outputs of step {step + 1} "
+                        f"{baseline.name} ({way}) is not equivalent: outputs of step {step + 1} "
                         f"differ by {apart:.2g} of the largest, {allowed:g} is allowed"
                     )
                 largest = max(largest, apart)

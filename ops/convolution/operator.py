@@ -393,9 +393,9 @@ def _product(
     """Return the requested forward primitive, or None if oneDNN has no fast one."""
     window = geometry(prop.parameters)
 
-    def prepare(wish: ImplementationConstraints) -> Primitive:
+    def prepare(constraints: ImplementationConstraints) -> Primitive:
         return operations.convolution_forward(
-            *specs, window, team, bias, request.is_train, after, wish
+            *specs, window, team, bias, request.is_train, after, constraints
         )
 
     try:

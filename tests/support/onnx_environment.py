@@ -42,14 +42,14 @@ def started(name: str) -> BaselineProcess:
     return BaselineProcess(found, 1)
 
 
-def given(opponent: BaselineProcess, model: bytes, data: Mapping[str, Array]) -> list[Array]:
+def given(baseline: BaselineProcess, model: bytes, data: Mapping[str, Array]) -> list[Array]:
     """Return the results of a runtime for one batch."""
-    kind = find((opponent.name,), {opponent.name: onnx_python()})[0].kind
+    kind = find((baseline.name,), {baseline.name: onnx_python()})[0].kind
     (way,) = kind.ways("infer", "float32", images=True)
     batches = {name: array[None] for name, array in data.items()}
-    opponent.send_data({"model": np.frombuffer(model, np.uint8)}, batches)
-    opponent.open(Comparison("", "infer"), way)
-    return opponent.outputs(way, 1)[0]
+    baseline.send_data({"model": np.frombuffer(model, np.uint8)}, batches)
+    baseline.open(Comparison("", "infer"), way)
+    return baseline.outputs(way, 1)[0]
 
 
 def checked(files: Sequence[Path]) -> list[str]:

@@ -221,31 +221,31 @@ def backward_data(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-    wish: ImplementationConstraints = UNCONSTRAINED,
+    constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Computation:
     """Prepare the data gradient in channels-last layout in the fastest form.
 
     It computes what `operations.convolution_backward_data` does. The form does not depend on
-    `wish.name`, which selects an implementation within that form.
+    `constraints.name`, which selects an implementation within that form.
     """
 
     def prepare(
-        gradient: TensorSpec, window: Window, wish: ImplementationConstraints
+        gradient: TensorSpec, window: Window, constraints: ImplementationConstraints
     ) -> Primitive | DenseKernelConvolution:
         return _spread(
-            lambda kernel, window, wish: operations.convolution_backward_data(
-                gradient, kernel, output_grad, window, threads, wish
+            lambda kernel, window, constraints: operations.convolution_backward_data(
+                gradient, kernel, output_grad, window, threads, constraints
             ),
-            *(weights, window, Argument.WEIGHTS, wish),
+            *(weights, window, Argument.WEIGHTS, constraints),
         )
 
-    unnamed = replace(wish, name=None)
+    unnamed = replace(constraints, name=None)
     found = prepare(source_grad, window, unnamed)
     if found.is_reference and max(window.stride) > 1 and source_grad.dtype == FLOAT32:
         wide, fitting = _multiple(source_grad, weights, output_grad, window)
         if not prepare(wide, fitting, unnamed).is_reference:
-            return CroppedConvolution(prepare(wide, fitting, wish), wide, source_grad)
-    return prepare(source_grad, window, wish)
+            return CroppedConvolution(prepare(wide, fitting, constraints), wide, source_grad)
+    return prepare(source_grad, window, constraints)
 
 
 @cache
@@ -255,14 +255,14 @@ def backward_weights(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-    wish: ImplementationConstraints = UNCONSTRAINED,
+    constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive | DenseKernelConvolution:
     """Prepare `operations.convolution_backward_weights` in the faster form."""
     return _spread(
-        lambda kernel, window, wish: operations.convolution_backward_weights(
-            source, kernel, output_grad, window, threads, wish
+        lambda kernel, window, constraints: operations.convolution_backward_weights(
+            source, kernel, output_grad, window, threads, constraints
         ),
-        *(weights_grad, window, Argument.WEIGHTS_GRAD, wish),
+        *(weights_grad, window, Argument.WEIGHTS_GRAD, constraints),
     )
 
 
@@ -299,20 +299,20 @@ def _spread(
     kernel: TensorSpec,
     window: Window,
     argument: Argument,
-    wish: ImplementationConstraints,
+    constraints: ImplementationConstraints,
 ) -> Primitive | DenseKernelConvolution:
     """Return the primitive, or its dense form if that avoids reference code.
 
-    `wish.name` applies to the form that is returned.
+    `constraints.name` applies to the form that is returned.
     """
-    primitive = prepare(kernel, window, replace(wish, name=None))
+    primitive = prepare(kernel, window, replace(constraints, name=None))
     if not primitive.is_reference:
-        return prepare(kernel, window, wish)
+        return prepare(kernel, window, constraints)
     if max(window.dilation) == 1 or kernel.dtype != FLOAT32:
         return primitive
     dense = TensorSpec((*kernel.shape[:2], *_extents(kernel, window)), kernel.dtype)
     ones = (1,) * len(window.dilation)
-    spread = prepare(dense.with_layout(ANY), replace(window, dilation=ones), wish)
+    spread = prepare(dense.with_layout(ANY), replace(window, dilation=ones), constraints)
     if spread.is_reference:
         return primitive
     taps = kernel.with_layout(PLAIN)

@@ -99,7 +99,7 @@ def convolution_forward(
     bias: bool = False,
     is_train: bool = True,
     after: tuple[PostOperation, ...] = (),
-    wish: ImplementationConstraints = UNCONSTRAINED,
+    constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """Prepare SOURCE (N,C,...) * WEIGHTS (O,C/groups,...) + BIAS (O) → OUTPUT (N,O,...).
 
@@ -116,7 +116,7 @@ def convolution_forward(
     handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _CONVOLUTION_DIRECT)
     arguments = (require().engine, *kind, *handles, *geometry)
-    return build("convolution_forward", arguments, asked, threads, after, wish)
+    return build("convolution_forward", arguments, asked, threads, after, constraints)
 
 
 @cache
@@ -126,7 +126,7 @@ def convolution_backward_data(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-    wish: ImplementationConstraints = UNCONSTRAINED,
+    constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """Prepare OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
     data_view, weights_view, geometry = window.convolution()
@@ -137,7 +137,7 @@ def convolution_backward_data(
     }
     handles = _handles(asked, *asked)
     arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-    return build("convolution_backward_data", arguments, asked, threads, wish=wish)
+    return build("convolution_backward_data", arguments, asked, threads, constraints=constraints)
 
 
 @cache
@@ -147,7 +147,7 @@ def convolution_backward_weights(
     output_grad: TensorSpec,
     window: Window,
     threads: int,
-    wish: ImplementationConstraints = UNCONSTRAINED,
+    constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """Prepare SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD."""
     data_view, weights_view, geometry = window.convolution()
@@ -160,7 +160,7 @@ def convolution_backward_weights(
     # Without the bias: its gradient as a column sum is faster.
     handles = (source_handle, weights_handle, None, output_handle)
     arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-    return build("convolution_backward_weights", arguments, asked, threads, wish=wish)
+    return build("convolution_backward_weights", arguments, asked, threads, constraints=constraints)
 
 
 @cache
@@ -172,7 +172,7 @@ def matmul(
     transpose_left: bool = False,
     transpose_right: bool = False,
     bias: bool = False,
-    wish: ImplementationConstraints = UNCONSTRAINED,
+    constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """Prepare SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
 
@@ -191,7 +191,7 @@ def matmul(
         )
     handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     arguments = (require().engine, *handles)
-    return build("matmul", arguments, asked, threads, wish=wish)
+    return build("matmul", arguments, asked, threads, constraints=constraints)
 
 
 @cache

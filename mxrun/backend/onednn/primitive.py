@@ -168,12 +168,12 @@ def build(
     asked: Mapping[int, ArgumentSpec],
     threads: int,
     after: Sequence[PostOperation] = (),
-    wish: ImplementationConstraints = UNCONSTRAINED,
+    constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """Prepare the primitive of `dnnl_<name>_primitive_desc_create(*arguments, attributes)`.
 
-    after: post-operations on the output, in order. wish: constraints on the implementation. Raises
-    Unsupported if there is none.
+    after: post-operations on the output, in order. constraints: limits on the implementation.
+    Raises Unsupported if there is none.
     """
     library = require()
     attributes = _attributes(library, after)
@@ -187,7 +187,7 @@ def build(
         library.check(call, status)
         return Handle(library, "dnnl_primitive_desc_destroy", result.value or 0)
 
-    source = _Source(create, asked, wish)
+    source = _Source(create, asked, constraints)
     with team(threads):
         return Primitive(source, source.choose(), threads)
 
@@ -216,7 +216,7 @@ class _Source:
 
     create: Callable[[], Handle]
     asked: Mapping[int, ArgumentSpec]
-    wish: ImplementationConstraints
+    constraints: ImplementationConstraints
 
     def choose(self) -> _Found:
         """Return the first implementation that satisfies the constraints, reference code last.
@@ -225,7 +225,7 @@ class _Source:
         """
         for references in (False, True):
             for found in self.admissible(references):
-                if self.wish.name in (None, found.implementation):
+                if self.constraints.name in (None, found.implementation):
                     return found
         seen = [implementation for _, implementation in self._walk()]
         raise Unsupported(f"no admissible implementation among {seen} for {_listing(self.asked)}")
@@ -239,10 +239,10 @@ class _Source:
         sizes = []
         for found in self._admissible(references):
             sizes.append(found.scratchpad_bytes)
-            if self.wish.permits(found.scratchpad_bytes):
+            if self.constraints.permits(found.scratchpad_bytes):
                 yield found
-        if sizes and not self.wish.permits(min(sizes)):
-            least = replace(self, wish=replace(self.wish, scratch_bytes=min(sizes)))
+        if sizes and not self.constraints.permits(min(sizes)):
+            least = replace(self, constraints=replace(self.constraints, scratch_bytes=min(sizes)))
             yield from least.admissible(references)
 
     def _admissible(self, references: bool) -> Iterator[_Found]:
