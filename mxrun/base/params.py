@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import types
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.base.near_names import nearest
 
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
@@ -49,20 +49,17 @@ M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=Parameters)
 
 
-@dataclass(frozen=True)
-class ParameterProblem:
-    """Invalid parameter; `path` leads from the parameters to the invalid value."""
+Locate = Callable[[tuple[str | int, ...]], SourceLocation | None]
+"""Returns the place of an invalid value from its path within the parameters."""
 
-    path: tuple[str | int, ...]
-    problem: str
-    expected: str
-    got: str
-    hint: str = ""
+
+def _nowhere(path: tuple[str | int, ...]) -> None:
+    return None
 
 
 def check(
-    model: type[M], values: Mapping[str, object]
-) -> tuple[M | None, tuple[ParameterProblem, ...]]:
+    model: type[M], values: Mapping[str, object], locate: Locate = _nowhere
+) -> tuple[M | None, tuple[Diagnostic, ...]]:
     """Validate `values` against `model`; return the instance, or None and every problem found.
 
     None means the choice "null" (MXNet's spelling, which YAML reads as None) if a field has such a
@@ -78,7 +75,7 @@ def check(
         # pydantic also reports a list with invalid items as too short; the items' errors suffice.
         parents = {detail["loc"][:-1] for detail in error.errors()}
         return None, tuple(
-            _explain(model, values, dict(detail))
+            _explain(model, values, dict(detail), locate)
             for detail in error.errors()
             if detail["type"] != "too_short" or detail["loc"] not in parents
         )
@@ -86,7 +83,7 @@ def check(
 
 def from_strings(
     model: type[P], strings: Mapping[str, str]
-) -> tuple[P | None, tuple[ParameterProblem, ...]]:
+) -> tuple[P | None, tuple[Diagnostic, ...]]:
     """Parse MXNet's string form by the declared types, then validate."""
     values: dict[str, object] = {}
     for name, text in strings.items():
@@ -145,31 +142,32 @@ def describe_type(annotation: Any) -> str:
 
 
 def _explain(
-    model: type[BaseModel], values: Mapping[str, object], detail: dict[str, Any]
-) -> ParameterProblem:
+    model: type[BaseModel], values: Mapping[str, object], detail: dict[str, Any], locate: Locate
+) -> Diagnostic:
     path = tuple(part for part in detail["loc"] if not _is_union_branch(part))
+    place = locate(path)
     name = str(path[0]) if path else ""
     field = model.model_fields.get(name)
     known = ", ".join(model.model_fields)
     if detail["type"] == "extra_forbidden":
         hint = nearest(name, model.model_fields)
-        return ParameterProblem(path, f"unknown parameter {name!r}", f"one of {known}", name, hint)
+        return Diagnostic(f"unknown parameter {name!r}", place, f"one of {known}", name, hint)
     expected = describe_field(field) if field is not None else detail["msg"]
     if detail["type"] == "missing":
         doc = field.description if field is not None and field.description else ""
-        return ParameterProblem(path, f"missing parameter {name!r}", expected, "nothing", doc)
+        return Diagnostic(f"missing parameter {name!r}", place, expected, "nothing", doc)
     if detail["type"] == "value_error":
         problem = str(detail["ctx"]["error"])
         if field is None:
-            return ParameterProblem(path, problem, "", "")
-        return ParameterProblem(path, problem, expected, repr(detail["input"]))
+            return Diagnostic(problem, place)
+        return Diagnostic(problem, place, expected, repr(detail["input"]))
     got = NULL if detail["input"] is None else repr(_with_lists(detail["input"]))
     hint = ""
     if detail["type"] == "literal_error" and field is not None:
         hint = nearest(str(detail["input"]), _literals(field.annotation))
     elif detail["type"] == "tuple_type" and field is not None:
         hint = _as_list_hint(detail["input"], _usual_length(model, values, field))
-    return ParameterProblem(path, f"parameter {name!r} cannot be {got}", expected, got, hint)
+    return Diagnostic(f"parameter {name!r} cannot be {got}", place, expected, got, hint)
 
 
 def _as_list_hint(value: object, count: int) -> str:

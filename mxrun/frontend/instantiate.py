@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.params import check
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.params import Locate, check
 from mxrun.base.registry import Registry
-from mxrun.config import Choice
+from mxrun.config import Choice, SourceNode
 
 
 def instantiate(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:
@@ -22,19 +23,17 @@ def instantiate(choice: Choice, registry: Registry[Any], problems: list[Diagnost
         problems += (replace(found, place=choice.place) for found in error.diagnostics)
         return None
     values = {key: marked.plain() for key, marked in choice.parameters.items()}
-    instance, wrong = check(model, values)
-    for problem in wrong:
-        place = choice.place
-        if problem.path and problem.path[0] in choice.parameters:
-            marked = choice.parameters[str(problem.path[0])]
-            place = marked.find(*problem.path[1:]).place
-        problems.append(
-            Diagnostic(
-                f"{choice.kind}: {problem.problem}",
-                place,
-                problem.expected,
-                problem.got,
-                problem.hint,
-            )
-        )
+    instance, wrong = check(model, values, location_in(choice.parameters, choice.place))
+    problems += (replace(found, problem=f"{choice.kind}: {found.problem}") for found in wrong)
     return instance
+
+
+def location_in(parameters: Mapping[str, SourceNode], default: SourceLocation) -> Locate:
+    """Return a function from a path within parameters to its place; by default `default`."""
+
+    def locate(path: tuple[str | int, ...]) -> SourceLocation:
+        if not path or path[0] not in parameters:
+            return default
+        return parameters[str(path[0])].find(*path[1:]).place
+
+    return locate

@@ -10,6 +10,7 @@ from mxrun.base.errors import MAX_SHOWN, Diagnostic, SourceLocation
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
 from mxrun.config import LayerConfig, Names, Parsed, SourceNode
+from mxrun.frontend.instantiate import location_in
 from mxrun.frontend.model import is_loss
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.symbol import Symbol
@@ -130,12 +131,11 @@ class _Wiring:
             values[_WEIGHTED] = True
         if _COUNT in fields:
             values[_COUNT] = self._count(layer)
-        parameters, wrong = check(property_class.parameter_type, values)
+        locate = location_in(layer.parameters, layer.place)
+        parameters, wrong = check(property_class.parameter_type, values, locate)
         for problem in wrong:
-            place = layer.place
-            if problem.path and problem.path[0] in layer.parameters:
-                place = layer.parameters[str(problem.path[0])].find(*problem.path[1:]).place
             text = f"{layer.operator} {layer.name!r}: {problem.problem}"
+            place = problem.place or layer.place
             self._problem(layer, text, place, problem.expected, problem.got, problem.hint)
         if parameters is None:
             known = (*fields, *_arguments_of_any(property_class), *_numbered(layer))

@@ -385,17 +385,11 @@ def request_dataset(
     if name not in list(DATASETS):
         raise UserError(replace(DATASETS.unknown(name), place=place_of(places, "dataset")))
     format = DATASETS.get(name)
-    model, problems = check(format.options, options)
-    found = [
-        Diagnostic(
-            problem.problem,
-            place_of(places, ".".join(map(str, problem.path))),
-            problem.expected,
-            problem.got,
-            problem.hint,
-        )
-        for problem in problems
-    ]
+    keys = places
+    model, problems = check(
+        format.options, options, lambda path: place_of(keys, ".".join(map(str, path)))
+    )
+    found = list(problems)
     usual = default_split(role, format.splits) or ""
     part, wrong = parse_split(split, format.splits, usual, places)
     found += wrong

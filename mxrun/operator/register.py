@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.near_names import Suggestions
-from mxrun.base.params import ParameterProblem, Parameters, check, from_strings
+from mxrun.base.params import Parameters, check, from_strings
 from mxrun.base.registry import Registry
 from mxrun.operator.foreign_names import counterpart, missing
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
@@ -149,16 +150,9 @@ def create_from_strings(name: str, strings: Mapping[str, str]) -> AnyProperty:
 def _property(
     property_class: type[AnyProperty],
     parameters: Parameters | None,
-    problems: Iterable[ParameterProblem],
+    problems: Iterable[Diagnostic],
 ) -> AnyProperty:
     if parameters is None:
-        raise UserError(
-            Diagnostic(
-                f"{property_class.type_string}: {problem.problem}",
-                expected=problem.expected,
-                got=problem.got,
-                hint=problem.hint,
-            )
-            for problem in problems
-        )
+        name = property_class.type_string
+        raise UserError(replace(each, problem=f"{name}: {each.problem}") for each in problems)
     return property_class(parameters)
