@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from mxrun.base.near_names import folded, near_names
 
 # Names of these commands in other programs, in the form that `folded` returns.
-_MEANT: Mapping[str, str] = {
+_ALIASES: Mapping[str, str] = {
     "export": "convert",
     "save": "convert",
     "fit": "train",
@@ -46,7 +46,7 @@ class CommandGroup(TyperGroup):
 
 def suggestion(name: str, commands: Mapping[str, object]) -> str:
     """Return the suggestion for a command name that does not exist."""
-    meant = _MEANT.get(folded(name))
+    meant = _ALIASES.get(folded(name))
     near = [meant] if meant is not None else near_names(name, commands)
     if not near:
         return f"Commands: {', '.join(commands)}."

@@ -70,7 +70,9 @@ WAYS = (
     PlanVariant("memory filled with NaN as soon as it is free", TRAIN, poisoned=True),
     PlanVariant("a block freed one operator early is seen", TRAIN, poisoned=True, is_wrong=True),
     PlanVariant("inference as it is written", EVALUATE, {"fuse": False}, exact=False),
-    PlanVariant("inference that prepares nothing", EVALUATE, {"fixed": False}, exact=False),
+    PlanVariant(
+        "inference that prepares nothing", EVALUATE, {"constant_parameters": False}, exact=False
+    ),
     PlanVariant("inference with every concatenation copied", EVALUATE, {"join": False}),
     PlanVariant("inference over poisoned memory", EVALUATE, poisoned=True),
 )

@@ -61,8 +61,8 @@ class CompileRequest:
     chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
     kept: by phase and step, names of implementations autotuned before, which are used again.
     precision: dtype of the activations that may be bfloat16, where a node names none.
-    fixed: if true, no phase (EVALUATE alone) changes parameters or states, and a phase PREPARE
-        computes the values that depend on them alone.
+    constant_parameters: if true, no phase (EVALUATE alone) changes parameters or states, and a
+        phase PREPARE computes the values that depend on them alone.
     fuse: if true, chains of operators are fused and, in a fixed plan, batch normalisations are
         folded into the products before them.
     unfused: names of fusions to leave out, to measure the effect of each.
