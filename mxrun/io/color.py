@@ -25,7 +25,7 @@ class Normalize(Transform):
     """
 
     works_on_values: ClassVar[bool] = True
-    moves_values: ClassVar[bool] = True
+    leaves_unit_range: ClassVar[bool] = True
 
     mean: Float32 | tuple[Float32, ...] = Field(
         default=0.0, description="mean of all channels, or one per channel"
@@ -35,7 +35,7 @@ class Normalize(Transform):
     )
 
     @property
-    def missing(self) -> str:
+    def required_change(self) -> str:
         """Expected parameters if all means are 0 and all stds 1, else empty."""
         means, stds = np.unique(self.mean).tolist(), np.unique(self.std).tolist()
         return "a mean other than 0 or a std other than 1" if (means, stds) == ([0], [1]) else ""
@@ -78,14 +78,14 @@ class ColorJitter(Transform):
     """
 
     works_on_values: ClassVar[bool] = True
-    wants_unit_values: ClassVar[bool] = True
+    requires_unit_values: ClassVar[bool] = True
 
     brightness: Strength = Field(default=0.0, description="greatest relative change of brightness")
     contrast: Strength = Field(default=0.0, description="greatest relative change of contrast")
     saturation: Strength = Field(default=0.0, description="greatest relative change of saturation")
 
     @property
-    def missing(self) -> str:
+    def required_change(self) -> str:
         """Expected parameters if all strengths are 0, else empty."""
         idle = not (self.brightness or self.contrast or self.saturation)
         return "brightness, contrast or saturation above 0" if idle else ""

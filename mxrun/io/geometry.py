@@ -176,7 +176,7 @@ class Flip(Transform):
     probability: float = Field(default=0.5, ge=0, le=1, description="probability of mirroring")
 
     @property
-    def missing(self) -> str:
+    def required_change(self) -> str:
         """Expected parameter if the probability is 0, else empty."""
         return "" if self.probability else "a probability above 0"
 

@@ -35,8 +35,8 @@ class Transform(Parameters):
     """Transform with its parameters; the same record and draws give the same bits.
 
     `works_on_values`: whether it takes float32 with the data set's scale applied (bytes in 0..1)
-    instead of the record as stored. `wants_unit_values`: whether its input must be in 0..1.
-    `moves_values`: whether its output may be outside of 0..1.
+    instead of the record as stored. `requires_unit_values`: whether its input must be in 0..1.
+    `leaves_unit_range`: whether its output may be outside of 0..1.
     """
 
     # Most runs have no transforms: build a pydantic model only on first use.

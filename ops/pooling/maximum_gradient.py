@@ -144,6 +144,7 @@ def _with_pieces(loop: NativeFunction, kind: str, **pieces: NativePiece) -> Nati
     A function shared by two native functions would be optimised separately first: its short loops
     would be unrolled and take one and a half times as long.
     """
+    assert pieces.keys() <= loop.body.__globals__.keys(), "no such function in the loop's scope"
     scope = {**loop.body.__globals__, **pieces}
     name = loop.body.__name__.replace("gradient", f"gradient_{kind}")
     body = types.FunctionType(loop.body.__code__, scope, name)
@@ -330,7 +331,7 @@ def _adding(loops: MaximumLoops) -> MaximumLoops:
     """Return the loops that add their results to the memory."""
     return MaximumLoops(
         *(
-            _with_pieces(loop, "sum", give=add_vector)
+            _with_pieces(loop, "sum", write_vector=add_vector)
             for loop in (loops.any, loops.of_4, loops.of_9)
         )
     )

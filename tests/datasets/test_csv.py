@@ -91,7 +91,7 @@ def test_rows_take_the_shape_of_the_network(tmp_path):
         ("1,2,3\n4,1e39,3\n", {}, (":2:2:", "within float32")),
         ("", {}, ("byte 0:", "no rows")),
         ("a,b,c\n", {"header": True}, ("byte 6:", "no rows")),
-        ("1,2,3\n", {"label": "kind"}, ("called 'kind'", "header: true")),
+        ("1,2,3\n", {"label": "kind"}, ("named 'kind'", "header: true")),
         ("a,b,kind\n1,2,3\n", {"label": "kin", "header": True}, ("'kind'", "did you mean")),
         ("1,2,3\n", {"label": 3}, ("no column 3", "-3 to 2")),
         ("1,2,3\n", {"data": [0, -4]}, ("no column -4",)),

@@ -310,7 +310,7 @@ def test_S5_overlapping_parts_are_found() -> None:
     plan = made("dense")
     phase = plan.phases[TRAIN]
     value, part = max(phase.parts.items(), key=lambda item: item[1].width)
-    for begin, problem in ((4 * part.pitch, "leaves"), (4, "overlap")):
+    for begin, problem in ((4 * part.pitch, "exceeds its parent"), (4, "overlap")):
         parts = {**phase.parts, value: replace(part, begin=begin)}
         wrong = replace(plan, phases={TRAIN: replace(phase, parts=parts)})
         with pytest.raises(InternalError, match=problem):
