@@ -19,7 +19,7 @@ from mxrun.backend.scalar_value import (
     FLOATS,
     ScalarGraph,
     ScalarValue,
-    Unsupported,
+    UnsupportedMap,
     arithmetic,
 )
 
@@ -60,7 +60,7 @@ class Function:
     def _node(self, graph: ScalarGraph, arguments: tuple[Any, ...]) -> ScalarValue:
         value = arithmetic(self.name, *arguments)
         if self.floating and value.dtype not in FLOATS:
-            raise Unsupported(
+            raise UnsupportedMap(
                 f"{self.name} of {value.dtype} values", "only floating-point maps support it"
             )
         return value if not self.truth else graph.add(self.name, BOOL, _arguments_of(value))

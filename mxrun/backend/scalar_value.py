@@ -41,7 +41,7 @@ def to_int64(number: float) -> int:
     return min(int(within), int(limits.max))
 
 
-class Unsupported(Exception):
+class UnsupportedMap(Exception):
     """Operation on a value that no compiled map can perform."""
 
     def __init__(self, problem: str, hint: str = "", name: str = "") -> None:
@@ -123,9 +123,9 @@ class ScalarGraph:
                 return self.add("constant", dtype, (), float(np.dtype(dtype).type(number)))
         limits = np.iinfo(dtype)
         if not math.isfinite(number) or number != int(number):
-            raise Unsupported(f"{number!r} in a map of {dtype}", "integers only")
+            raise UnsupportedMap(f"{number!r} in a map of {dtype}", "integers only")
         if not limits.min <= number <= limits.max:
-            raise Unsupported(f"{number!r} does not fit {dtype}")
+            raise UnsupportedMap(f"{number!r} does not fit {dtype}")
         return self.add("constant", dtype, (), int(number))
 
     def describe(self) -> str:
@@ -282,13 +282,13 @@ class ScalarValue:
         return arithmetic("not_equal", self, other)
 
     def __bool__(self) -> bool:
-        raise Unsupported(
+        raise UnsupportedMap(
             "a compiled map cannot branch on a value (if, and, or, not, max, min, x if c else y)",
             "use where(c, x, y), maximum, minimum, logical_and, logical_or, logical_not",
         )
 
     def __float__(self) -> float:
-        raise Unsupported(
+        raise UnsupportedMap(
             "a value of a compiled map is not a Python number",
             "call the functions of mxrun.operator.scalar, not math",
         )
@@ -303,7 +303,7 @@ class ScalarValue:
         if method == "__call__" and not options and name in _UFUNCS:
             # Converted to Python numbers, because NumPy scalars would call this method again.
             return _UFUNCS[name](*(x.item() if isinstance(x, np.generic) else x for x in inputs))
-        raise Unsupported(f"numpy.{name} in a compiled map", name=name)
+        raise UnsupportedMap(f"numpy.{name} in a compiled map", name=name)
 
 
 _UFUNCS: dict[str, Callable[..., ScalarValue]] = {
@@ -338,12 +338,16 @@ def arithmetic(operation: str, *operands: Any) -> ScalarValue:
         dtype = max(numbers, key=lambda kind: np.dtype(kind).itemsize, default=BOOL)
     plain = [operand for operand in operands if not isinstance(operand, ScalarValue)]
     if dtype == BOOL and operation not in (*_LOGICAL, *_COMPARISONS[2:]):
-        raise Unsupported(f"{operation} of truth values", "where(c, 1, 0) converts them to numbers")
+        raise UnsupportedMap(
+            f"{operation} of truth values", "where(c, 1, 0) converts them to numbers"
+        )
     if operation in _LOGICAL and dtype in FLOATS:
-        raise Unsupported(f"{operation} of {dtype} values", "logical_and, logical_or, logical_not")
+        raise UnsupportedMap(
+            f"{operation} of {dtype} values", "logical_and, logical_or, logical_not"
+        )
     for number in plain:
         if not isinstance(number, (bool, int, float, np.number, np.bool_)):
-            raise Unsupported(f"{operation} with {type(number).__name__}")
+            raise UnsupportedMap(f"{operation} with {type(number).__name__}")
     arguments = tuple(
         operand.convert(dtype)
         if isinstance(operand, ScalarValue)
@@ -352,14 +356,14 @@ def arithmetic(operation: str, *operands: Any) -> ScalarValue:
     )
     found = {argument.dtype for argument in arguments}
     if found != {dtype}:
-        raise Unsupported(f"{operation} of {', '.join(sorted(found))}")
+        raise UnsupportedMap(f"{operation} of {', '.join(sorted(found))}")
     return graph.add(operation, BOOL if operation in _COMPARISONS else dtype, arguments)
 
 
 def _divided(left: Any, right: Any) -> ScalarValue:
     quotient = arithmetic("divide", left, right)
     if quotient.dtype not in FLOATS:
-        raise Unsupported(
+        raise UnsupportedMap(
             f"a quotient of {quotient.dtype} values", "only floating-point maps support it"
         )
     return quotient

@@ -381,21 +381,20 @@ def request_dataset(
     value of `split:`, which the section `role`, `train` or `eval`, may omit. Raises UserError with
     all problems, each with its place.
     """
-    places = places or {}
+    keys: Places = places or {}
     if name not in list(DATASETS):
-        raise UserError(replace(DATASETS.unknown(name), place=place_of(places, "dataset")))
+        raise UserError(replace(DATASETS.unknown(name), place=place_of(keys, "dataset")))
     format = DATASETS.get(name)
-    keys = places
     model, problems = check(
         format.options, options, lambda path: place_of(keys, ".".join(map(str, path)))
     )
     found = list(problems)
     usual = default_split(role, format.splits) or ""
-    part, wrong = parse_split(split, format.splits, usual, places)
+    part, wrong = parse_split(split, format.splits, usual, keys)
     found += wrong
     if found or model is None or part is None:
         raise UserError(found)
-    return DatasetRequest(format, model, part, places, role=role)
+    return DatasetRequest(format, model, part, keys, role=role)
 
 
 def _problems(error: UserError | MemoryError, name: str) -> tuple[Diagnostic, ...]:

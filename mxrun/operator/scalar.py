@@ -95,7 +95,7 @@ from mxrun.backend.scalar_value import (
     LoopForm,
     ScalarGraph,
     ScalarValue,
-    Unsupported,
+    UnsupportedMap,
     number_dtype,
     to_int64,
 )
@@ -361,13 +361,13 @@ def _traced(
     try:
         made = function(*values)
         if not isinstance(made, (ScalarValue, bool, int, float, np.number)):
-            raise Unsupported(
+            raise UnsupportedMap(
                 f"{function.__name__} returns {type(made).__name__}, not one value",
                 "a map has one output; register an OperatorProperty for several",
             )
         result = made if isinstance(made, ScalarValue) else graph.constant(made, dtype)
         return operands, graph, result.convert(result_dtype).index
-    except Unsupported as refused:
+    except UnsupportedMap as refused:
         hint = nearest(refused.name, _NAMES) if refused.name else ""
         problem, place = refused.problem, _place_in(function, refused.__traceback__)
         raise UserError(Diagnostic(problem, place, hint=refused.hint or hint)) from None
