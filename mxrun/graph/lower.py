@@ -47,13 +47,7 @@ def lower(
     for node in symbol.nodes:
         if node.prop is None:
             entry = NodeEntry(node)
-            kind = MemoryClass.PARAMETERS
-            if node.name in inputs:
-                kind = MemoryClass.IO
-            elif node.name in auxiliary:
-                kind = MemoryClass.AUXILIARY
-            elif node.name in stand_ins:
-                kind = MemoryClass.OPTIMIZER
+            kind = _memory_class(node.name, inputs, auxiliary, stand_ins)
             name = stand_ins.get(node.name, node.name)
             entries[entry] = builder.source(name, inference.spec(entry), kind)
             continue
@@ -97,6 +91,17 @@ def lower(
                 )
             )
     return builder.build()
+
+
+def _memory_class(
+    variable: str, inputs: Collection[str], auxiliary: Collection[str], stand_ins: Collection[str]
+) -> MemoryClass:
+    """Return the class of a variable: io slot, state, stand-in, else parameter."""
+    if variable in inputs:
+        return MemoryClass.IO
+    if variable in auxiliary:
+        return MemoryClass.AUXILIARY
+    return MemoryClass.OPTIMIZER if variable in stand_ins else MemoryClass.PARAMETERS
 
 
 def _check_names(symbol: Symbol) -> None:
