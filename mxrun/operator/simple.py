@@ -31,9 +31,10 @@ from typing import Any, TypeVar
 from pydantic import Field, create_model
 
 from mxrun.base import flags
+from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
-from mxrun.base.params import LARGEST_FLOAT32, Float32, Parameters
+from mxrun.base.params import Float32, Parameters
 from mxrun.operator.map_kernel import MapImplementation
 from mxrun.operator.property import GradientKind, ResourceRequest
 from mxrun.operator.register import OPERATORS, Implementation, implement, register

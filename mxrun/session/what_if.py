@@ -12,10 +12,10 @@ from typing import Any
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
+from mxrun.base.validation import Path as KeyPath
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.what_if import Budgets, PlanEffect, single_steps, step_seconds
 from mxrun.config import Parsed
-from mxrun.config.marked import Path as KeyPath
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN

@@ -420,7 +420,7 @@ def test_P5_normalization_declares_what_its_backward_reads(
         ("Dropout", {"p": 1.0}, "'p' cannot be 1.0"),
         ("Dropout", {"mode": "never"}, "'mode' cannot be 'never'"),
         ("BatchNorm", {"eps": -1.0}, "'eps' cannot be -1.0"),
-        ("LRN", {}, "missing parameter 'nsize'"),
+        ("LRN", {}, "parameter 'nsize' is missing"),
         ("LRN", {"nsize": 0}, "'nsize' cannot be 0"),
         ("LeakyReLU", {"act_type": "relu"}, "'act_type' cannot be 'relu'"),
     ],

@@ -347,7 +347,7 @@ def test_a_plateau_reduces_its_warm_up_too() -> None:
         ("multistep", {"epochs": ()}, "'epochs' cannot be []"),
         ("multistep", {"epochs": (3, 3)}, "steps or epochs must increase"),
         ("multistep", {"steps": (5, 4)}, "steps or epochs must increase"),
-        ("exponential", {}, "missing parameter 'factor'"),
+        ("exponential", {}, "parameter 'factor' is missing"),
         ("cosine", {"final": -0.1}, "'final' cannot be -0.1"),
         ("polynomial", {"power": 0.0}, "'power' cannot be 0.0"),
         ("one_cycle", {"rise": 1.5}, "'rise' cannot be 1.5"),
