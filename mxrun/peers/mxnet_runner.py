@@ -9,7 +9,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
+from mxrun.peers.benchmark_server import Runner, Task
 from mxrun.peers.losses import mean_loss
 from mxrun.peers.mxnet_symbol import bind
 from mxrun.peers.wire import Array
@@ -137,6 +137,3 @@ def _heads(symbol: str) -> list[tuple[str, Mapping[str, str], str]]:
 def open_contestant(task: Task) -> Runner:
     """Create the runner of a task; raises ValueError for unsupported operators."""
     return TrainingRunner(task) if task.phase == "train" else InferenceRunner(task)
-
-
-HANDLERS = BenchmarkServer(open_contestant, mx.__version__).handlers

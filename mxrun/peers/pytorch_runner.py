@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
+from mxrun.peers.benchmark_server import Runner, Task
 from mxrun.peers.pytorch.parameters import Tensor
 from mxrun.peers.pytorch_network import TorchNetwork, build_network
 from mxrun.peers.pytorch_optimizer import build_optimizer, largest_gradient
@@ -148,6 +148,3 @@ def open_contestant(task: Task) -> Runner:
     """Create the runner of a task; raises ValueError for unsupported operators."""
     torch.set_num_threads(task.threads)
     return TrainingRunner(task) if task.phase == "train" else InferenceRunner(task)
-
-
-HANDLERS = BenchmarkServer(open_contestant, torch.__version__).handlers

@@ -22,6 +22,7 @@ from operator_harness import (
 )
 from operator_row import Row
 from operator_rows import ROWS
+from oracles.peer import MXNet, Peer, PyTorch
 
 from mxrun.backend.onednn import library as onednn
 from mxrun.base.errors import UserError
@@ -35,7 +36,6 @@ from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import create, implementations
 from mxrun.operator.shape import ShapeContradiction
-from mxrun.peers.peer import MXNet, Peer, PyTorch
 
 Array = npt.NDArray[Any]
 WRITE = OpReqType.WRITE

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.peer import MXNet, PyTorch
 from peer_scripts import run_in
 
 from mxrun.base.errors import UserError
 from mxrun.base.params import check
-from mxrun.peers.peer import MXNet, PyTorch
 from mxrun.train.schedule import SCHEDULES, Plateau, PlateauState, Schedule
 
 BASE, TOTAL, PER_EPOCH = 0.4, 60, 10
