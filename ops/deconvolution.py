@@ -396,8 +396,8 @@ def _limit(parameters: DeconvolutionParameters) -> int:
     return parameters.workspace * MEBIBYTE
 
 
-def _geometry(parameters: DeconvolutionParameters, data: Shape) -> operations.Window:
+def _geometry(parameters: DeconvolutionParameters, data: Shape) -> operations.SlidingWindow:
     window = parameters.window_over(data[2:])
-    return operations.Window(
+    return operations.SlidingWindow(
         window.stride, window.dilate, window.pad, window.pad, parameters.num_group
     )

@@ -411,7 +411,11 @@ def _product(
 
 
 def _has_gradients(
-    data: TensorSpec, weight: TensorSpec, output: TensorSpec, window: operations.Window, team: int
+    data: TensorSpec,
+    weight: TensorSpec,
+    output: TensorSpec,
+    window: operations.SlidingWindow,
+    team: int,
 ) -> bool:
     """Return whether oneDNN computes the gradients correctly, in bfloat16 without reference code.
 
@@ -428,9 +432,9 @@ def _has_gradients(
     )
 
 
-def geometry(parameters: ConvolutionParameters) -> operations.Window:
+def geometry(parameters: ConvolutionParameters) -> operations.SlidingWindow:
     """Return the window in oneDNN's terms."""
     window = parameters.window()
-    return operations.Window(
+    return operations.SlidingWindow(
         window.stride, window.dilate, window.pad, window.pad, parameters.num_group
     )

@@ -391,7 +391,7 @@ class OnednnPooling(Implementation):
 
 def _pooling(
     parameters: PoolingParameters, data: Shape, output: Shape
-) -> tuple[operations.PoolType, Shape, operations.Window] | None:
+) -> tuple[operations.PoolType, Shape, operations.SlidingWindow] | None:
     """Return kind, kernel and geometry in oneDNN's terms, or None if it is not supported."""
     if parameters.pool_type != "avg":
         return None
@@ -408,7 +408,7 @@ def _pooling(
     if cut_off and any(window.pad) and parameters.count_include_pad is not False:
         return None
     pad_end = tuple(max(window.pad[axis], beyond[axis]) for axis in axes)
-    geometry = operations.Window(window.stride, window.dilate, window.pad, pad_end)
+    geometry = operations.SlidingWindow(window.stride, window.dilate, window.pad, pad_end)
     return kind, window.kernel, geometry
 
 
