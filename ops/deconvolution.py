@@ -172,17 +172,17 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
             if any(p.target_shape):
                 return None, p.target_shape[axis]
             return self._size_for(axis, output), given
-        fitting, excess = p.output_size(axis, size), p.excess(axis, size)
-        if fitting < 1:
+        positions, excess = p.output_size(axis, size), p.excess(axis, size)
+        if positions < 1:
             raise ShapeContradiction("data", show(data), "larger", f"pad {list(p.pad)}")
         if any(p.target_shape):
             rule = f"target_shape {list(p.target_shape)}"
             if excess < 0:
                 raise ShapeContradiction("data", show(data), "larger", rule)
             if excess % 2 >= p.window().stride[axis]:
-                inferred = f"[..., {fitting + excess % 2}, ...]"
+                inferred = f"[..., {positions + excess % 2}, ...]"
                 raise ShapeContradiction("output", show(output), inferred, f"{rule} at stride 1")
-        return size, fitting
+        return size, positions
 
     def _size_for(self, axis: int, output: Dimensions) -> int | None:
         """Return data's size for the given output; raises ShapeContradiction if none fits."""

@@ -184,12 +184,12 @@ class OnednnFullyConnected(Implementation):
         if not onednn_serves(*request.inputs, low=True):
             return None
         given, weight, *bias = (spec.with_layout(PLAIN) for spec in request.inputs)
-        made = request.outputs[0]
-        data, weight = (replace(spec, dtype=made.dtype) for spec in (given, weight))
+        output = request.outputs[0]
+        data, weight = (replace(spec, dtype=output.dtype) for spec in (given, weight))
         hidden, features = weight.shape
         if _WEIGHT in request.fixed:
             weight = weight.with_layout(ANY)
-        left, output = _matrix(data, features), _matrix(made, hidden)
+        left, output = _matrix(data, features), _matrix(output, hidden)
         flops = 2 * output.elements * features
         team = team_for_flops(flops, request.threads)
         try:

@@ -42,14 +42,14 @@ Array = npt.NDArray[Any]
 
 # A block of 4,096 elements is summed in 64 interleaved lanes: additions to a single sum depend on
 # each other, but adjacent lanes can be vectorised.
-_PIECE = 4096
+_CHUNK = 4096
 _LANES = 64
 _FLOAT64_BYTES = 8
 
 
 def sums(count: int) -> int:
     """Return the number of partial sums for `count` elements."""
-    return -(-count // _PIECE) * _LANES
+    return -(-count // _CHUNK) * _LANES
 
 
 def sums_bytes(count: int) -> int:
@@ -100,8 +100,8 @@ def square_sums_loop(block: Block) -> None:
     size, lanes = integer(block, 3), integer(block, 4)
     # share() splits at multiples of 16, so each block counts as 16 elements.
     begin, end = share(block, (count + size - 1) // size * 16)
-    for piece in range(begin // 16, end // 16):
-        own, first, last = piece * lanes, piece * size, min(count, piece * size + size)
+    for chunk in range(begin // 16, end // 16):
+        own, first, last = chunk * lanes, chunk * size, min(count, chunk * size + size)
         for lane in range(lanes):
             partial[own + lane] = 0.0
         rows = (last - first) // lanes
@@ -120,7 +120,7 @@ def square_sums(
     count: int, data: Slot | Scratch, partial: Scratch, threads: int, scratch_bytes: int
 ) -> ScratchLoopPart:
     """Return the part that computes the partial sums of `data`."""
-    arguments = (count, data, partial, _PIECE, _LANES)
+    arguments = (count, data, partial, _CHUNK, _LANES)
     return ScratchLoopPart(square_sums_loop, arguments, threads, scratch_bytes)
 
 

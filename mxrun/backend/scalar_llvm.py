@@ -138,7 +138,9 @@ class _LoopGenerator:
         self._fixed_nodes(operands)
         moving = [o for o, step in zip(operands, form.steps, strict=True) if step]
         entry = builder.block
-        head, next_vector, done = (self._new_block(name) for name in ("head", "next_vector", "done"))
+        head, next_vector, done = (
+            self._new_block(name) for name in ("head", "next_vector", "done")
+        )
         builder.branch(head)
 
         builder.position_at_end(head)

@@ -69,7 +69,7 @@ class Profile:
     """Times of a phase's calls: sums over all runs, and every single time of the first steps.
 
     recorded_steps: number of first steps whose single times are saved for a trace; the sums cover
-    every run. memory: arena that contains the calls' addresses; the profile holds a reference to it.
+    every run. memory: arena that contains the calls' addresses, referenced by the profile.
     """
 
     def __init__(

@@ -181,13 +181,13 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
         window = self.parameters.window()
         size, count = data[axis + 2], output[axis + 2]
         if size is not None:
-            fitting = window.output_size(axis, size)
-            if fitting < 1:
+            windows = window.output_size(axis, size)
+            if windows < 1:
                 rule = f"kernel {list(window.kernel)} within the padded input"
                 raise ShapeContradiction(
                     "data", show(data), f"at least {window.extent(axis)}", rule
                 )
-            return size, fitting
+            return size, windows
         if count is not None and window.stride[axis] == 1:
             size = count - 1 + window.extent(axis) - 2 * window.pad[axis]
         return size, count
@@ -311,13 +311,13 @@ class OnednnConvolution(Implementation):
         if not onednn_serves(*request.inputs, low=True):
             return None
         adds = residual is not None
-        wanted = request.outputs[0].with_layout(CHANNELS_LAST)
-        data = replace(data, dtype=wanted.dtype, layout=CHANNELS_LAST)
-        weight = replace(weight, dtype=wanted.dtype, layout=ANY)
-        flops = prop.flops([data.shape, weight.shape], [wanted.shape])
+        result = request.outputs[0].with_layout(CHANNELS_LAST)
+        data = replace(data, dtype=result.dtype, layout=CHANNELS_LAST)
+        weight = replace(weight, dtype=result.dtype, layout=ANY)
+        flops = prop.flops([data.shape, weight.shape], [result.shape])
         team = team_for_flops(flops, request.threads)
         steps = (*((Sum(),) if adds else ()), *after)
-        primitive = _product(prop, request, (data, weight, wanted), team, bool(bias), steps)
+        primitive = _product(prop, request, (data, weight, result), team, bool(bias), steps)
         if primitive is None:
             return None
         specs = primitive.specs

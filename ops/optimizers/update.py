@@ -94,8 +94,8 @@ class UpdateProperty(OperatorProperty[Any]):
 
     def list_arguments(self) -> tuple[str, ...]:
         """weight, grad, the states; gradient_scale with scaled, schedule with scheduled."""
-        asked = {"gradient_scale": self.parameters.scaled, "schedule": self.parameters.scheduled}
-        return ("weight", "grad", *self.states, *(name for name in asked if asked[name]))
+        optional = {"gradient_scale": self.parameters.scaled, "schedule": self.parameters.scheduled}
+        return ("weight", "grad", *self.states, *(name for name in optional if optional[name]))
 
     def list_outputs(self) -> tuple[str, ...]:
         """The new weight and the hidden new states."""

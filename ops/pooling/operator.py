@@ -192,15 +192,15 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
         window = self.parameters.window((1,) * (len(data) - 2))
         size, count = data[axis + 2], output[axis + 2]
         if size is not None:
-            fitting = window.output_size(axis, size, round_up=convention == "full")
-            if fitting < 1:
+            windows = window.output_size(axis, size, round_up=convention == "full")
+            if windows < 1:
                 rule = f"kernel {list(window.kernel)} within the padded input"
                 raise ShapeContradiction(
                     "data", show(data), f"at least {window.kernel[axis]}", rule
                 )
             if convention == "same":
-                fitting = -(-size // window.stride[axis])
-            return size, fitting
+                windows = -(-size // window.stride[axis])
+            return size, windows
         if count is not None and window.stride[axis] == 1:
             gain = 0 if convention == "same" else window.kernel[axis] - 1 - 2 * window.pad[axis]
             size = count + gain

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.jit import Block, HostLoop, int64s, integer, native, piece
+from mxrun.backend.jit import Block, HostLoop, inlined, int64s, integer, native
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
 # Placements tried per order; the second round begins after every order has had its first.
@@ -97,7 +97,7 @@ class _FirstFit:
         return int(self._work[0])
 
 
-@piece
+@inlined
 def lowest_gap(block: Block, current: int, count: int) -> int:
     """Return the lowest offset at which a block overlaps none of the `count` placed blocks.
 
