@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 from pydantic import Field, model_validator
 
@@ -35,7 +34,6 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    OperatorProperty,
     PartialInference,
     PartialShapes,
     ResourceKind,
@@ -45,9 +43,8 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.convolution.operator import MEBIBYTE, ConvolutionParameters
+from mxrun.ops.linear import LinearProperty
 from mxrun.ops.window import NonNegative, Window, WindowProducts, columns_space
-
-T = TypeVar("T")
 
 
 class DeconvolutionParameters(ConvolutionParameters):
@@ -115,7 +112,7 @@ class DeconvolutionParameters(ConvolutionParameters):
 
 
 @register("Deconvolution")
-class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
+class DeconvolutionProperty(LinearProperty[DeconvolutionParameters]):
     """output[n, o, y*stride + k*dilate - pad] = sum of weight[c, o, k] * data[n, c, y] over y, k
     and the channels c of o's group, plus bias[o]. This is the data gradient of a Convolution.
 
@@ -195,16 +192,6 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
             inferred = f"{one} and a multiple of {stride} along axis {axis + 2}"
             raise ShapeContradiction("output", show(output), inferred, rule)
         return (size - one) // stride + 1
-
-    def independent_gradients(self) -> list[list[int]]:
-        """Groups: weight and bias, which need data; data."""
-        return [[*range(1, len(self.list_arguments()))], [0]]
-
-    def declare_backward_dependency(
-        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[T]:
-        """Return out_grad, data and weight."""
-        return [out_grad[0], in_data[0], in_data[1]]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Request columns for as many images as `workspace` allows, at least one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +29,15 @@ from mxrun.backend.jit import (
 )
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Int32, NotNegative, Parameters
-from mxrun.base.tensor import PLAIN, Shape
-from mxrun.operator.kernel import BackwardRequest, Buffers, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Pitch, Slot, bound, native_kernel, source, target
+from mxrun.base.tensor import Shape
+from mxrun.operator.kernel import Buffers, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import Pitch, Slot, bound, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.forward_only import ForwardOnlyImplementation
 
 Array = npt.NDArray[Any]
 
@@ -137,9 +138,6 @@ class GlobalNormScaleParameters(Parameters):
     rescale_grad: Float32 = Field(default=1.0, description="Factor of every gradient in the norm.")
 
 
-T = TypeVar("T")
-
-
 @register("_global_norm_scale")
 class GlobalNormScaleProperty(OperatorProperty[GlobalNormScaleParameters]):
     """output = min(1, max_norm / (norm + 1e-8)), norm = |rescale_grad| * sqrt(sum of all grads^2).
@@ -209,7 +207,7 @@ def norm_scale_loop(block: Block) -> None:
 
 
 @implement("_global_norm_scale", backend="jit")
-class CompiledGlobalNormScale(Implementation):
+class CompiledGlobalNormScale(ForwardOnlyImplementation):
     """Partial sums of every gradient, then one loop over these sums."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
@@ -229,16 +227,5 @@ class CompiledGlobalNormScale(Implementation):
             *(offset // _FLOAT64_BYTES, Scratch(0), target(0)),
             *(float(p.max_norm), float(p.rescale_grad)),
         )
-        return native_kernel(
-            self.name,
-            [*parts, ScratchLoopPart(norm_scale_loop, arguments, 1, scratch_bytes)],
-            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
-            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
-            request.requests,
-            request.threads,
-            flops=prop.flops([spec.shape for spec in request.inputs], []),
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Return None: the operator has no gradient."""
-        return None
+        scale = ScratchLoopPart(norm_scale_loop, arguments, 1, scratch_bytes)
+        return self.plain_kernel(prop, request, [*parts, scale])

@@ -73,6 +73,9 @@ def calls(runner: CaseRunner) -> Iterator[Violation]:
     yield from ()
 
 
+# Promises of a forward and a backward check.
+_EVERY_REQUEST = "null, write and add in every combination"
+_SAME_BITS_IN_PLACE = "every hint gives the bits of an out-of-place call"
 # Extents of checks that involve a team of several threads.
 TEAMWORK = (Extent.ORDINARY, Extent.LARGE)
 # Prerequisites: a case that fails one of these is left out of all other checks.
@@ -111,22 +114,10 @@ THEN: tuple[Check, ...] = (
     Check("types", "inferred types are complete, given ones stay", inference.types),
     Check("hints", "hints and dependencies name existing tensors", interface.hints),
     Check("costs", "FLOPs and resource sizes are valid numbers", interface.costs),
-    Check(
-        "forward requests", "null, write and add in every combination", requests.forward_requests
-    ),
-    Check(
-        "backward requests", "null, write and add in every combination", requests.backward_requests
-    ),
-    Check(
-        "forward in place",
-        "every hint gives the bits of an out-of-place call",
-        requests.forward_in_place,
-    ),
-    Check(
-        "backward in place",
-        "every hint gives the bits of an out-of-place call",
-        requests.backward_in_place,
-    ),
+    Check("forward requests", _EVERY_REQUEST, requests.forward_requests),
+    Check("backward requests", _EVERY_REQUEST, requests.backward_requests),
+    Check("forward in place", _SAME_BITS_IN_PLACE, requests.forward_in_place),
+    Check("backward in place", _SAME_BITS_IN_PLACE, requests.backward_in_place),
     Check("undeclared inputs", "backward reads declared tensors only", reading.undeclared_inputs),
     Check(
         "larger tensors",

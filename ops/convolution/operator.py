@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy.typing as npt
 from pydantic import Field, model_validator
@@ -37,7 +37,6 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    OperatorProperty,
     PartialInference,
     PartialShapes,
     Precision,
@@ -48,9 +47,9 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.copy_part import InPlaceCopyPart
+from mxrun.ops.linear import LinearProperty
 from mxrun.ops.window import NonNegative, Positive, Window, WindowProducts, columns_space
 
-T = TypeVar("T")
 Array = npt.NDArray[Any]
 
 MEBIBYTE = 1 << 20
@@ -125,7 +124,7 @@ class ConvolutionParameters(Parameters):
 
 
 @register("Convolution")
-class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
+class ConvolutionProperty(LinearProperty[ConvolutionParameters]):
     """output[n, o, y] = bias[o] + sum over c, k of weight[o, c, k] * data[n, c, y*stride + k*dilate
     - pad]. The positions y and k have one coordinate per spatial axis; c runs over the channels of
     o's group.
@@ -191,16 +190,6 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
         if count is not None and window.stride[axis] == 1:
             size = count - 1 + window.extent(axis) - 2 * window.pad[axis]
         return size, count
-
-    def independent_gradients(self) -> list[list[int]]:
-        """Groups: weight and bias, which need data; data."""
-        return [[*range(1, len(self.list_arguments()))], [0]]
-
-    def declare_backward_dependency(
-        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[T]:
-        """Return out_grad, data and weight."""
-        return [out_grad[0], in_data[0], in_data[1]]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Request columns for as many images as `workspace` allows, at least one."""

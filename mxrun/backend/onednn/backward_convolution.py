@@ -68,7 +68,30 @@ def gather_loop(block: Block) -> None:
 
 
 @dataclass(frozen=True)
-class DenseKernelConvolution:
+class _WrappedConvolution:
+    """Convolution by a primitive, or what replaces one, with further calls around it."""
+
+    primitive: Primitive | DenseKernelConvolution
+
+    is_reference: ClassVar[bool] = False
+
+    @property
+    def implementation(self) -> str:
+        """Name of the primitive's implementation."""
+        return self.primitive.implementation
+
+    def alternatives(self) -> tuple[str, ...]:
+        """Return the names of the primitive's alternatives."""
+        return self.primitive.alternatives()
+
+    @property
+    def threads(self) -> int:
+        """Team size of the primitive."""
+        return self.primitive.threads
+
+
+@dataclass(frozen=True)
+class DenseKernelConvolution(_WrappedConvolution):
     """Convolution that replaces a dilated kernel by a dense one.
 
     argument: the dense primitive's argument that is the kernel, which is in plain layout here. The
@@ -81,22 +104,6 @@ class DenseKernelConvolution:
     taps: TensorSpec
     dense: TensorSpec
     dilation: Shape
-
-    is_reference: ClassVar[bool] = False
-
-    @property
-    def implementation(self) -> str:
-        """Name of the dense primitive's implementation."""
-        return self.primitive.implementation
-
-    def alternatives(self) -> tuple[str, ...]:
-        """Return the names of the dense primitive's alternatives."""
-        return self.primitive.alternatives()
-
-    @property
-    def threads(self) -> int:
-        """Team size of the dense primitive."""
-        return self.primitive.threads
 
     @property
     def specs(self) -> dict[int, TensorSpec]:
@@ -161,46 +168,29 @@ def cut_loop(block: Block) -> None:
 
 
 @dataclass(frozen=True)
-class CroppedConvolution:
+class CroppedConvolution(_WrappedConvolution):
     """Data gradient computed for other sizes and cropped to the requested ones.
 
     The scratchpad contains the computed gradient, then the convolution's scratchpad.
     """
 
-    convolution: Primitive | DenseKernelConvolution
     wide: TensorSpec
     narrow: TensorSpec
-
-    is_reference: ClassVar[bool] = False
-
-    @property
-    def implementation(self) -> str:
-        """Name of the convolution's implementation."""
-        return self.convolution.implementation
-
-    def alternatives(self) -> tuple[str, ...]:
-        """Return the names of the convolution's alternatives."""
-        return self.convolution.alternatives()
-
-    @property
-    def threads(self) -> int:
-        """Team size of the convolution."""
-        return self.convolution.threads
 
     @property
     def specs(self) -> dict[int, TensorSpec]:
         """Specs of the convolution, except for the data gradient."""
-        return {**self.convolution.specs, Argument.SOURCE_GRAD: self.narrow}
+        return {**self.primitive.specs, Argument.SOURCE_GRAD: self.narrow}
 
     @property
     def scratchpad_bytes(self) -> int:
         """Size of the wide gradient and the convolution's scratchpad."""
-        return align(self.wide.nbytes) + self.convolution.scratchpad_bytes
+        return align(self.wide.nbytes) + self.primitive.scratchpad_bytes
 
     def bind(self, addresses: Mapping[int, int], scratchpad: int) -> tuple[NativeCall, ...]:
         """Return the calls, in order, for tensors at the given addresses."""
         rest = scratchpad + align(self.wide.nbytes)
-        bound = self.convolution.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest)
+        bound = self.primitive.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest)
         sizes = []
         for spec in (self.narrow, self.wide):
             *lines, row = spec.shape[2:]
