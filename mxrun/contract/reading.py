@@ -186,9 +186,9 @@ def shared_body(runner: CaseRunner) -> Iterator[Violation]:
         for each in pair
     ]
     yield from _changed_attributes(body, attributes)
-    for turn in (1, 0, 1):
-        got = _shared(pair[turn], shared, runs[turn])
-        for name, one, other in zip(names, got, alone[turn], strict=True):
+    for index in (1, 0, 1):
+        got = _shared(pair[index], shared, runs[index])
+        for name, one, other in zip(names, got, alone[index], strict=True):
             yield from differing(
                 f"an Operator object shared by two networks mixes up their {name}",
                 one,

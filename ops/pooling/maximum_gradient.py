@@ -229,12 +229,12 @@ def gather_from_four(
 ) -> None:
     """`give_to_winners_of_9` for a position in at most two rows and columns of windows."""
     channels, winners = integer(block, 1), uint8s(block, 23)
-    stride_y, stride_x, nobody = integer(block, 12), integer(block, 13), 9
+    stride_y, stride_x, no_position = integer(block, 12), integer(block, 13), 9
     # A missing window is replaced by an existing one, with an index that no winner has.
     right, below = (columns - 1) * channels, (rows - 1) * integer(block, 7) * channels
-    beside = first - stride_x if columns == 2 else nobody
-    under = first - 3 * stride_y if rows == 2 else nobody
-    last = under - stride_x if rows == 2 and columns == 2 else nobody
+    beside = first - stride_x if columns == 2 else no_position
+    under = first - 3 * stride_y if rows == 2 else no_position
+    last = under - stride_x if rows == 2 and columns == 2 else no_position
     sought, full = (first, beside, under, last), channels // 16 * 16
     # Complete vectors need no masks.
     for c in range(0, full, 16):

@@ -267,8 +267,8 @@ def search_loop(block: Block) -> None:
             continue
         place = chosen_member(block, frame)
         if place >= 0:
-            trail_left = integer(block, TRAIL_ENTRIES) - result[TRAIL_USED]
-            is_spent = result[WORK_DONE] >= integer(block, WORK) or trail_left < reserve
+            trail_remaining = integer(block, TRAIL_ENTRIES) - result[TRAIL_USED]
+            is_spent = result[WORK_DONE] >= integer(block, WORK) or trail_remaining < reserve
             if is_spent or result[NODES_TAKEN] >= integer(block, NODES):
                 result[STATUS] = EXHAUSTED
                 return
