@@ -17,7 +17,7 @@ _CONTRADICTION_HINT = (
 
 def shapes(runner: CaseRunner) -> Iterator[Violation]:
     """Check shape inference with all inputs, with each part unknown, and with contradictions."""
-    inference = _ShapeInference(runner)
+    inference = _CaseInference(runner)
     yield from inference.complete()
     for description, partial in inference.partial():
         yield from inference.never_false(description, partial)
@@ -31,13 +31,13 @@ def shapes(runner: CaseRunner) -> Iterator[Violation]:
 def no_known_shapes(runners: Sequence[CaseRunner]) -> Iterator[Violation]:
     """Check that shapes inferred from parameters alone hold for all cases with them."""
     for runner in runners:
-        inference = _ShapeInference(runner)
+        inference = _CaseInference(runner)
         nothing: PartialShapes = [None] * len(inference.names)
         found = inference.infer("nothing is known", nothing)
         for other in runners:
             if other.prop.parameters != runner.prop.parameters:
                 continue
-            truth = _ShapeInference(other).truth
+            truth = _CaseInference(other).truth
             for name, got, want in zip(inference.names, found, truth, strict=True):
                 if not _holds(got, want):
                     yield Violation(
@@ -71,7 +71,7 @@ def types(runner: CaseRunner) -> Iterator[Violation]:
                 yield Violation(problem, str(before), str(later), "keep known types")
 
 
-class _ShapeInference:
+class _CaseInference:
     """True shapes of a case, and shape inference from parts of them."""
 
     def __init__(self, runner: CaseRunner) -> None:
