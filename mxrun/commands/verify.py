@@ -101,7 +101,7 @@ def verify(
         plan = compile_plan(built.model.symbol, request)
         # Fixed kernels: with other neighbours other kernels may be faster.
         chosen = {name: planned.implementations() for name, planned in plan.phases.items()}
-        request = replace(request, kept=chosen)
+        request = replace(request, autotuned=chosen)
         plan = compile_plan(built.model.symbol, request)
         expected = results(built, plan, PlanVariant("", phase), steps, trained)
         for way in (*WAYS, *_unfused(built, request, phase)):

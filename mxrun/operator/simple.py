@@ -288,14 +288,14 @@ def _gradients(
 ) -> tuple[Reads, tuple[Formula | GradientKind, ...]]:
     """Return which tensors the gradients read, and a formula for each gradient."""
     inputs = forward.tensors
-    wanted = "reads_out_grad(f), reads_output(f) or reads_inputs(f)"
+    readers = "reads_out_grad(f), reads_output(f) or reads_inputs(f)"
     if not isinstance(gradient, (Gradient, GradientKind)):
         problem = "gradient does not declare what its functions read"
         got = type(gradient).__name__
-        raise entry_error(function, problem, f"{wanted}, or GradientKind.ZERO", got)
+        raise entry_error(function, problem, f"{readers}, or GradientKind.ZERO", got)
     if isinstance(gradient, GradientKind):
         if gradient is GradientKind.COMPUTES:
-            raise entry_error(function, "a computed gradient needs a function", hint=wanted)
+            raise entry_error(function, "a computed gradient needs a function", hint=readers)
         return Reads.OUT_GRAD, (gradient,) * len(inputs)
     if len(gradient.sides) != len(inputs):
         expected = f"a gradient for each of {', '.join(inputs)}"

@@ -195,7 +195,7 @@ def _searched(
     """Try every mode and leave the fastest open."""
     ways: dict[str, PeerMode] = {}
     best = ""
-    for name in peer.kind.ways(work.timed.phase, work.precision, work.on_images):
+    for name in peer.kind.modes(work.timed.phase, work.precision, work.on_images):
         ways[name] = way = _tried(baseline, name, work, peer.kind.reads, length)
         if way.error:
             continue

@@ -14,7 +14,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.planner.plan import Plan
-from mxrun.planner.remat.budget import Budget, OverBudget, share_that_would_do
+from mxrun.planner.remat.budget import Budget, OverBudget, sufficient_share
 from mxrun.session.planning import KeptChoices, Say, request_for, silent
 
 # Overhead of each step's calls on a few cores of a server; every micro-batch repeats it.
@@ -49,7 +49,7 @@ def planned(
     """
 
     def request(cut: ModelDefinition) -> CompileRequest:
-        return replace(request_for(cut, training, threads, say), kept=kept or {})
+        return replace(request_for(cut, training, threads, say), autotuned=kept or {})
 
     first = request(built)
     budget = first.budget
@@ -107,7 +107,7 @@ def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: 
     hint = "give it more memory"
     if budget.share is not None:
         wanted = failure.least_bytes - whole.pinned_bytes
-        hint = share_that_would_do(wanted, whole.reusable_bytes)
+        hint = sufficient_share(wanted, whole.reusable_bytes)
     return OverBudget(replace(diagnostic, chain=(reason,), hint=hint), failure.least_bytes)
 
 

@@ -85,7 +85,7 @@ def plan_for(
     The batch size is that of `built`; `micro_batches.planned` may split batches. say: receives
     progress notes while kernels are autotuned. kept: implementations to use again without timing.
     """
-    request = replace(request_for(built, training, threads, say), kept=kept or {})
+    request = replace(request_for(built, training, threads, say), autotuned=kept or {})
     return compile_plan(built.model.symbol, request)
 
 

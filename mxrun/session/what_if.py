@@ -131,7 +131,7 @@ class _Changes:
         built = self._asked.built
         request = request_for(built, self._asked.training, self._asked.threads)
         kept = {name: phase.implementations() for name, phase in self._plan.phases.items()}
-        request = replace(request, budget=None, kept=kept, add_to=add_to)
+        request = replace(request, budget=None, autotuned=kept, add_to=add_to)
         return compile_plan(built.model.symbol, request)
 
     def _configured(self) -> Iterator[Change]:

@@ -78,7 +78,7 @@ class Normal(Initializer):
 
     def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
         """Yield z * sigma with z standard normal."""
-        for first, values in random.normal_pieces(seed, stream, math.prod(shape), PIECE):
+        for first, values in random.normal_chunks(seed, stream, math.prod(shape), PIECE):
             values *= self.sigma
             yield first, values
 
