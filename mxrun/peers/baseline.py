@@ -194,31 +194,31 @@ class BaselineProcess:
         arrays = {**prefixed("variables", variables), **prefixed("batches", batches)}
         self._process.request("hold", {}, arrays)
 
-    def open(self, contest: Comparison, way: str) -> None:
-        """Create the runner that runs the comparison in one way."""
-        self._process.request("open", {**vars(contest), "way": way, "key": way}, {})
+    def open(self, contest: Comparison, mode: str) -> None:
+        """Create the runner that runs the comparison in one mode."""
+        self._process.request("open", {**vars(contest), "mode": mode, "key": mode}, {})
 
-    def losses(self, way: str, steps: int) -> list[float]:
+    def losses(self, mode: str, steps: int) -> list[float]:
         """Run training steps and return their losses."""
-        fields = {"key": way, "steps": steps, "phase": "train"}
+        fields = {"key": mode, "steps": steps}
         losses: list[float] = self._process.request("check", fields, {}).fields["losses"]
         return losses
 
-    def outputs(self, way: str, steps: int) -> list[list[Array]]:
+    def outputs(self, mode: str, steps: int) -> list[list[Array]]:
         """Run inference steps and return all outputs of each."""
-        fields = {"key": way, "steps": steps, "phase": "infer"}
+        fields = {"key": mode, "steps": steps}
         arrays = self._process.request("check", fields, {}).arrays
         return [list(group(arrays, str(step)).values()) for step in range(steps)]
 
-    def measure_round(self, way: str, steps: int, lead: int) -> list[float]:
+    def measure_round(self, mode: str, steps: int, lead: int) -> list[float]:
         """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
-        fields = {"key": way, "steps": steps, "lead": lead}
-        times: list[float] = self._process.request("turn", fields, {}).fields["milliseconds"]
+        fields = {"key": mode, "steps": steps, "lead": lead}
+        times: list[float] = self._process.request("measure", fields, {}).fields["milliseconds"]
         return times
 
-    def close_runner(self, way: str) -> None:
+    def close_runner(self, mode: str) -> None:
         """Drop a runner."""
-        self._process.request("close", {"key": way}, {})
+        self._process.request("close", {"key": mode}, {})
 
     def close(self) -> None:
         """End the process."""
