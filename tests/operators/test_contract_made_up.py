@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import keep_apart
 
 from mxrun import library
 from mxrun.commands.check_op import check_operator
@@ -18,11 +17,7 @@ from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import reads_inputs, reads_out_grad, simple_operator
 
 library.load()
-
-
-@pytest.fixture(autouse=True)
-def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
+pytestmark = pytest.mark.usefixtures("separate_registry")
 
 
 def broken(name: str, *settings: str) -> dict[str, str]:

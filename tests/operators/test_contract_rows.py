@@ -13,7 +13,7 @@ from networks import BATCH, fill, plan_of
 from operator_harness import BackwardData, all_implementations, backward, forward
 from operator_row import Row
 from operator_rows import DIFFERENTIABLE
-from planted import keep_apart, plant
+from planted import plant
 
 from mxrun import library
 from mxrun.base.errors import UserError
@@ -33,14 +33,10 @@ from mxrun.peers.peer import MXNet
 from mxrun.planner.plan import PhasePlan, Plan
 
 library.load()
+pytestmark = pytest.mark.usefixtures("separate_registry")
 ROI_POOLING = Path(__file__).parents[1] / "support" / "roi_pooling.py"
 INPUTS = {"data": TensorSpec((BATCH, 8)), "label": TensorSpec((BATCH,), "int32")}
 NULL, WRITE, _, ADD = OpReqType
-
-
-@pytest.fixture(autouse=True)
-def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
 
 
 def dense(data: Symbol, name: str, num_hidden: int = 8) -> Symbol:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from networks import BATCH, fill, plan_of
-from planted import keep_apart
 from simple_registration import Array, keeps_the_contract
 
 from mxrun.base.errors import UserError
@@ -31,12 +30,9 @@ from mxrun.operator.simple import (
 )
 from mxrun.planner.plan import PhasePlan, Plan
 
+pytestmark = pytest.mark.usefixtures("separate_registry")
+
 INPUTS = {"data": TensorSpec((BATCH, 8)), "label": TensorSpec((BATCH,), "int32")}
-
-
-@pytest.fixture(autouse=True)
-def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
 
 
 def dense(data: Symbol, name: str, num_hidden: int = 8) -> Symbol:

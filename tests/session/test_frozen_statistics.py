@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pytest
 from commands import digests
 from interrupted_runs import CONFIG as EVERYTHING
-from planted import keep_apart
 
 from mxrun.base.errors import UserError
 from mxrun.commands.train import Existing, TrainRequest, prepare, train
@@ -302,8 +301,8 @@ class Centre(Operator):
 '''
 
 
-def test_a_state_that_cannot_be_frozen_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
+@pytest.mark.usefixtures("separate_registry")
+def test_a_state_that_cannot_be_frozen_is_said() -> None:
     Path("centre.py").write_text(COUNTING)
     layers = "    - centre: {name: middle}\n    - FullyConnected: {name: head"
     text = CONFIG.replace("    - FullyConnected: {name: head", layers)

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from commands import mxrun, refused, result
-from planted import SOUND, keep_apart
+from planted import SOUND
 
 from mxrun.base.errors import UserError
 from mxrun.operator.register import OPERATORS, implementations
 from mxrun.session.planning import load
 from mxrun.session.plugins import plugin_hashes
+
+pytestmark = pytest.mark.usefixtures("separate_registry")
 
 SWISH = '''"""The activation of the article."""
 
@@ -116,12 +118,6 @@ train:
   optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
   metrics: [accuracy]
 """
-
-
-@pytest.fixture(autouse=True)
-def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the operators of a test from the registry."""
-    keep_apart(monkeypatch)
 
 
 @pytest.fixture
