@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 from commands import mxrun, result
 from PIL import Image
+from training import run_training
 
-from mxrun.commands.train import TrainRequest, train
 from mxrun.train.checkpoint import load_checkpoint
-from mxrun.train.replay import NullObserver
 
 CONFIG = """\
 name: net
@@ -28,8 +27,7 @@ FOLDER = b"images/caf\xe9"
 SHOWN = "images/caf\\xe9/0\\xff.png"
 
 
-def test_names_that_are_no_utf8_are_saved_and_shown_escaped(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_names_that_are_no_utf8_are_saved_and_shown_escaped(empty_folder: Path) -> None:
     for folder in (FOLDER, b"images/tea"):
         os.makedirs(folder)
         for number in range(2):
@@ -37,18 +35,18 @@ def test_names_that_are_no_utf8_are_saved_and_shown_escaped(tmp_path, monkeypatc
                 pixels = np.full((4, 4), 100 * number + len(folder), np.uint8)
                 Image.fromarray(pixels).save(file, "PNG")
     Path("net.yaml").write_text(CONFIG)
-    train(Path("net.yaml"), (), NullObserver(), TrainRequest())
+    run_training()
     (newest,) = Path("runs/net").glob("checkpoint-4")
     assert load_checkpoint(newest).manifest.classes == (os.fsdecode(b"caf\xe9"), "tea")
     # The encoding of UTF-8 terminals: bytes that are not text cannot be written unchanged.
     strict = {"PYTHONIOENCODING": "utf-8:strict"}
     words = ("infer", "runs/net", os.fsdecode(FOLDER), "--top", "2")
-    done = mxrun(*words, cwd=tmp_path, environment=strict)
+    done = mxrun(*words, cwd=empty_folder, environment=strict)
     assert done.returncode == 0, done.stderr
     assert SHOWN in done.stdout
     assert " caf\\xe9 " in done.stdout
-    told = result(*words, cwd=tmp_path, environment=strict)["results"]
-    assert [os.fsencode(row["input"]) for row in told] == [
+    shown = result(*words, cwd=empty_folder, environment=strict)["results"]
+    assert [os.fsencode(row["input"]) for row in shown] == [
         FOLDER + b"/0\xff.png",
         FOLDER + b"/1\xff.png",
     ]

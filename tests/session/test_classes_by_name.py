@@ -264,13 +264,10 @@ def test_a_run_tells_the_names_of_its_classes(folder: Path) -> None:
     assert summary["eval"]["accuracy"] == 1.0
 
 
-def test_a_start_from_other_classes_is_told(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_start_from_other_classes_is_told(folder: Path, empty_folder: Path) -> None:
     for part in ("train", "test"):
-        images(tmp_path / "images" / part, "ant", "cat", "dog")
-    path = tmp_path / "net.yaml"
+        images(empty_folder / "images" / part, "ant", "cat", "dog")
+    path = empty_folder / "net.yaml"
     path.write_text(CONFIG.replace("epochs: 10", "epochs: 1"))
     source = folder / "runs" / "net"
     overrides = ("name=other", f"train.start_from.run={source}")
@@ -280,8 +277,8 @@ def test_a_start_from_other_classes_is_told(
     assert told.endswith("learned the classes ant, bee, cat; this run has ant, cat, dog")
     same = ("name=same", overrides[1])
     messages.clear()
-    shutil.rmtree(tmp_path / "images")
-    shutil.copytree(folder / "images", tmp_path / "images")
+    shutil.rmtree(empty_folder / "images")
+    shutil.copytree(folder / "images", empty_folder / "images")
     train(path, same, EpochLines(messages.append), TrainRequest())
     assert not any("learned the classes" in text for text in messages)
 

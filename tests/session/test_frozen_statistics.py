@@ -10,16 +10,16 @@ import numpy.typing as npt
 import pytest
 from commands import digests
 from interrupted_runs import CONFIG as EVERYTHING
+from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import Existing, TrainRequest, prepare, train
+from mxrun.commands.train import prepare
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.session.planning import last_batch, load, plan_for
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
-from mxrun.train.replay import NullObserver
 
 Array = npt.NDArray[Any]
 
@@ -49,18 +49,12 @@ train:
 
 
 @pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _config(empty_folder: Path) -> None:
     Path("net.yaml").write_text(CONFIG)
 
 
 def loaded(variables: str, *overrides: str) -> ModelDefinition:
     return load("net.yaml", (f"network.variables={variables}", *overrides))
-
-
-def trained(*overrides: str, existing: Existing = "refuse") -> dict[str, Any]:
-    request = TrainRequest(existing)
-    return train("net.yaml", overrides, NullObserver(), request).summary.to_json()
 
 
 def frozen_layers(built: ModelDefinition) -> set[str]:
@@ -114,9 +108,9 @@ START = "train.start_from={run: runs/first}"
     ids=["plain", "accumulated", "micro-batches", "averaged"],
 )
 def test_L3_frozen_statistics_keep_every_byte(settings: tuple[str, ...]) -> None:
-    trained()
+    run_training()
     before = load_checkpoint(Path("runs/first/checkpoint-22"))
-    summary = trained("name=second", FROZEN, START, *settings)
+    summary = run_training("name=second", FROZEN, START, *settings)
     after = load_checkpoint(Path(f"runs/second/checkpoint-{summary['steps']}"))
     for name in ("bn1_moving_mean", "bn1_moving_var", "bn2_moving_mean", "bn2_moving_var"):
         assert after.auxiliary[name].tobytes() == before.auxiliary[name].tobytes()
@@ -218,13 +212,13 @@ def test_its_gradient_is_that_of_fixed_statistics() -> None:
 def test_F5_a_fine_tuning_run_goes_on_to_the_same_bytes() -> None:
     """Resumed in the middle of an epoch; the pretrained run is not read again."""
     Path("net.yaml").write_text(EVERYTHING)
-    trained("name=first", "train.epochs=1")
+    run_training("name=first", "train.epochs=1")
     words = (
         *("name=second", "train.epochs=1", "train.start_from={run: runs/first, skip: ['fc2*']}"),
         "network.variables={'*': {frozen: true}, 'fc2*': {}}",
         "train.checkpoint={every: 7 steps, keep: 9}",
     )
-    summary = trained(*words)
+    summary = run_training(*words)
     last = Path(f"runs/second/checkpoint-{summary['steps']}")
     expected = digests(last)
     for folder in Path("runs/second").glob("checkpoint-*"):
@@ -232,7 +226,7 @@ def test_F5_a_fine_tuning_run_goes_on_to_the_same_bytes() -> None:
             for file in folder.iterdir():
                 file.unlink()
             folder.rmdir()
-    again = trained(*words, existing="resume")
+    again = run_training(*words, existing="resume")
     assert again["resumed_from"] == 14
     assert digests(last) == expected
     held: Checkpoint = load_checkpoint(last)
