@@ -7,22 +7,19 @@ from pathlib import Path
 
 import numpy as np
 from commands import mxrun, result
+from layer_configs import classifier, config_text
 from PIL import Image
 from training import run_training
 
 from mxrun.train.checkpoint import load_checkpoint
 
-CONFIG = """\
-name: net
-threads: 1
-network:
-  inputs: {data: [1, 4, 4], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 2}
-    - SoftmaxOutput: {name: softmax, label: label}
-data: {batch_size: 2, train: {dataset: image_folder, path: images, split: all}}
-train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}}
-"""
+CONFIG = config_text(
+    classifier(2),
+    settings="threads: 1\n",
+    inputs="{data: [1, 4, 4], label: []}",
+    data="data: {batch_size: 2, train: {dataset: image_folder, path: images, split: all}}\n",
+    train="train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}}\n",
+)
 FOLDER = b"images/caf\xe9"
 SHOWN = "images/caf\\xe9/0\\xff.png"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import mxrun, refused, result
+from layer_configs import DENSE, SOFTMAX, written
 from onnx_environment import checked, given, started
 
 from mxrun.base.errors import UserError
@@ -99,18 +100,9 @@ def test_overrides_change_a_config_and_not_a_run(work: Path, tmp_path: Path) -> 
 
 
 def test_operators_without_a_form_are_all_named_with_their_place(tmp_path: Path) -> None:
-    (tmp_path / "net.yaml").write_text(
-        "name: net\n"
-        "network:\n"
-        "  inputs: {data: [2, 6, 6], label: []}\n"
-        "  layers:\n"
-        "    - cbrt: {name: root}\n"
-        "    - Pooling: {name: total, pool_type: sum, kernel: [2, 2]}\n"
-        "    - FullyConnected: {num_hidden: 3}\n"
-        "    - SoftmaxOutput: {label: label}\n"
-        "data: {batch_size: 8, train: {dataset: digits, split: train}}\n"
-        "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
-    )
+    pooling = "Pooling: {name: total, pool_type: sum, kernel: [2, 2]}"
+    layers = ("cbrt: {name: root}", pooling, DENSE, SOFTMAX)
+    written(tmp_path, layers, inputs="{data: [2, 6, 6], label: []}")
     text = refused("convert", "net.yaml", "-o", "net.onnx", cwd=tmp_path)
     assert "net.yaml:5:" in text
     assert "cbrt 'root' cannot be converted to ONNX" in text

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layer_configs import classifier, network_text
 from PIL import Image
 
 from mxrun import library
@@ -16,17 +17,14 @@ from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.split import Split
 
-CONFIG = """\
-name: net
-network:
-  inputs: {data: [1, 2, 2], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
+CONFIG = (
+    network_text(classifier(3), inputs="{data: [1, 2, 2], label: []}")
+    + """\
 train: {epochs: 1, optimizer: sgd}
 data:
   batch_size: 2
 """
+)
 STRATIFIED = "{share: 0.8, seed: 3, stratify: true}"
 
 

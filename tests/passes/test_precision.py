@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 import residual
 from commands import mxrun
+from layer_configs import config_text
 from networks import chain, set_first_values, softmax, with_precisions
 
 from mxrun.base.errors import UserError
@@ -255,26 +256,23 @@ def test_inference_folds_normalizations_and_keeps_results_in_float32() -> None:
     assert not np.array_equal(*results)
 
 
-NETWORK = """\
-name: tiny
-precision: bfloat16
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+NETWORK = config_text(
+    """\
     - Convolution: {name: conv, num_filter: 8, kernel: [3, 3]}
     - BatchNorm: {name: bn, fix_gamma: false}
     - Activation: {act_type: relu}
     - FullyConnected: {name: fc, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
+""",
+    name="tiny",
+    settings="precision: bfloat16\n",
+    train="""\
 train:
   epochs: 3
   optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
   metrics: [accuracy]
-"""
+""",
+)
 
 
 @pytest.mark.parametrize("onednn", [True, False])

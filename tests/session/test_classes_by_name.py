@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import mxrun, result
+from layer_configs import classifier, config_text
 from PIL import Image
 from rich.console import Console
 
@@ -25,22 +26,22 @@ from mxrun.session.planning import load
 from mxrun.session.resume import state_differences
 from mxrun.session.trained_model import TrainedModel
 
-CONFIG = """\
-name: net
-network:
-  inputs: {data: [1, 4, 4], label: []}
-  layers:
-    - FullyConnected: {name: head, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
+CONFIG = config_text(
+    classifier(3, "head"),
+    inputs="{data: [1, 4, 4], label: []}",
+    data="""\
 data:
   batch_size: 4
   train: {dataset: image_folder, path: images, split: train, shuffle: true}
   eval: {dataset: image_folder, split: test}
+""",
+    train="""\
 train:
   epochs: 10
   optimizer: {sgd: {lr: 0.5}}
   metrics: [accuracy, confusion_matrix]
-"""
+""",
+)
 # Values of the images of each class, distinct enough to be learned in a few steps.
 ROWS = {"ant": 0, "bee": 1, "cat": 2, "dog": 3}
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from commands import digests
 from interrupted_runs import CONFIG as EVERYTHING
+from layer_configs import config_text
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -23,12 +24,8 @@ from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 
 Array = npt.NDArray[Any]
 
-CONFIG = """\
-name: first
-threads: 1
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+CONFIG = config_text(
+    """\
     - Convolution: {name: conv1, num_filter: 4, kernel: [3, 3], pad: [1, 1]}
     - BatchNorm: {name: bn1, fix_gamma: false}
     - Activation: {name: relu1, act_type: relu}
@@ -38,14 +35,11 @@ network:
     - Activation: {name: relu2, act_type: relu}
     - FullyConnected: {name: head, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
-train:
-  epochs: 1
-  optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}
-"""
+""",
+    name="first",
+    settings="threads: 1\n",
+    train="train: {epochs: 1, optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}}\n",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from layer_configs import classifier, config_text
 from onnx_environment import onnx_python
 from PIL import Image
 from training import run_training
@@ -19,13 +20,11 @@ from mxrun.commands.infer import InferRequest, infer
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
-NET = """\
-name: shapes
-network:
-  inputs: {data: [3, 6, 6], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 2}
-    - SoftmaxOutput: {name: softmax, label: label}
+NET = config_text(
+    classifier(2),
+    name="shapes",
+    inputs="{data: [3, 6, 6], label: []}",
+    data="""\
 data:
   batch_size: 4
   train:
@@ -44,8 +43,8 @@ data:
       - resize: {size: 8}
       - center_crop: {size: [6, 6]}
       - normalize: {mean: [0.5, 0.4, 0.3], std: 0.25}
-train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
-"""
+""",
+)
 CLASSES = ["a \u00e9clair", "round"]
 _READ = """
 import json, onnx, onnxruntime, sys

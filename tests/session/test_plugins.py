@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands import mxrun, refused, result
+from layer_configs import config_text
 from planted import SOUND
 
 from mxrun.base.errors import UserError
@@ -98,26 +99,22 @@ class Swish(Operator):
         assign(in_grad[0], req[0], require_array(out_grad[0]) * slope)
 '''
 
-CONFIG = """name: swish
-seed: 3
-threads: 1
-plugins: [ops/my_ops.py]
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+CONFIG = config_text(
+    """\
     - FullyConnected: {name: fc1, num_hidden: 32}
     - my_swish: {beta: 1.5}
     - FullyConnected: {name: fc2, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
+""",
+    name="swish",
+    settings="seed: 3\nthreads: 1\nplugins: [ops/my_ops.py]\n",
+    train="""\
 train:
   epochs: 6
   optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
   metrics: [accuracy]
-"""
+""",
+)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import MXRUN, digests, mxrun, refused, result
+from layer_configs import classifier, config_text
 
 from mxrun.commands.train import TrainRequest, train
 from mxrun.train.replay import NullObserver
@@ -150,21 +151,17 @@ def test_A4_two_processes_do_not_write_one_run(option: str, tmp_path: Path) -> N
     assert not (run / ".lock").exists()
 
 
-IMAGES = """\
-name: images
-threads: 1
-network:
-  inputs: {data: [3, 4, 4], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 2}
-    - SoftmaxOutput: {name: softmax, label: label}
+IMAGES = config_text(
+    classifier(2),
+    name="images",
+    settings="threads: 1\n",
+    inputs="{data: [3, 4, 4], label: []}",
+    data="""\
 data:
   batch_size: 4
   train: {dataset: image_folder, split: all, path: images}
-train:
-  epochs: 1
-  optimizer: {sgd: {lr: 0.1}}
-"""
+""",
+)
 
 
 def image_network(folder: Path, seed: int = 0) -> None:

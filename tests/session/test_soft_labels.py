@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layer_configs import classifier, config_text
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -14,17 +15,14 @@ from mxrun.commands.plot import plot
 from mxrun.io.dataset import open_datasets
 from mxrun.session.planning import load
 
-CONFIG = """\
-name: soft
-threads: 1
-network:
-  inputs: {data: [4], label: [3]}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
-data: {batch_size: 8, train: {dataset: npz, path: soft.npz}}
-train: {epochs: 30, optimizer: {sgd: {lr: 0.5}}}
-"""
+CONFIG = config_text(
+    classifier(3),
+    name="soft",
+    settings="threads: 1\n",
+    inputs="{data: [4], label: [3]}",
+    data="data: {batch_size: 8, train: {dataset: npz, path: soft.npz}}\n",
+    train="train: {epochs: 30, optimizer: {sgd: {lr: 0.5}}}\n",
+)
 ONE_HOT = "data.train.transforms=[{one_hot: {classes: 3}}]"
 
 

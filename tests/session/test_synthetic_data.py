@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from commands import mxrun, refused
+from layer_configs import classifier, network_text
 from rich.console import Console
 from training import NoteRecorder, run_training
 
@@ -26,15 +27,12 @@ from mxrun.session.planning import load
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections
 
 SMALL = ("data.batch_size=8", "train.epochs=1", "threads=2")
-HEAD = """\
-name: net
-network:
-  inputs: {data: [4], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
+HEAD = (
+    network_text(classifier(3), inputs="{data: [4], label: []}")
+    + """\
 train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}, metrics: [accuracy]}
 """
+)
 
 
 def net(folder: Path, train: str, evaluation: str | None = None) -> Path:

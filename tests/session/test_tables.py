@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import result
+from layer_configs import classifier, network_text
 from training import run_training
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -14,19 +15,16 @@ from mxrun.commands.infer import InferRequest, infer
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.session.planning import load
 
-CONFIG = """\
-name: net
-network:
-  inputs: {data: [2], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
+CONFIG = (
+    network_text(classifier(3), inputs="{data: [2], label: []}")
+    + """\
 train: {epochs: 20, optimizer: {sgd: {lr: 0.5}}}
 data:
   batch_size: 8
   train: {dataset: csv, path: table.csv, header: true, label: kind, shuffle: true}
   eval: {dataset: csv, path: other.csv}
 """
+)
 KINDS = ("low", "mid", "top")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from caches import link_cached
 from commands import digests, mxrun, refused, result
+from layer_configs import config_text
 from planted_times import FAST, SLOW, plant
 
 from mxrun.backend.onednn import library
@@ -19,13 +20,8 @@ from mxrun.session.planning import load, plan_for
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
 
-CONFIG = """\
-name: one
-threads: 2
-implementation: auto
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+CONFIG = config_text(
+    """\
     - Convolution: {name: conv1, num_filter: 16, kernel: [3, 3], pad: [1, 1]}
     - Activation: {act_type: relu}
     - Convolution: {name: conv2, num_filter: 32, kernel: [3, 3], pad: [1, 1]}
@@ -33,15 +29,16 @@ network:
     - Pooling: {pool_type: max, kernel: [2, 2], stride: [2, 2]}
     - FullyConnected: {name: fc1, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
+""",
+    name="one",
+    settings="threads: 2\nimplementation: auto\n",
+    train="""\
 train:
   epochs: 2
   optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
   checkpoint: {keep: 9, best: accuracy}
-"""
+""",
+)
 STEPS = 23
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from layer_configs import config_text
 from training import newest, run_training
 
 from mxrun.base.errors import UserError
@@ -22,12 +23,8 @@ from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.replay import NullObserver
 
-CONFIG = """\
-name: first
-threads: 1
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+CONFIG = config_text(
+    """\
     - Convolution: {name: conv1, num_filter: 4, kernel: [3, 3]}
     - BatchNorm: {name: bn1, fix_gamma: false}
     - Activation: {act_type: relu}
@@ -35,14 +32,11 @@ network:
     - Activation: {act_type: relu}
     - FullyConnected: {name: HEAD, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
-train:
-  epochs: 2
-  optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}
-"""
+""",
+    name="first",
+    settings="threads: 1\n",
+    train="train: {epochs: 2, optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}}\n",
+)
 
 
 @pytest.fixture
