@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import HANG_S
+from commands import HANG_S, python_output
 
 from mxrun.backend import object_cache
 from mxrun.ops.batch_norm.loops import shift_bfloat16_loop, shift_loop
@@ -208,8 +208,6 @@ def test_every_file_that_makes_code_is_part_of_the_key() -> None:
         "import sys, mxrun.backend.jit, mxrun.backend.numba_intrinsics;"
         "print(*(n.rpartition('.')[2] for n in sys.modules if n.startswith('mxrun.backend.')))"
     )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
     # These name and find compiled code, call it and choose its team.
     others = {"code_identity", "object_cache", "team"}
-    assert set(done.stdout.split()) - others == set(object_cache._TRANSLATION)
+    assert set(python_output("-c", script).split()) - others == set(object_cache._TRANSLATION)

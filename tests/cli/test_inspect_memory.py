@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, result
+from commands import mxrun, result, succeeded
 
 NET = ("inspect-memory", "digits_lenet", "--threads", "1")
 
@@ -25,8 +25,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    done = mxrun(*NET, cwd=tmp_path_factory.mktemp("inspect"))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*NET, cwd=tmp_path_factory.mktemp("inspect")))
     return done.stdout.splitlines()
 
 
@@ -172,7 +171,6 @@ def test_the_timeline_is_as_wide_as_the_terminal(width: int, tmp_path: Path) -> 
 
 
 def test_what_a_console_cannot_show_is_drawn_plainly(tmp_path: Path) -> None:
-    done = mxrun(*NET, cwd=tmp_path, environment={"PYTHONIOENCODING": "ascii"})
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*NET, cwd=tmp_path, environment={"PYTHONIOENCODING": "ascii"}))
     assert done.stdout.isascii()
     assert "####" in done.stdout

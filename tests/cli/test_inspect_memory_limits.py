@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, refused, result
+from commands import mxrun, refused, result, succeeded
 
 ONE, OTHER = "digits_lenet", "digits_regularized"
 OPTIONS = ("--threads", "1", "--batch", "16")
@@ -43,8 +43,7 @@ def test_F7_the_difference_is_that_of_two_reports(
 
 
 def test_F7_people_see_the_difference(folder: Path, reports: list[dict[str, Any]]) -> None:
-    done = mxrun("inspect-memory", ONE, "--diff", OTHER, *OPTIONS, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("inspect-memory", ONE, "--diff", OTHER, *OPTIONS, cwd=folder))
     assert done.stdout.count(ONE) >= 3
     assert done.stdout.count(OTHER) >= 3
     (planned,) = [line for line in done.stdout.splitlines() if line.startswith("  planned")]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
-from commands import mxrun, result
+from commands import mxrun, result, succeeded
 from layer_configs import classifier, config_text
 from PIL import Image
 from training import run_training
@@ -38,8 +38,7 @@ def test_names_that_are_no_utf8_are_saved_and_shown_escaped(empty_folder: Path) 
     # The encoding of UTF-8 terminals: bytes that are not text cannot be written unchanged.
     strict = {"PYTHONIOENCODING": "utf-8:strict"}
     words = ("infer", "runs/net", os.fsdecode(FOLDER), "--top", "2")
-    done = mxrun(*words, cwd=empty_folder, environment=strict)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*words, cwd=empty_folder, environment=strict))
     assert SHOWN in done.stdout
     assert " caf\\xe9 " in done.stdout
     shown = result(*words, cwd=empty_folder, environment=strict)["results"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bundled_runs import BUNDLED
-from commands import mxrun, refused, result
+from commands import mxrun, refused, result, succeeded
 from layer_configs import classifier, config_text
 
 from mxrun.commands.bench import BenchRequest, bench
@@ -114,8 +114,7 @@ def test_made_up_ids_are_rows_of_their_table(tmp_path: Path) -> None:
 
 
 def test_the_table_for_people_has_operators_and_steps(tmp_path: Path) -> None:
-    done = mxrun("bench", "mlp_mnist", "data.batch_size=4", *FEW, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("bench", "mlp_mnist", "data.batch_size=4", *FEW, cwd=tmp_path))
     assert list(tmp_path.iterdir()) == []
     for part in ("step, median", "samples/s", "GFLOP/s", "fc1:backward", "sgd_mom_update"):
         assert part in done.stdout

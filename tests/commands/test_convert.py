@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import mxrun, refused, result
+from commands import mxrun, refused, result, succeeded
 from layer_configs import DENSE, SOFTMAX, written
 from onnx_environment import checked, given, started
 
@@ -77,8 +77,7 @@ def _parameters(config: str) -> int:
 
 
 def test_people_get_a_table_and_a_word_about_the_parameters(tmp_path: Path) -> None:
-    done = mxrun("convert", "lenet_mnist", "-o", "net.onnx", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("convert", "lenet_mnist", "-o", "net.onnx", cwd=tmp_path))
     assert "the parameters are initial ones" in done.stderr
     for part in ("net.onnx", "batchx1x28x28", "softmax_output", "431 k parameters"):
         assert part in done.stdout

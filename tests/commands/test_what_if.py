@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, result
+from commands import mxrun, result, succeeded
 
 from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
@@ -96,8 +96,7 @@ def test_F7_what_saves_most_for_its_time_comes_first(report: dict[str, Any]) -> 
 
 
 def test_F7_people_see_what_to_add_to_the_command(report: dict[str, Any], tmp_path: Path) -> None:
-    done = mxrun(*RESIDUAL, "--what-if", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*RESIDUAL, "--what-if", cwd=tmp_path))
     lines = done.stdout.splitlines()
     for change in changes(report):
         (line,) = [

@@ -6,14 +6,12 @@ import itertools
 import json
 import os
 import platform
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import pytest
+from commands import python_output
 
 from mxrun.backend.onednn import library
 from mxrun.base.machine import Machine
@@ -140,8 +138,7 @@ def test_a_machine_without_onednn_is_measured_with_our_own_loops(tmp_path: Path)
         "print(json.dumps(measure(1).to_json()))"
     )
     missing = os.environ | {"MXRUN_ONEDNN_LIBRARY": str(tmp_path / "missing.so")}
-    done = subprocess.run([sys.executable, "-c", script], env=missing, stdout=PIPE, check=True)
-    machine = Machine.from_json(json.loads(done.stdout))
+    machine = Machine.from_json(json.loads(python_output("-c", script, env=missing)))
     assert machine is not None
     assert set(machine.flops_per_s) == {"float32"}
     assert 1e8 < machine.flops_per_s["float32"] < 1e14

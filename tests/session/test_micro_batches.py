@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import digests, mxrun, refused
+from commands import digests, mxrun, refused, succeeded
 from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import UserError
@@ -160,8 +160,7 @@ def test_F2_nothing_is_cut_that_fits_or_that_nobody_asks_for() -> None:
 
 
 def test_inspect_memory_shows_the_parts() -> None:
-    done = mxrun("inspect-memory", "net.yaml", CUT, "memory.budget=25%", cwd=Path())
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("inspect-memory", "net.yaml", CUT, "memory.budget=25%", cwd=Path()))
     parts = inspected(CUT, "memory.budget=25%")["micro_batches"]
     assert f"each batch of 24 is computed as {parts} of {24 // parts}" in done.stdout
 

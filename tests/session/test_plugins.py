@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import mxrun, refused, result
+from commands import mxrun, python_output, refused, result, succeeded
 from layer_configs import config_text
 from planted import SOUND
 
@@ -176,8 +174,7 @@ def test_the_plugin_of_anothers_run_is_not_run_unless_allowed(
     assert "code of my_ops.py has changed" in refused("infer", str(run), "7.png", cwd=tmp_path)
     plugin_of(config).write_text(SWISH)
     assert "--allow-plugins" in refused("infer", str(run), "--split", "test", cwd=tmp_path)
-    done = mxrun("infer", str(run), "--split", "test", "--allow-plugins", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeded(mxrun("infer", str(run), "--split", "test", "--allow-plugins", cwd=tmp_path))
 
 
 def test_a_changed_plugin_changes_no_result_unless_allowed(config: Path, tmp_path: Path) -> None:
@@ -188,8 +185,7 @@ def test_a_changed_plugin_changes_no_result_unless_allowed(config: Path, tmp_pat
     text = refused(*asked, cwd=tmp_path)
     assert "plugins: the code of my_ops.py has changed" in text
     assert "--allow-changes" in text
-    done = mxrun(*asked, "--allow-changes", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*asked, "--allow-changes", "--json", cwd=tmp_path))
     assert "this differs from the trained network: plugins: the code of my_ops.py" in done.stderr
 
 
@@ -464,7 +460,5 @@ def test_compiled_code_follows_the_file(tmp_path: Path) -> None:
     values = []
     for constant in ("3.0", "5.0", "3.0"):
         plugin.write_text(NATIVE.replace("3.0", constant))
-        command = [sys.executable, "-c", PROBE, str(plugin)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        values += json.loads(done.stdout)
+        values += json.loads(python_output("-c", PROBE, plugin))
     assert values == [3.0, 5.0, 3.0]

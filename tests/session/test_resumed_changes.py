@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import digests, mxrun, refused, result
+from commands import digests, mxrun, refused, result, succeeded
 from safetensors.numpy import load_file
 from training import run_training
 
@@ -60,8 +60,7 @@ def project(tmp_path: Path) -> Path:
 
 def resume(folder: Path, *arguments: str) -> str:
     """Resume to the end, and return standard error."""
-    done = mxrun("train", "net.yaml", "--resume", "--json", *arguments, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("train", "net.yaml", "--resume", "--json", *arguments, cwd=folder))
     assert json.loads(done.stdout)["resumed_from"] == 20
     return done.stderr
 

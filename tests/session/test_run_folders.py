@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MXRUN, digests, mxrun, refused, result
+from commands import MXRUN, digests, mxrun, refused, result, succeeded
 from layer_configs import classifier, config_text
 
 from mxrun.commands.train import TrainRequest, train
@@ -146,8 +146,7 @@ def test_A4_two_processes_do_not_write_one_run(option: str, tmp_path: Path) -> N
         assert f"process {process.pid}" in text
         process.kill()
     # The process's lock ends with it.
-    done = mxrun(*long[:2], "threads=1", "train.epochs=1", "--overwrite", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeded(mxrun(*long[:2], "threads=1", "train.epochs=1", "--overwrite", cwd=tmp_path))
     assert not (run / ".lock").exists()
 
 

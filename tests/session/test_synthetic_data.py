@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, refused
+from commands import mxrun, refused, succeeded
 from layer_configs import classifier, network_text
 from rich.console import Console
 from training import NoteRecorder, run_training
@@ -51,8 +51,7 @@ def trained(config: Path, *overrides: str, **request: Any) -> tuple[dict[str, An
 
 
 def test_a_bundled_config_trains_without_its_files(tmp_path: Path) -> None:
-    done = mxrun("train", "resnet20_cifar10", *SMALL, "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("train", "resnet20_cifar10", *SMALL, "--json", cwd=tmp_path))
     assert done.stderr.splitlines()[0] == f"mxrun: {NO_PATH}"
     assert done.stderr.count(NO_PATH) == 1
     summary = json.loads(done.stdout)

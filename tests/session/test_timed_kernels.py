@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from caches import link_cached
-from commands import digests, mxrun, refused, result
+from commands import digests, mxrun, refused, result, succeeded
 from layer_configs import config_text
 from planted_times import FAST, SLOW, plant
 
@@ -136,8 +136,7 @@ def test_P17_a_run_that_goes_on_keeps_its_choices(project: Path) -> None:
         shutil.rmtree(run / f"checkpoint-{2 * STEPS}")
         (run / "summary.json").unlink()
         plants()
-        done = mxrun("train", "net.yaml", "--resume", "--json", cwd=project)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(mxrun("train", "net.yaml", "--resume", "--json", cwd=project))
         assert json.loads(done.stdout)["resumed_from"] == STEPS
         assert digests(run) == digests(whole)
 

@@ -12,6 +12,28 @@ from mxrun.train.checkpoint_manager import newest_checkpoint
 from mxrun.train.observer import Observer
 from mxrun.train.replay import NullObserver
 
+SUMMARY_FIELDS = {
+    "steps",
+    "epochs",
+    "stopped_early",
+    "resumed_from",
+    "started_from",
+    "best",
+    "eval",
+    "step_ms",
+    "first_step_s",
+    "data_wait_share",
+    "classes",
+    "core_wait_share",
+    "synthetic_data",
+    "threads",
+    "memory",
+    "micro_batches",
+    "recompute",
+    "run_dir",
+    "variables",
+}
+
 
 class NoteRecorder(NullObserver):
     """Observer that records notes."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import digests, mxrun, result
+from commands import digests, mxrun, result, succeeded
 from sealed import replace_file, rewrite
 
 from mxrun.base.errors import UserError
@@ -178,8 +178,7 @@ def test_F5_resuming_passes_over_what_is_damaged(name: str, whole: Path, tmp_pat
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
-    done = mxrun(*NETWORK, "--resume", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*NETWORK, "--resume", "--json", cwd=tmp_path))
     assert f"cannot use the checkpoint's runs/digits_lenet/checkpoint-69/{name}: " in done.stderr
     assert "an older checkpoint is used" in done.stderr
     assert json.loads(done.stdout)["resumed_from"] == 46
