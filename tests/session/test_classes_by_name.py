@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import mxrun, result
+from consoles import printed
 from layer_configs import classifier, config_text
 from PIL import Image
-from rich.console import Console
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.infer import InferRequest, infer
@@ -296,11 +295,9 @@ def test_inference_names_labels_as_training_did(folder: Path) -> None:
     summary = inference.summary()
     assert summary["classes"] == ["ant", "bee", "cat"]
     assert summary["metrics"]["confusion_matrix"] == [[0, 0, 0], [0, 4, 0], [0, 0, 4]]
-    shown = Console(file=io.StringIO(), width=100)
     tables = confusion_tables(summary["metrics"], inference.classes)
-    shown.print(inference_table("net", rows), *tables)
-    assert isinstance(shown.file, io.StringIO)
-    cells = [line.split() for line in shown.file.getvalue().splitlines()]
+    shown = printed(inference_table("net", rows), *tables, width=100)
+    cells = [line.split() for line in shown.splitlines()]
     assert ["label", "\\", "predicted", "ant", "bee", "cat"] in cells
     assert ["cat", "0", "0", "4"] in cells
     assert ["image_folder", "test", "0", "bee", "bee"] in [line[:5] for line in cells]

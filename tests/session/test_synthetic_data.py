@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import mxrun, refused, succeeded
+from consoles import printed
 from layer_configs import classifier, network_text
-from rich.console import Console
 from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
@@ -108,9 +107,7 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     assert start.endswith(", synthetic data")
     assert len(epochs) == 2
     assert all("(synthetic data)" in line for line in epochs)
-    console = Console(width=80, file=io.StringIO(), record=True)
-    console.print(train_table(summary))
-    assert "synthetic data" in console.export_text()
+    assert "synthetic data" in printed(train_table(summary), width=80)
     run = Path("runs/net")
     said = "runs/net was trained on synthetic data (dataset: synthetic), not on data of a real task"
     saved = next(run.glob("checkpoint-*"))
