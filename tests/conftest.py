@@ -99,7 +99,7 @@ def _named(config: pytest.Config) -> dict[Path, set[str]]:
 def _case(item: pytest.Item, named: dict[Path, set[str]]) -> tiers.Case:
     name = item.nodeid.partition("::")[2]
     function = name.partition("[")[0]
-    asked = named.get(item.path.resolve(), set()) if named else set()
+    requested = named.get(item.path.resolve(), set()) if named else set()
     marks = {mark.name for mark in item.iter_markers() if mark.name in tiers.MARKERS}
     if item.path.parent.name in _OF_COMMANDS:
         marks.add("commands")
@@ -108,7 +108,7 @@ def _case(item: pytest.Item, named: dict[Path, set[str]]) -> tiers.Case:
         function=item.nodeid.partition("[")[0],
         operators=frozenset(_operators(item)),
         marks=frozenset(marks),
-        named=not asked.isdisjoint({name, function, function.partition("::")[0]}),
+        named=not requested.isdisjoint({name, function, function.partition("::")[0]}),
     )
 
 

@@ -34,7 +34,7 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
-def given(work: Path, content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def infer_input(work: Path, content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run the command with content on standard input."""
     return subprocess.run(
         [*MXRUN, "infer", *arguments], input=content, capture_output=True, cwd=work, check=False
@@ -80,13 +80,15 @@ def test_a_split_is_measured(work):
 def test_standard_input_is_recognised_by_its_first_bytes(work):
     expected = result("infer", RUN, "digits.npy", cwd=work)["results"]
     for file in ("digits.npy", "digits.csv", "images/0.png"):
-        done = succeeded(given(work, (work / file).read_bytes(), RUN, "-", "--output", "jsonl"))
+        done = succeeded(
+            infer_input(work, (work / file).read_bytes(), RUN, "-", "--output", "jsonl")
+        )
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         assert len(rows) == (1 if file.endswith("png") else 20)
         assert {row["input"] for row in rows} == {"<standard input>"}
         for row, other in zip(rows, expected, strict=False):
             assert row["top"][0]["class"] == other["top"][0]["class"]
-    nothing = given(work, b"", RUN, "-")
+    nothing = infer_input(work, b"", RUN, "-")
     assert nothing.returncode == 2
     assert b"<standard input>: holds no records" in nothing.stderr
     assert b"got: an empty file" in nothing.stderr

@@ -86,15 +86,15 @@ def test_F1_an_arena_above_the_limit_fails(folder: Path, reports: list[dict[str,
 
 @pytest.mark.parametrize("limit", ["2 GB", "much", "-1", "1e9", "MiB"])
 def test_a_limit_that_is_no_size_is_refused(limit: str, folder: Path) -> None:
-    told = refused("inspect-memory", ONE, f"--fail-above={limit}", cwd=folder)
-    assert repr(limit) in told
-    assert "512 MiB" in told
+    message = refused("inspect-memory", ONE, f"--fail-above={limit}", cwd=folder)
+    assert repr(limit) in message
+    assert "512 MiB" in message
 
 
 def test_F7_what_if_and_the_difference_are_asked_apart(folder: Path) -> None:
-    told = refused("inspect-memory", ONE, "--diff", OTHER, "--what-if", cwd=folder)
-    assert "--what-if" in told
-    assert "--diff" in told
+    message = refused("inspect-memory", ONE, "--diff", OTHER, "--what-if", cwd=folder)
+    assert "--what-if" in message
+    assert "--diff" in message
 
 
 @pytest.mark.parametrize("at_fault", [ONE, OTHER])
@@ -103,7 +103,7 @@ def test_F7_what_is_wrong_with_one_of_two_configs_names_it(at_fault: str, folder
     pair = (at_fault, "--diff", "mlp_regression")
     if at_fault == OTHER:
         pair = ("mlp_regression", "--diff", at_fault)
-    told = refused("inspect-memory", *pair, "memory.budget=100KiB", *OPTIONS, cwd=folder)
-    assert "does not fit into memory.budget" in told
-    assert at_fault in told
-    assert "mlp_regression" not in told
+    message = refused("inspect-memory", *pair, "memory.budget=100KiB", *OPTIONS, cwd=folder)
+    assert "does not fit into memory.budget" in message
+    assert at_fault in message
+    assert "mlp_regression" not in message

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import mxrun, refused, result, succeeded
 from layer_configs import DENSE, SOFTMAX, written
-from onnx_environment import checked, given, started
+from onnx_environment import checked, outputs_of, started
 
 from mxrun.base.errors import UserError
 from mxrun.commands.convert import ConvertRequest, convert
@@ -45,7 +45,7 @@ def test_a_runtime_gives_what_the_run_gives(
     ours = np.concatenate([batch.arrays["softmax_output"] for batch in batches])
     opponent = started(name)
     try:
-        (theirs,) = given(opponent, file.read_bytes(), {"data": images})
+        (theirs,) = outputs_of(opponent, file.read_bytes(), {"data": images})
     finally:
         opponent.close()
     np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)

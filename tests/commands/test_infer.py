@@ -284,12 +284,12 @@ def test_other_records_in_a_data_section_are_told(tmp_path, monkeypatch):
         Path(name).write_text("a;b;c;label\n1;2;3;4\n5;6;7;8\n")
     result("train", "net.yaml", "data.eval={dataset: csv, path: other.csv}", cwd=tmp_path)
     run = Path("runs/table")
-    told = {split: inferred(run, split=split).notes for split in ("train", "eval")}
-    assert not [note for notes in told.values() for note in notes if "are not those" in note]
+    notes = {split: inferred(run, split=split).notes for split in ("train", "eval")}
+    assert not [note for notes in notes.values() for note in notes if "are not those" in note]
     Path("other.csv").write_text("a;b;c;label\n1;2;3;4\n5;6;7;9\n")
-    assert inferred(run, split="train").notes == told["train"]
+    assert inferred(run, split="train").notes == notes["train"]
     changed = "the records of data.eval are not those of the run"
-    assert inferred(run, split="eval").notes == (*told["eval"], changed)
+    assert inferred(run, split="eval").notes == (*notes["eval"], changed)
 
 
 def test_the_labels_of_a_regression_are_written_beside_what_it_gives(tmp_path, monkeypatch):

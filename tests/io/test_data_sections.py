@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from layer_configs import classifier, network_text
 
-from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import parse
 from mxrun.frontend import ModelDefinition, build
@@ -26,11 +25,6 @@ data:
   batch_size: 4
 """
 )
-
-
-@pytest.fixture(autouse=True)
-def _library() -> None:
-    library.load()
 
 
 def built(folder: Path, data: str, head: str = HEAD) -> ModelDefinition:

@@ -9,7 +9,6 @@ import pytest
 from layer_configs import classifier, network_text
 from PIL import Image
 
-from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import parse
 from mxrun.frontend import build
@@ -26,11 +25,6 @@ data:
 """
 )
 STRATIFIED = "{share: 0.8, seed: 3, stratify: true}"
-
-
-@pytest.fixture(autouse=True)
-def _library() -> None:
-    library.load()
 
 
 @pytest.fixture(scope="module")
@@ -215,8 +209,8 @@ def test_a_split_that_cannot_be_has_a_place(
     root: Path, tmp_path: Path, train: str, evaluation: str, words: tuple[str, ...]
 ) -> None:
     found = problems(tmp_path, sections(root / "flat", train, evaluation))
-    told = "\n".join(map(str, found))
-    assert all(word in told for word in words), told
+    text = "\n".join(map(str, found))
+    assert all(word in text for word in words), text
     assert all(each.place is not None and each.place.line in (10, 11) for each in found)
 
 

@@ -165,8 +165,8 @@ def test_a_small_gradient_is_compared_too() -> None:
     assert "is not the derivative" in broken("tiny_turned")["gradients"]
 
 
-def whole(env: Any, x: Any) -> Any:
-    """output = data^2, on whole arrays."""
+def array_square(env: Any, x: Any) -> Any:
+    """output = data^2, on arrays."""
     return x * x
 
 
@@ -175,7 +175,7 @@ def test_the_gradient_is_compared_in_the_type_that_trains() -> None:
         return g * x * (2 if x.dtype == np.float64 else 3)
 
     register: Callable[..., Any] = simple_operator
-    register("double_only", gradient=reads_inputs(gradient))(whole)
+    register("double_only", gradient=reads_inputs(gradient))(array_square)
     assert "gradient of x in float32" in broken("double_only")["element types"]
 
 

@@ -147,10 +147,18 @@ def test_memory_shows_refused_hints_with_their_reasons() -> None:
     assert "memory that is not shared; 1 outputs use an input's memory" in text
     assert "it lies" not in text
     assert "relu1 " not in text
-    told = [line for line in text.splitlines() if "conv2 is read later" in line]
-    assert len(told) == 10
-    assert told[0].split()[:7] == ["add", "to", "backward", "of", "relu13", "conv13", "(packed)"]
-    assert "13,000" in told[0]
+    reported = [line for line in text.splitlines() if "conv2 is read later" in line]
+    assert len(reported) == 10
+    assert reported[0].split()[:7] == [
+        "add",
+        "to",
+        "backward",
+        "of",
+        "relu13",
+        "conv13",
+        "(packed)",
+    ]
+    assert "13,000" in reported[0]
     (rest,) = [line.split() for line in text.splitlines() if "others" in line and "5,000" in line]
     assert rest == ["2", "others", "5,000"]
 

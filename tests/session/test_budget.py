@@ -109,11 +109,11 @@ def test_F2_a_run_in_a_budget_gives_the_same_bits(net: Path) -> None:
     words = ("name=small", "threads=2", f"memory.budget={budget}")
     done = succeeded(mxrun("train", "net.yaml", *words, "--json", cwd=net.parent))
     small = json.loads(done.stdout)
-    told = [line for line in done.stderr.splitlines() if "memory.budget" in line]
-    assert [line.split(":")[0] for line in told] == ["mxrun"] * 3
-    assert "which will probably take" in told[0]
-    assert "5 more steps measure" in told[1]
-    assert f"recomputing {small['recompute']['steps']} steps took" in told[2]
+    notes = [line for line in done.stderr.splitlines() if "memory.budget" in line]
+    assert [line.split(":")[0] for line in notes] == ["mxrun"] * 3
+    assert "which will probably take" in notes[0]
+    assert "5 more steps measure" in notes[1]
+    assert f"recomputing {small['recompute']['steps']} steps took" in notes[2]
     assert small["eval"] == plain["eval"]
     assert small["memory"]["touched_bytes"] <= budget < plain["memory"]["planned_bytes"]
     assert plain["recompute"] is None

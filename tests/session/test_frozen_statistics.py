@@ -148,11 +148,11 @@ def test_it_computes_what_global_statistics_compute() -> None:
     frozen = one_step(FROZEN)
     text = CONFIG.replace("name: bn1", "name: bn1, use_global_stats: true")
     Path("net.yaml").write_text(text.replace("name: bn2", "name: bn2, use_global_stats: true"))
-    asked = one_step("network.variables={'*_gamma': {frozen: true}, 'bn*_beta': {frozen: true}}")
+    chosen = one_step("network.variables={'*_gamma': {frozen: true}, 'bn*_beta': {frozen: true}}")
     for name in ("conv1_weight", "conv1_bias", "head_weight"):
-        assert np.array_equal(frozen.executor.array(name), asked.executor.array(name)), name
+        assert np.array_equal(frozen.executor.array(name), chosen.executor.array(name)), name
     frozen.close()
-    asked.close()
+    chosen.close()
 
 
 SMALL = """\

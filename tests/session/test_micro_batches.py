@@ -122,9 +122,9 @@ def test_F2_the_fastest_of_all_numbers_of_parts_is_taken() -> None:
 
     chosen = []
     for percent in (90, 60, 25):
-        asked = load("net.yaml", (CUT, f"memory.budget={percent}%"))
-        found = micro_batches.planned(asked, training=True)
-        again = micro_batches.planned(asked, training=True)
+        limited = load("net.yaml", (CUT, f"memory.budget={percent}%"))
+        found = micro_batches.planned(limited, training=True)
+        again = micro_batches.planned(limited, training=True)
         assert {name: phase.blocks for name, phase in again.plan.phases.items()} == {
             name: phase.blocks for name, phase in found.plan.phases.items()
         }

@@ -181,11 +181,11 @@ def test_a_changed_plugin_changes_no_result_unless_allowed(config: Path, tmp_pat
     result("train", str(config), "train.epochs=1", cwd=tmp_path)
     plugin_of(config).write_text(SWISH.replace("data / (1 + ", "-data / (1 + "))
     result("check", str(config), cwd=tmp_path)
-    asked = ("infer", str(tmp_path / "runs" / "swish"), "--split", "test")
-    text = refused(*asked, cwd=tmp_path)
+    command = ("infer", str(tmp_path / "runs" / "swish"), "--split", "test")
+    text = refused(*command, cwd=tmp_path)
     assert "plugins: the code of my_ops.py has changed" in text
     assert "--allow-changes" in text
-    done = succeeded(mxrun(*asked, "--allow-changes", "--json", cwd=tmp_path))
+    done = succeeded(mxrun(*command, "--allow-changes", "--json", cwd=tmp_path))
     assert "this differs from the trained network: plugins: the code of my_ops.py" in done.stderr
 
 

@@ -51,13 +51,13 @@ def losses(config: Path, *overrides: str) -> list[float]:
 
 
 def test_probabilities_of_a_file_are_what_is_learned(config):
-    told = losses(config)
+    found = losses(config)
     with np.load("soft.npz") as held:
         label = held["label"].astype("f8")
         entropy = -(label * np.log(label)).sum(axis=1).mean()
         # The first loss is of the initial weights; the least that there can be is the entropy.
-        assert entropy < told[-1] < told[0]
-        assert told[-1] < 1.1 * entropy
+        assert entropy < found[-1] < found[0]
+        assert found[-1] < 1.1 * entropy
         result = infer(Path("runs/soft"), InferRequest(split="train"))
         (output,) = (
             np.concatenate(parts)

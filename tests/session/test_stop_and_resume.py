@@ -123,14 +123,14 @@ def test_F4_numbers_drawn_in_evaluation_do_not_depend_on_how_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
     """They depend neither on the batch size nor on the epoch, and are the same in `infer`."""
-    told = go_on(tmp_path, ALWAYS).summary["eval"]
+    evaluation = go_on(tmp_path, ALWAYS).summary["eval"]
     for size in (64, 50, 7):
-        asked = ("infer", "runs/killed", "--split", "eval", "--batch", str(size))
-        found = result(*asked, cwd=tmp_path)["metrics"]
-        assert found["accuracy"] == told["accuracy"]
-        assert found["loss"] == pytest.approx(told["loss"], rel=1e-5)
+        command = ("infer", "runs/killed", "--split", "eval", "--batch", str(size))
+        found = result(*command, cwd=tmp_path)["metrics"]
+        assert found["accuracy"] == evaluation["accuracy"]
+        assert found["loss"] == pytest.approx(evaluation["loss"], rel=1e-5)
     plain = result("infer", "runs/killed", "--split", "eval", cwd=tmp_path)
-    assert plain["metrics"]["loss"] == told["loss"]
+    assert plain["metrics"]["loss"] == evaluation["loss"]
 
 
 def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path: Path) -> None:

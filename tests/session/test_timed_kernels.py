@@ -61,7 +61,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def kept_files(project: Path) -> list[Path]:
+def cached_files(project: Path) -> list[Path]:
     return sorted((project.parent / "cache/mxrun/candidates").glob("*.json"))
 
 
@@ -80,12 +80,12 @@ def seconds_of(plan: Plan) -> set[float]:
 
 def test_P17_what_is_kept_decides_and_nothing_is_timed_again(project: Path) -> None:
     wanted = plant(project / "net.yaml", last)
-    before = [(path, path.read_bytes()) for path in kept_files(project)]
+    before = [(path, path.read_bytes()) for path in cached_files(project)]
     assert before
     plan = planned(project)
     assert choices(plan) == choices(wanted)
     assert seconds_of(plan) == {SLOW, FAST}
-    assert [(path, path.read_bytes()) for path in kept_files(project)] == before
+    assert [(path, path.read_bytes()) for path in cached_files(project)] == before
     other = plant(project / "net.yaml", first)
     assert choices(other) != choices(wanted)
     assert choices(planned(project)) == choices(other)
@@ -94,11 +94,11 @@ def test_P17_what_is_kept_decides_and_nothing_is_timed_again(project: Path) -> N
 @pytest.mark.parametrize("damage", ["{", '{"of": [], "figures": []}'])
 def test_P17_a_damaged_file_is_measured_anew(damage: str, project: Path) -> None:
     plant(project / "net.yaml", last)
-    for path in kept_files(project):
+    for path in cached_files(project):
         path.write_text(damage)
     found = seconds_of(planned(project))
     assert not {SLOW, FAST} & found
-    for path in kept_files(project):
+    for path in cached_files(project):
         text = path.read_text()
         assert text == damage or json.loads(text)["figures"]
 
@@ -106,7 +106,7 @@ def test_P17_a_damaged_file_is_measured_anew(damage: str, project: Path) -> None
 @pytest.mark.parametrize("seconds", ["1" + 400 * "0", "1" + 5000 * "0", "NaN", "Infinity", "-1"])
 def test_P17_times_that_are_none_are_measured_anew(seconds: str, project: Path) -> None:
     plant(project / "net.yaml", last)
-    for path in kept_files(project):
+    for path in cached_files(project):
         text = path.read_text()
         assert f'"seconds": {FAST}' in text
         path.write_text(text.replace(f'"seconds": {FAST}', f'"seconds": {seconds}'))
@@ -115,7 +115,7 @@ def test_P17_times_that_are_none_are_measured_anew(seconds: str, project: Path) 
 
 def test_P17_times_of_other_candidates_are_not_believed(project: Path) -> None:
     plant(project / "net.yaml", last)
-    for path in kept_files(project):
+    for path in cached_files(project):
         content = json.loads(path.read_text())
         for row in content["figures"]:
             row["name"] += "?"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, AnyStr
 
 import pytest
 
@@ -34,7 +34,7 @@ def mxrun(
     )
 
 
-def succeeded(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+def succeeded(done: subprocess.CompletedProcess[AnyStr]) -> subprocess.CompletedProcess[AnyStr]:
     """Return a process that ended with exit code 0."""
     assert done.returncode == 0, done.stderr
     return done

@@ -46,8 +46,8 @@ def test_F5_every_file_operation_fails_once(failing_files: Path, tmp_path: Path)
     for action in report.values():
         assert action["operations"] >= 20
         assert {"open", "write", "fsync", "rename", "unlink"} <= set(action["failed"])
-        assert action["told"] + action["harmless"] == 4 * action["operations"]
-        assert action["told"] > 2 * action["operations"]
+        assert action["reported"] + action["harmless"] == 4 * action["operations"]
+        assert action["reported"] > 2 * action["operations"]
     assert "mkdir" in report["end_of_epoch"]["failed"]
 
 

@@ -98,10 +98,10 @@ def test_values_are_the_same_in_another_process() -> None:
         "from mxrun.train.initializer import Xavier, initial_value;"
         "print(initial_value(Xavier(), 'fc1_weight', (4, 5), 7).tobytes().hex())"
     )
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert told == initial_value(Xavier(), "fc1_weight", (4, 5), 7).tobytes().hex()
+    assert printed == initial_value(Xavier(), "fc1_weight", (4, 5), 7).tobytes().hex()
 
 
 @pytest.mark.parametrize(
