@@ -48,7 +48,7 @@ NETWORKS: Mapping[str, tuple[str, str]] = {
 
 def prepared(folder: Path, variables: str, layers: str, *overrides: str) -> Run:
     path = folder / "net.yaml"
-    path.write_text(network_text(FLAT + layers, wiring=variables) + TAIL)
+    path.write_text(network_text(FLAT + layers, other_keys=variables) + TAIL)
     return prepare(load(path, ["threads=2", *overrides]))
 
 

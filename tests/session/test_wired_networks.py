@@ -208,8 +208,8 @@ def test_P11_a_hidden_output_cannot_be_wired(
 
 
 def test_P11_nor_be_an_output_of_the_network(tmp_path: Path) -> None:
-    wiring = "  outputs: [softmax, 'softmax[1]']\n"
-    (found,) = problems(written(tmp_path, f"{IMAGES}{HEAD}", wiring=wiring))
+    other_keys = "  outputs: [softmax, 'softmax[1]']\n"
+    (found,) = problems(written(tmp_path, f"{IMAGES}{HEAD}", other_keys=other_keys))
     assert found.problem == "output 1 of 'softmax', 'loss', is hidden"
     assert found.place is not None
     assert (found.place.line, found.place.column) == (4, 22)
@@ -347,12 +347,12 @@ def test_a_weight_may_be_a_view_of_a_parameter(tmp_path: Path) -> None:
     )
     shape, trained = "[16, 8, 8]", []
     for layers in (viewed, plain):
-        wiring = (
+        other_keys = (
             f"  variables: {{base: {{shape: {shape}, init: {{uniform: {{scale: 0.1}}}}}}, "
             "square: {shape: [16, 16], init: {uniform: {scale: 0.1}}}}\n"
         )
         shape = "[16, 64]"
-        run = prepare(loaded(written(tmp_path, layers + HEAD, wiring=wiring)))
+        run = prepare(loaded(written(tmp_path, layers + HEAD, other_keys=other_keys)))
         (loss,) = run.built.model.losses
         _epoch(run, 1, loss)
         trained.append(

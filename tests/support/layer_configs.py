@@ -45,14 +45,14 @@ def network_text(
     name: str = "net",
     settings: str = "",
     inputs: str = "{data: [1, 8, 8], label: []}",
-    wiring: str = "",
+    other_keys: str = "",
 ) -> str:
     """Return a config without data and training.
 
-    `settings` are lines after the name, `wiring` lines of the network section before its layers.
-    Without them the first layer is in line 5.
+    `settings` are lines after the name, `other_keys` lines before the layers in the network
+    section. Without them the first layer is in line 5.
     """
-    return f"name: {name}\n{settings}network:\n  inputs: {inputs}\n{wiring}  layers:\n{layers}"
+    return f"name: {name}\n{settings}network:\n  inputs: {inputs}\n{other_keys}  layers:\n{layers}"
 
 
 def config_text(layers: str, *, data: str = DIGITS, train: str = ONE_EPOCH, **network: str) -> str:
