@@ -1,4 +1,4 @@
-"""Fixtures and hooks of all tests: selection by tier, cache folder, verified graphs."""
+"""Hooks of all tests and their shared fixtures: selection by tier, cache folder, registry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xdist.workermanage import WorkerController
 
 from mxrun import library
 from mxrun.backend.team import available_cores
-from mxrun.operator.register import OPERATORS
+from mxrun.operator import register
 
 # Processes of a run of all tests. Some tests use two cores, and all use much memory.
 _PROCESSES = 2
@@ -99,7 +99,7 @@ def _named(config: pytest.Config) -> dict[Path, set[str]]:
 def _case(item: pytest.Item, named: dict[Path, set[str]]) -> tiers.Case:
     name = item.nodeid.partition("::")[2]
     function = name.partition("[")[0]
-    asked = named.get(item.path.resolve(), set()) if named else set()
+    requested = named.get(item.path.resolve(), set()) if named else set()
     marks = {mark.name for mark in item.iter_markers() if mark.name in tiers.MARKERS}
     if item.path.parent.name in _OF_COMMANDS:
         marks.add("commands")
@@ -108,7 +108,7 @@ def _case(item: pytest.Item, named: dict[Path, set[str]]) -> tiers.Case:
         function=item.nodeid.partition("[")[0],
         operators=frozenset(_operators(item)),
         marks=frozenset(marks),
-        named=not asked.isdisjoint({name, function, function.partition("::")[0]}),
+        named=not requested.isdisjoint({name, function, function.partition("::")[0]}),
     )
 
 
@@ -117,7 +117,7 @@ def _operators(item: pytest.Item) -> Iterator[str]:
     parameters = getattr(item, "callspec", None)
     for value in parameters.params.values() if parameters else ():
         name = getattr(value, "operator", value)
-        if isinstance(name, str) and name in OPERATORS:
+        if isinstance(name, str) and name in register.OPERATORS:
             yield name
 
 
@@ -142,3 +142,20 @@ def _fixed_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         cache_machine()
         yield
+
+
+@pytest.fixture
+def separate_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the operators that a test registers, and forget the plugins that it loads."""
+    library.load()
+    for registry in (register.OPERATORS, register._IMPLEMENTATIONS):
+        for name in ("_entries", "_aliases"):
+            monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    monkeypatch.setattr(library, "_PLUGINS", {})
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder, the current one during the test."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from commands import python_output
 
 from mxrun import library
 from mxrun.backend.jit import NativeFunction
@@ -145,8 +145,5 @@ def test_a_result_follows_a_changed_inlined_function_of_another_file(
     results = []
     for factor in (3, 5):
         (tmp_path / "factors.py").write_text(FACTORS.replace("(3)", f"({factor})"))
-        done = subprocess.run(
-            [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        results.append(json.loads(done.stdout))
+        results.append(json.loads(python_output("main.py", cwd=tmp_path)))
     assert results == [[0.0, 3.0, 6.0], [0.0, 5.0, 10.0]]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import HANG_S
+from commands import HANG_S, python_output
 
 from mxrun.backend import object_cache
 from mxrun.ops.batch_norm.loops import shift_bfloat16_loop, shift_loop
@@ -71,7 +71,7 @@ def compiles(process: subprocess.Popen[str]) -> bool:
     return compiled
 
 
-def kept(cache: Path) -> Path:
+def only_object(cache: Path) -> Path:
     """Return the only object in a cache folder; no other file may be left there."""
     (path,) = (cache / "mxrun" / "native").iterdir()
     return path
@@ -110,7 +110,7 @@ def with_key(content: bytes, key: bytes) -> bytes:
 def test_a_function_is_compiled_once(tmp_path: Path) -> None:
     assert compiles(started(tmp_path, tmp_path / "cache"))
     assert not compiles(started(tmp_path, tmp_path / "cache"))
-    kept(tmp_path / "cache")
+    only_object(tmp_path / "cache")
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_a_damaged_file_is_compiled_again_and_replaced(
 ) -> None:
     cache = tmp_path / "cache"
     compiles(started(tmp_path, cache))
-    path = kept(cache)
+    path = only_object(cache)
     path.write_bytes(damage(path.read_bytes()))
     assert compiles(started(tmp_path, cache))
-    assert kept(cache) == path
+    assert only_object(cache) == path
     assert not compiles(started(tmp_path, cache))
 
 
@@ -161,24 +161,24 @@ def test_objects_under_each_others_names_are_not_run(
 def test_an_object_that_others_may_write_is_compiled_again(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     compiles(started(tmp_path, cache))
-    kept(cache).chmod(0o666)
+    only_object(cache).chmod(0o666)
     assert compiles(started(tmp_path, cache))
     assert not compiles(started(tmp_path, cache))
-    kept(cache).parent.chmod(0o777)
-    before = kept(cache).stat().st_mtime_ns
+    only_object(cache).parent.chmod(0o777)
+    before = only_object(cache).stat().st_mtime_ns
     assert compiles(started(tmp_path, cache))
     assert compiles(started(tmp_path, cache))
-    assert kept(cache).stat().st_mtime_ns == before
+    assert only_object(cache).stat().st_mtime_ns == before
 
 
 def test_a_folder_in_an_objects_place_leaves_nothing_behind(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     compiles(started(tmp_path, cache))
-    path = kept(cache)
+    path = only_object(cache)
     path.unlink()
     path.mkdir()
     assert compiles(started(tmp_path, cache))
-    assert kept(cache) == path
+    assert only_object(cache) == path
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_two_processes_may_fill_the_cache_at_once(tmp_path: Path) -> None:
     processes = [started(tmp_path, cache) for _ in range(2)]
     for process in processes:
         compiles(process)
-    kept(cache)
+    only_object(cache)
     assert not compiles(started(tmp_path, cache))
 
 
@@ -208,8 +208,6 @@ def test_every_file_that_makes_code_is_part_of_the_key() -> None:
         "import sys, mxrun.backend.jit, mxrun.backend.numba_intrinsics;"
         "print(*(n.rpartition('.')[2] for n in sys.modules if n.startswith('mxrun.backend.')))"
     )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
     # These name and find compiled code, call it and choose its team.
     others = {"code_identity", "object_cache", "team"}
-    assert set(done.stdout.split()) - others == set(object_cache._TRANSLATION)
+    assert set(python_output("-c", script).split()) - others == set(object_cache._TRANSLATION)

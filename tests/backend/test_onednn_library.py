@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from commands import python_output
 
 from mxrun.backend.onednn import library
 from mxrun.base.errors import InternalError
@@ -62,11 +63,7 @@ def test_a_matrix_unit_without_a_description_is_left_alone(chosen):
     names = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment |= {} if chosen is None else {names[0]: chosen}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    lacks, limit, version = done.stdout.split(maxsplit=2)
+    lacks, limit, version = python_output("-c", program, env=environment).split(maxsplit=2)
     if chosen is None and lacks == "True":
         assert limit == "AVX512_CORE_FP16"
         assert "amx" not in version

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import llvmlite.binding
 import pytest
-from commands import HANG_S
+from commands import python_output
 
 from mxrun.backend import object_cache
 
@@ -58,16 +56,7 @@ def run(
     (folder / "plugin.py").write_text(PLUGIN.format(slope=slope, body=body, comment=comment))
     (folder / "run.py").write_text(SCRIPT.format(folder=str(folder)))
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / cache) if cache else "relative"}
-    done = subprocess.run(
-        [sys.executable, "-B", "run.py"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-    )
-    assert done.returncode == 0, done.stderr
-    values, compiled = json.loads(done.stdout)
+    values, compiled = json.loads(python_output("-B", "run.py", cwd=folder, env=environment))
     return values, compiled
 
 

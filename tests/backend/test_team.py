@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
-import sys
 
 import pytest
+from commands import python_output
 
 from mxrun.backend.team import available_cores, openmp, set_threads, team
 
@@ -24,12 +23,6 @@ def members() -> set[int]:
     seen = []
     parallel(runtime.parallel)(body(lambda data: seen.append(number())), None, 0, 0)
     return set(seen)
-
-
-def printed(script: str, environment: dict[str, str]) -> str:
-    """Return the output of a script in a fresh interpreter."""
-    command = [sys.executable, "-c", script]
-    return subprocess.check_output(command, env=environment, text=True).strip()
 
 
 @needs_libgomp
@@ -53,14 +46,7 @@ def test_waiting_is_short_unless_the_user_says_otherwise(
         "print(os.environ.get('GOMP_SPINCOUNT'))"
     )
     clean = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=clean | given,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == expected
+    assert python_output("-c", script, env=clean | given).strip() == expected
 
 
 def test_available_cores_follow_the_affinity() -> None:
@@ -68,10 +54,7 @@ def test_available_cores_follow_the_affinity() -> None:
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
         "from mxrun.backend.team import available_cores; print(available_cores())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "1"
+    assert python_output("-c", script).strip() == "1"
     assert available_cores() >= 1
 
 
@@ -85,10 +68,11 @@ def test_loops_are_whole_whatever_team_the_runtime_gives(setting: dict[str, str]
         "loop = jit.HostLoop(add_loop, (a.size, a.ctypes.data, b.ctypes.data), threads=2); "
         "loop(); print((b == 2).all())"
     )
-    assert printed(script, {**os.environ, **setting}) == "True"
+    assert python_output("-c", script, env={**os.environ, **setting}).strip() == "True"
 
 
 @needs_libgomp
 def test_the_largest_team_follows_the_runtimes_limit() -> None:
     script = "from mxrun.backend.team import largest_team; print(largest_team())"
-    assert printed(script, {**os.environ, "OMP_THREAD_LIMIT": "3"}) == "3"
+    limited = {**os.environ, "OMP_THREAD_LIMIT": "3"}
+    assert python_output("-c", script, env=limited).strip() == "3"

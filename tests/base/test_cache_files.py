@@ -29,8 +29,8 @@ def test_a_file_that_others_may_write_is_not_read(folder: Path, mode: int) -> No
     (folder / "one").chmod(mode)
     for _ in range(2):
         assert cache_files.read("things", "one") is None
-    (told,) = cache_files.distrusted()
-    assert f"{folder / 'one'} can be written by other users" in told
+    (message,) = cache_files.distrusted()
+    assert f"{folder / 'one'} can be written by other users" in message
 
 
 def test_a_folder_that_others_may_write_is_neither_read_nor_written(folder: Path) -> None:
@@ -47,8 +47,8 @@ def test_what_belongs_to_another_user_is_not_read(folder: Path, which: str) -> N
     path = folder / "one" if which == "file" else folder
     os.chown(path, 65534, -1)
     assert cache_files.read("things", "one") is None
-    (told,) = cache_files.distrusted()
-    assert f"{path} belongs to another user" in told
+    (message,) = cache_files.distrusted()
+    assert f"{path} belongs to another user" in message
 
 
 def test_a_link_and_a_pipe_are_not_read(folder: Path, tmp_path: Path) -> None:

@@ -16,46 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import HANG_S
+from commands import HANG_S, MXRUN, mxrun, refused, result, succeeded
+from training import SUMMARY_FIELDS
 
-MXRUN = (sys.executable, "-m", "mxrun")
 SCRIPT = (str(Path(sys.executable).with_name("mxrun")),)
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
 COMMANDS = ("train", "infer", "bench", "check", "inspect-memory", "ops", "plot", "schema")
 
 
-def mxrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command without MXRUN_DEBUG."""
-    return subprocess.run(
-        [*MXRUN, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "MXRUN_DEBUG": "0"},
-        check=False,
-    )
-
-
-def good(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    done = mxrun(*arguments, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def result(*arguments: str, cwd: Path | None = None) -> dict[str, Any]:
-    """Return the JSON result, which must be the only content of standard output."""
-    value = json.loads(good(*arguments, "--json", cwd=cwd).stdout)
-    assert isinstance(value, dict)
-    return value
-
-
-def refused(*arguments: str, cwd: Path | None = None) -> str:
-    """Return the message of a command that refuses its input."""
-    done = mxrun(*arguments, cwd=cwd)
-    assert done.returncode == 2, done
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    return done.stderr
+def completed(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return succeeded(mxrun(*arguments, cwd=cwd))
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +35,21 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
 
 
 def test_help_shows_every_command_with_examples() -> None:
-    text = good("--help").stdout
+    text = completed("--help").stdout
     for command in COMMANDS:
         assert command in text
-        assert f"mxrun {command}" in good(command, "--help").stdout.partition("Example")[2]
+        assert f"mxrun {command}" in completed(command, "--help").stdout.partition("Example")[2]
 
 
 def test_version() -> None:
     import mxrun as package
 
-    assert good("--version").stdout == f"mxrun {package.__version__}\n"
+    assert completed("--version").stdout == f"mxrun {package.__version__}\n"
 
 
 def test_the_script_is_the_module() -> None:
     done = subprocess.run([*SCRIPT, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == good("--version").stdout
+    assert done.stdout == completed("--version").stdout
 
 
 @pytest.mark.parametrize(
@@ -141,7 +111,7 @@ def test_check_lists_layers(tmp_path: Path) -> None:
     assert rows["fc2"]["parameters"] == 64 * 10 + 10
     assert report["parameters"] == sum(row["parameters"] for row in report["rows"])
     assert report["flops"] == sum(row["flops"] for row in report["rows"])
-    table = good("check", "digits_lenet", cwd=tmp_path).stdout
+    table = completed("check", "digits_lenet", cwd=tmp_path).stdout
     assert all(name in table for name in rows)
     assert "64x16x8x8" in table
     assert list(tmp_path.iterdir()) == []
@@ -175,13 +145,13 @@ def test_inspect_memory_needs_no_data(tmp_path: Path) -> None:
         "io",
     }
     assert train["planning_ms"] > 0
-    table = good(*arguments, cwd=tmp_path).stdout
+    table = completed(*arguments, cwd=tmp_path).stdout
     assert f"{train['planned_bytes']:,}" in table
     assert "activation gradients" in table
 
 
 def test_schema_describes_operators_data_sets_and_optimizers() -> None:
-    schema = json.loads(good("schema").stdout)
+    schema = json.loads(completed("schema").stdout)
     assert schema["$schema"].startswith("https://json-schema.org/")
     for name in ("Convolution", "digits", "sgd", "xavier", "accuracy"):
         assert f'"{name}"' in json.dumps(schema)
@@ -189,27 +159,7 @@ def test_schema_describes_operators_data_sets_and_optimizers() -> None:
 
 def test_training_gives_the_promised_fields(trained: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = trained
-    assert set(summary) == {
-        "steps",
-        "epochs",
-        "stopped_early",
-        "resumed_from",
-        "started_from",
-        "best",
-        "eval",
-        "step_ms",
-        "first_step_s",
-        "data_wait_share",
-        "classes",
-        "core_wait_share",
-        "synthetic_data",
-        "threads",
-        "memory",
-        "micro_batches",
-        "recompute",
-        "run_dir",
-        "variables",
-    }
+    assert set(summary) == SUMMARY_FIELDS
     assert summary["steps"] == 23
     assert 0 <= summary["eval"]["accuracy"] <= 1
     assert {"accuracy", "cross_entropy"} <= set(summary["eval"])
@@ -264,7 +214,7 @@ def test_a_run_is_replaced_only_when_told_so(trained: tuple[Path, dict[str, Any]
 
 
 def test_progress_goes_to_standard_error(tmp_path: Path) -> None:
-    done = good(*SHORT, cwd=tmp_path)
+    done = completed(*SHORT, cwd=tmp_path)
     assert "epoch 1/1  step 23  loss " in done.stderr
     assert "eval " in done.stderr
     assert "epoch" not in done.stdout
@@ -275,9 +225,9 @@ def test_without_onednn_everything_runs_and_says_so_once(
     trained: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = "mxrun: oneDNN cannot be loaded: /nonexistent"
-    assert "oneDNN cannot" not in good("inspect-memory", "digits_lenet", "--json").stderr
+    assert "oneDNN cannot" not in completed("inspect-memory", "digits_lenet", "--json").stderr
     monkeypatch.setenv("MXRUN_ONEDNN_LIBRARY", "/nonexistent")
-    done = good(*SHORT, "--json", cwd=tmp_path)
+    done = completed(*SHORT, "--json", cwd=tmp_path)
     assert done.stderr.count("oneDNN") == 1
     assert done.stderr.startswith(note)
     summary = json.loads(done.stdout)
@@ -286,7 +236,7 @@ def test_without_onednn_everything_runs_and_says_so_once(
     assert plan["library"] == "none"
     assert set(plan["implementations"].values()) == {"numpy", "jit"}
     assert summary["eval"]["loss"] == pytest.approx(trained[1]["eval"]["loss"], rel=1e-3)
-    done = good("inspect-memory", "digits_lenet", "--json", cwd=tmp_path)
+    done = completed("inspect-memory", "digits_lenet", "--json", cwd=tmp_path)
     assert done.stderr.count("oneDNN") == 1
     assert done.stderr.startswith(note)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from commands import python_output
 
 from mxrun.base.errors import UserError
 from mxrun.cli.clock import process_start
@@ -64,9 +63,7 @@ def test_the_folder_of_a_run_is_answered_with_its_config(tmp_path: Path) -> None
 def test_the_process_start_lies_before_the_program() -> None:
     script = "from mxrun.cli.clock import process_start; print(process_start())"
     before = time.monotonic()
-    output = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
+    output = python_output("-c", script)
     after = time.monotonic()
     # The kernel counts in ticks of 0.01 s; an interpreter takes longer than one to start.
     assert before - 0.02 <= float(output) < after - 0.01
@@ -83,9 +80,7 @@ def test_the_process_start_does_not_move() -> None:
 def test_the_command_line_is_light() -> None:
     heavy = ("rich", "numpy", "pydantic", "yaml", "mxrun.session", "mxrun.config")
     script = f"import sys, mxrun.cli.main; print([m for m in {heavy} if m in sys.modules])"
-    output = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
+    output = python_output("-c", script)
     assert output.strip() == "[]"
 
 
@@ -94,7 +89,5 @@ def test_the_program_imports_nothing_before_it_can_be_interrupted() -> None:
         "import os, sys, mxrun; before = set(sys.modules); "
         "import mxrun.__main__; print(sorted(set(sys.modules) - before))"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
+    output = python_output("-c", script)
     assert output.strip() == "['mxrun.__main__']"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MXRUN, mxrun, refused, result
+from commands import MXRUN, mxrun, refused, result, succeeded
 from PIL import Image
 
 RUN = "runs/digits_lenet"
@@ -34,7 +34,7 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
-def given(work: Path, content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def infer_input(work: Path, content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run the command with content on standard input."""
     return subprocess.run(
         [*MXRUN, "infer", *arguments], input=content, capture_output=True, cwd=work, check=False
@@ -42,8 +42,7 @@ def given(work: Path, content: bytes, *arguments: str) -> subprocess.CompletedPr
 
 
 def test_a_table_says_file_class_and_probability(work):
-    done = mxrun("infer", RUN, "images", cwd=work)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("infer", RUN, "images", cwd=work))
     assert [f"images/{number}.png" in done.stdout for number in range(4)] == [True] * 3 + [False]
     assert "probability" in done.stdout
     assert "checkpoint-46" in done.stderr
@@ -81,14 +80,15 @@ def test_a_split_is_measured(work):
 def test_standard_input_is_recognised_by_its_first_bytes(work):
     expected = result("infer", RUN, "digits.npy", cwd=work)["results"]
     for file in ("digits.npy", "digits.csv", "images/0.png"):
-        done = given(work, (work / file).read_bytes(), RUN, "-", "--output", "jsonl")
-        assert done.returncode == 0, done.stderr
+        done = succeeded(
+            infer_input(work, (work / file).read_bytes(), RUN, "-", "--output", "jsonl")
+        )
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         assert len(rows) == (1 if file.endswith("png") else 20)
         assert {row["input"] for row in rows} == {"<standard input>"}
         for row, other in zip(rows, expected, strict=False):
             assert row["top"][0]["class"] == other["top"][0]["class"]
-    nothing = given(work, b"", RUN, "-")
+    nothing = infer_input(work, b"", RUN, "-")
     assert nothing.returncode == 2
     assert b"<standard input>: holds no records" in nothing.stderr
     assert b"got: an empty file" in nothing.stderr
@@ -165,8 +165,7 @@ def test_a_reader_that_goes_away_needs_no_word(work):
 
 
 def test_what_is_written_to_a_device_leaves_the_device_alone(work):
-    done = mxrun("infer", RUN, "digits.npy", "--output", "csv", "--to", os.devnull, cwd=work)
-    assert done.returncode == 0, done.stderr
+    succeeded(mxrun("infer", RUN, "digits.npy", "--output", "csv", "--to", os.devnull, cwd=work))
     assert not Path(os.devnull).is_file()
 
 

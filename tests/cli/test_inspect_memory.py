@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, result
+from commands import mxrun, result, succeeded
 
 NET = ("inspect-memory", "digits_lenet", "--threads", "1")
 
@@ -25,8 +25,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    done = mxrun(*NET, cwd=tmp_path_factory.mktemp("inspect"))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*NET, cwd=tmp_path_factory.mktemp("inspect")))
     return done.stdout.splitlines()
 
 
@@ -55,21 +54,21 @@ def test_F1_every_figure_stands_beside_the_lower_bound(report: dict[str, Any]) -
     assert report["gap_bytes"] == found[1] - found[0]
     assert report["fragmentation"] == report["gap_bytes"] / found[0]
     for name, figures in report["classes"].items():
-        alive = [live["bytes"] for live in report["peak"]["live"] if live["class"] == name]
-        assert figures["peak_bytes"] == sum(alive)
+        live_bytes = [live["bytes"] for live in report["peak"]["live"] if live["class"] == name]
+        assert figures["peak_bytes"] == sum(live_bytes)
 
 
 def test_F1_every_block_is_there_with_its_reason(report: dict[str, Any]) -> None:
     """Pinned blocks come first, then those of each phase; live bytes add up to the timeline."""
     pinned = sum(block["bytes"] for block in report["pinned"])
     for phase, blocks in report["blocks"].items():
-        alive = [pinned] * len(report["timeline"][phase]["operators"])
+        live_bytes = [pinned] * len(report["timeline"][phase]["operators"])
         for block in blocks:
             assert block["reason"]
             assert block["tensor"] not in block["shared"]
             for step in range(block["first"], block["last"] + 1):
-                alive[step] += block["bytes"]
-        assert alive == report["timeline"][phase]["bytes"]
+                live_bytes[step] += block["bytes"]
+        assert live_bytes == report["timeline"][phase]["bytes"]
     shared = {name for block in report["blocks"]["train"] for name in block["shared"]}
     assert "conv1_output" in shared | {block["tensor"] for block in report["blocks"]["train"]}
 
@@ -119,8 +118,8 @@ def test_F7_people_see_the_peak_and_why(shown: list[str], report: dict[str, Any]
     """Each live block is shown with its root and reason; pinned blocks are grouped by reason."""
     peak = report["peak"]
     (title,) = [line for line in shown if line.startswith("live at the peak")]
-    told = f"{peak['title']} (step {peak['step']}), {peak['bytes']:,} bytes"
-    assert told in title
+    expected = f"{peak['title']} (step {peak['step']}), {peak['bytes']:,} bytes"
+    assert expected in title
     assert peak["title"] == "backward of Pooling 'pool1'"
     always: dict[str, int] = {}
     pinned = {block["tensor"] for block in report["pinned"]}
@@ -172,7 +171,6 @@ def test_the_timeline_is_as_wide_as_the_terminal(width: int, tmp_path: Path) -> 
 
 
 def test_what_a_console_cannot_show_is_drawn_plainly(tmp_path: Path) -> None:
-    done = mxrun(*NET, cwd=tmp_path, environment={"PYTHONIOENCODING": "ascii"})
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*NET, cwd=tmp_path, environment={"PYTHONIOENCODING": "ascii"}))
     assert done.stdout.isascii()
     assert "####" in done.stdout

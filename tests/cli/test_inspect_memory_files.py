@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, refused
+from commands import mxrun, refused, succeeded
 from pages import opened
 
 from mxrun.commands.inspect_memory import inspect_memory
@@ -291,8 +291,9 @@ def test_F1_the_problem_has_the_plans_lower_bound(inspected: tuple[Plan, dict[st
 def test_files_are_written_beside_the_report(tmp_path: Path) -> None:
     names = ("arena.svg", "arena.html", "arena.csv")
     asked = [f"--{Path(name).suffix[1:]}={name}" for name in names]
-    done = mxrun("inspect-memory", "digits_lenet", "--threads=1", "--json", *asked, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(
+        mxrun("inspect-memory", "digits_lenet", "--threads=1", "--json", *asked, cwd=tmp_path)
+    )
     assert done.stderr.splitlines() == [f"mxrun: wrote {name}" for name in names]
     report = json.loads(done.stdout)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, refused, result
+from commands import mxrun, refused, result, succeeded
 
 ONE, OTHER = "digits_lenet", "digits_regularized"
 OPTIONS = ("--threads", "1", "--batch", "16")
@@ -43,8 +43,7 @@ def test_F7_the_difference_is_that_of_two_reports(
 
 
 def test_F7_people_see_the_difference(folder: Path, reports: list[dict[str, Any]]) -> None:
-    done = mxrun("inspect-memory", ONE, "--diff", OTHER, *OPTIONS, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("inspect-memory", ONE, "--diff", OTHER, *OPTIONS, cwd=folder))
     assert done.stdout.count(ONE) >= 3
     assert done.stdout.count(OTHER) >= 3
     (planned,) = [line for line in done.stdout.splitlines() if line.startswith("  planned")]
@@ -87,15 +86,15 @@ def test_F1_an_arena_above_the_limit_fails(folder: Path, reports: list[dict[str,
 
 @pytest.mark.parametrize("limit", ["2 GB", "much", "-1", "1e9", "MiB"])
 def test_a_limit_that_is_no_size_is_refused(limit: str, folder: Path) -> None:
-    told = refused("inspect-memory", ONE, f"--fail-above={limit}", cwd=folder)
-    assert repr(limit) in told
-    assert "512 MiB" in told
+    message = refused("inspect-memory", ONE, f"--fail-above={limit}", cwd=folder)
+    assert repr(limit) in message
+    assert "512 MiB" in message
 
 
 def test_F7_what_if_and_the_difference_are_asked_apart(folder: Path) -> None:
-    told = refused("inspect-memory", ONE, "--diff", OTHER, "--what-if", cwd=folder)
-    assert "--what-if" in told
-    assert "--diff" in told
+    message = refused("inspect-memory", ONE, "--diff", OTHER, "--what-if", cwd=folder)
+    assert "--what-if" in message
+    assert "--diff" in message
 
 
 @pytest.mark.parametrize("at_fault", [ONE, OTHER])
@@ -104,7 +103,7 @@ def test_F7_what_is_wrong_with_one_of_two_configs_names_it(at_fault: str, folder
     pair = (at_fault, "--diff", "mlp_regression")
     if at_fault == OTHER:
         pair = ("mlp_regression", "--diff", at_fault)
-    told = refused("inspect-memory", *pair, "memory.budget=100KiB", *OPTIONS, cwd=folder)
-    assert "does not fit into memory.budget" in told
-    assert at_fault in told
-    assert "mlp_regression" not in told
+    message = refused("inspect-memory", *pair, "memory.budget=100KiB", *OPTIONS, cwd=folder)
+    assert "does not fit into memory.budget" in message
+    assert at_fault in message
+    assert "mlp_regression" not in message

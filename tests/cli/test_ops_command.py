@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import mxrun, refused, result
+from commands import mxrun, refused, result, succeeded
 
 from mxrun import library
 from mxrun.commands.check import check
@@ -41,8 +41,7 @@ def operators_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_all_operators_are_listed(tmp_path: Path) -> None:
-    done = mxrun("ops", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("ops", "--json", cwd=tmp_path))
     listed = {one["name"]: one for one in json.loads(done.stdout)}
     assert sorted(listed) == NAMES
     assert not {"_reorder", "_moving_average", "_global_norm_scale"} & set(listed)

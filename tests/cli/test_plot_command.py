@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import MXRUN, mxrun, refused, result
+from commands import MXRUN, mxrun, refused, result, succeeded
 
 SVG = "{http://www.w3.org/2000/svg}"
 RESNET = Path(__file__).parents[1] / "config" / "resnet50.yaml"
@@ -22,8 +22,7 @@ DATA = "data.train={dataset: synthetic, split: train, records: 32}"
 
 def drawn(*arguments: str, cwd: Path) -> ElementTree.Element:
     """Return the drawing that a command writes. Raises ParseError if it is not well-formed."""
-    done = mxrun("plot", *arguments, "--svg", "out.svg", cwd=cwd)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("plot", *arguments, "--svg", "out.svg", cwd=cwd))
     assert done.stderr == "mxrun: wrote out.svg\n"
     return ElementTree.parse(cwd / "out.svg").getroot()
 

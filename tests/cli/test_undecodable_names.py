@@ -6,30 +6,25 @@ import os
 from pathlib import Path
 
 import numpy as np
-from commands import mxrun, result
+from commands import mxrun, result, succeeded
+from layer_configs import classifier, config_text
 from PIL import Image
+from training import run_training
 
-from mxrun.commands.train import TrainRequest, train
 from mxrun.train.checkpoint import load_checkpoint
-from mxrun.train.replay import NullObserver
 
-CONFIG = """\
-name: net
-threads: 1
-network:
-  inputs: {data: [1, 4, 4], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 2}
-    - SoftmaxOutput: {name: softmax, label: label}
-data: {batch_size: 2, train: {dataset: image_folder, path: images, split: all}}
-train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}}
-"""
+CONFIG = config_text(
+    classifier(2),
+    settings="threads: 1\n",
+    inputs="{data: [1, 4, 4], label: []}",
+    data="data: {batch_size: 2, train: {dataset: image_folder, path: images, split: all}}\n",
+    train="train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}}\n",
+)
 FOLDER = b"images/caf\xe9"
 SHOWN = "images/caf\\xe9/0\\xff.png"
 
 
-def test_names_that_are_no_utf8_are_saved_and_shown_escaped(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_names_that_are_no_utf8_are_saved_and_shown_escaped(empty_folder: Path) -> None:
     for folder in (FOLDER, b"images/tea"):
         os.makedirs(folder)
         for number in range(2):
@@ -37,18 +32,17 @@ def test_names_that_are_no_utf8_are_saved_and_shown_escaped(tmp_path, monkeypatc
                 pixels = np.full((4, 4), 100 * number + len(folder), np.uint8)
                 Image.fromarray(pixels).save(file, "PNG")
     Path("net.yaml").write_text(CONFIG)
-    train(Path("net.yaml"), (), NullObserver(), TrainRequest())
+    run_training()
     (newest,) = Path("runs/net").glob("checkpoint-4")
     assert load_checkpoint(newest).manifest.classes == (os.fsdecode(b"caf\xe9"), "tea")
     # The encoding of UTF-8 terminals: bytes that are not text cannot be written unchanged.
     strict = {"PYTHONIOENCODING": "utf-8:strict"}
     words = ("infer", "runs/net", os.fsdecode(FOLDER), "--top", "2")
-    done = mxrun(*words, cwd=tmp_path, environment=strict)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*words, cwd=empty_folder, environment=strict))
     assert SHOWN in done.stdout
     assert " caf\\xe9 " in done.stdout
-    told = result(*words, cwd=tmp_path, environment=strict)["results"]
-    assert [os.fsencode(row["input"]) for row in told] == [
+    shown = result(*words, cwd=empty_folder, environment=strict)["results"]
+    assert [os.fsencode(row["input"]) for row in shown] == [
         FOLDER + b"/0\xff.png",
         FOLDER + b"/1\xff.png",
     ]

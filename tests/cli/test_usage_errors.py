@@ -9,7 +9,7 @@ from mxrun.base.errors import UserError
 from mxrun.cli.main import app
 
 
-def said(*arguments: str) -> str:
+def message_of(*arguments: str) -> str:
     """Return the message of a command that refuses its arguments, on one line."""
     done = CliRunner().invoke(app, list(arguments))
     if isinstance(done.exception, UserError):
@@ -63,6 +63,6 @@ def said(*arguments: str) -> str:
     ],
 )
 def test_each_mistake_has_its_own_answer(arguments: str, texts: list[str]) -> None:
-    found = said(*arguments.split())
+    found = message_of(*arguments.split())
     for text in texts:
         assert text in found

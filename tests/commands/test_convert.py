@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import mxrun, refused, result
-from onnx_environment import checked, given, started
+from commands import mxrun, refused, result, succeeded
+from layer_configs import DENSE, SOFTMAX, written
+from onnx_environment import checked, outputs_of, started
 
 from mxrun.base.errors import UserError
 from mxrun.commands.convert import ConvertRequest, convert
@@ -44,7 +45,7 @@ def test_a_runtime_gives_what_the_run_gives(
     ours = np.concatenate([batch.arrays["softmax_output"] for batch in batches])
     opponent = started(name)
     try:
-        (theirs,) = given(opponent, file.read_bytes(), {"data": images})
+        (theirs,) = outputs_of(opponent, file.read_bytes(), {"data": images})
     finally:
         opponent.close()
     np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
@@ -76,8 +77,7 @@ def _parameters(config: str) -> int:
 
 
 def test_people_get_a_table_and_a_word_about_the_parameters(tmp_path: Path) -> None:
-    done = mxrun("convert", "lenet_mnist", "-o", "net.onnx", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("convert", "lenet_mnist", "-o", "net.onnx", cwd=tmp_path))
     assert "the parameters are initial ones" in done.stderr
     for part in ("net.onnx", "batchx1x28x28", "softmax_output", "431 k parameters"):
         assert part in done.stdout
@@ -99,18 +99,9 @@ def test_overrides_change_a_config_and_not_a_run(work: Path, tmp_path: Path) -> 
 
 
 def test_operators_without_a_form_are_all_named_with_their_place(tmp_path: Path) -> None:
-    (tmp_path / "net.yaml").write_text(
-        "name: net\n"
-        "network:\n"
-        "  inputs: {data: [2, 6, 6], label: []}\n"
-        "  layers:\n"
-        "    - cbrt: {name: root}\n"
-        "    - Pooling: {name: total, pool_type: sum, kernel: [2, 2]}\n"
-        "    - FullyConnected: {num_hidden: 3}\n"
-        "    - SoftmaxOutput: {label: label}\n"
-        "data: {batch_size: 8, train: {dataset: digits, split: train}}\n"
-        "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
-    )
+    pooling = "Pooling: {name: total, pool_type: sum, kernel: [2, 2]}"
+    layers = ("cbrt: {name: root}", pooling, DENSE, SOFTMAX)
+    written(tmp_path, layers, inputs="{data: [2, 6, 6], label: []}")
     text = refused("convert", "net.yaml", "-o", "net.onnx", cwd=tmp_path)
     assert "net.yaml:5:" in text
     assert "cbrt 'root' cannot be converted to ONNX" in text

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import result
+from layer_configs import classifier, config_text
 from PIL import Image
 from safetensors.numpy import load_file
 
@@ -19,23 +20,18 @@ from mxrun.commands.infer import Inference, InferRequest, infer
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.report.infer import write_csv
 
-NORMALIZED = """\
-name: normalized
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+NORMALIZED = config_text(
+    """\
     - Convolution: {name: conv1, num_filter: 8, kernel: [3, 3]}
     - BatchNorm: {name: bn1, fix_gamma: false}
     - Activation: {name: relu1, act_type: relu}
     - Dropout: {p: 0.5}
     - FullyConnected: {name: fc1, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
-train: {epochs: 2, average: 0.9, optimizer: {sgd: {lr: 0.1, momentum: 0.9}}}
-"""
+""",
+    name="normalized",
+    train="train: {epochs: 2, average: 0.9, optimizer: {sgd: {lr: 0.1, momentum: 0.9}}}\n",
+)
 
 
 @pytest.fixture(scope="module")
@@ -288,12 +284,12 @@ def test_other_records_in_a_data_section_are_told(tmp_path, monkeypatch):
         Path(name).write_text("a;b;c;label\n1;2;3;4\n5;6;7;8\n")
     result("train", "net.yaml", "data.eval={dataset: csv, path: other.csv}", cwd=tmp_path)
     run = Path("runs/table")
-    told = {split: inferred(run, split=split).notes for split in ("train", "eval")}
-    assert not [note for notes in told.values() for note in notes if "are not those" in note]
+    notes = {split: inferred(run, split=split).notes for split in ("train", "eval")}
+    assert not [note for notes in notes.values() for note in notes if "are not those" in note]
     Path("other.csv").write_text("a;b;c;label\n1;2;3;4\n5;6;7;9\n")
-    assert inferred(run, split="train").notes == told["train"]
+    assert inferred(run, split="train").notes == notes["train"]
     changed = "the records of data.eval are not those of the run"
-    assert inferred(run, split="eval").notes == (*told["eval"], changed)
+    assert inferred(run, split="eval").notes == (*notes["eval"], changed)
 
 
 def test_the_labels_of_a_regression_are_written_beside_what_it_gives(tmp_path, monkeypatch):
@@ -345,19 +341,14 @@ def test_names_of_classes_are_learned_with_the_network(tmp_path, digits):
         folder.mkdir(parents=True, exist_ok=True)
         pixels = np.full((12, 10), 40 if number % 2 else 200, np.uint8) + np.uint8(number)
         Image.fromarray(pixels).save(folder / f"{number:02}.png")
-    (tmp_path / "net.yaml").write_text(
-        "name: net\n"
-        "network:\n"
-        "  inputs: {data: [1, 8, 8], label: []}\n"
-        "  layers:\n"
-        "    - FullyConnected: {name: fc1, num_hidden: 2}\n"
-        "    - SoftmaxOutput: {name: softmax, label: label}\n"
+    data = (
         "data:\n"
         "  batch_size: 8\n"
         f"  train: {{dataset: image_folder, path: {tmp_path / 'images'}, split: all,\n"
         "    shuffle: true, transforms: [{resize: {size: [8, 8]}}, {flip: {}}]}\n"
-        "train: {epochs: 20, optimizer: {sgd: {lr: 0.1}}}\n"
     )
+    train = "train: {epochs: 20, optimizer: {sgd: {lr: 0.1}}}\n"
+    (tmp_path / "net.yaml").write_text(config_text(classifier(2), data=data, train=train))
     result("train", "net.yaml", cwd=tmp_path)
     run = tmp_path / "runs" / "net"
     from_split = list(inferred(run, split="train", top=2).rows())

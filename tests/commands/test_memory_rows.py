@@ -123,10 +123,12 @@ def test_L14_the_timeline_shows_that_blocks_go_with_their_last_reader(
             reader = names[block["last"]].removesuffix(" again").partition(" (")[0]
             assert reader.removeprefix("backward of ") in block["reason"]
     pinned = sum(block["bytes"] for block in course["pinned"])
-    alive = [nbytes - pinned for nbytes in timeline["bytes"]]
-    assert alive[-1] < 0.1 * max(alive)
+    live_bytes = [nbytes - pinned for nbytes in timeline["bytes"]]
+    assert live_bytes[-1] < 0.1 * max(live_bytes)
     first = timeline["operators"].index("softmax:backward")
-    quarters = [max(alive[first + part * (len(alive) - first) // 4 :]) for part in range(4)]
+    quarters = [
+        max(live_bytes[first + part * (len(live_bytes) - first) // 4 :]) for part in range(4)
+    ]
     assert quarters == sorted(quarters, reverse=True)
     assert quarters[-1] < quarters[0]
 

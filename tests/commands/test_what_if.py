@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, result
+from commands import mxrun, result, succeeded
 
 from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
@@ -38,22 +38,22 @@ def test_F7_every_setting_is_planned_as_it_is_told(report: dict[str, Any]) -> No
     """A setting gives its reported bytes; a setting that is a limit gives no more."""
     found = changes(report)
     assert len({change["config"] for change in found}) >= 7
-    for config, told in {change["config"]: change["planned_bytes"] for change in found}.items():
+    for config, promised in {change["config"]: change["planned_bytes"] for change in found}.items():
         if config.startswith("memory.budget=") and not config.endswith("%"):
-            assert planned_with(config) <= told == int(config.partition("=")[2])
+            assert planned_with(config) <= promised == int(config.partition("=")[2])
         else:
-            assert planned_with(config) == told
+            assert planned_with(config) == promised
 
 
 def test_F7_no_budget_is_told_that_cannot_be_met() -> None:
     """In digits_regularized, recomputing one step alone needs less than any plan of the solver."""
     path = find_config("digits_regularized")
-    asked = inspect_memory(path, (), "train", threads=1, measured=False, changes=True)
-    found = [change["config"] for change in changes(asked.to_json())]
+    inspected = inspect_memory(path, (), "train", threads=1, measured=False, changes=True)
+    found = [change["config"] for change in changes(inspected.to_json())]
     assert "precision=bfloat16" in found
     for config in (each for each in found if each.startswith("memory.budget=")):
         plan = inspect_memory(path, [config], "train", threads=1, measured=False).plan
-        assert plan.planned_bytes < asked.plan.planned_bytes
+        assert plan.planned_bytes < inspected.plan.planned_bytes
 
 
 def test_F7_changes_are_held_against_the_run(report: dict[str, Any]) -> None:
@@ -96,8 +96,7 @@ def test_F7_what_saves_most_for_its_time_comes_first(report: dict[str, Any]) -> 
 
 
 def test_F7_people_see_what_to_add_to_the_command(report: dict[str, Any], tmp_path: Path) -> None:
-    done = mxrun(*RESIDUAL, "--what-if", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*RESIDUAL, "--what-if", cwd=tmp_path))
     lines = done.stdout.splitlines()
     for change in changes(report):
         (line,) = [
@@ -128,8 +127,8 @@ def test_F7_summed_batches_run_the_same_step_again() -> None:
     """Both training phases must recompute the step to save bytes; the time of one is reported."""
     path = find_config("resnet20_cifar10")
     accumulate = ["train.accumulate=2"]
-    asked = inspect_memory(path, accumulate, "train", 4, 1, measured=False, changes=True)
-    singles = changes(asked.to_json(), "recompute")
+    inspected = inspect_memory(path, accumulate, "train", 4, 1, measured=False, changes=True)
+    singles = changes(inspected.to_json(), "recompute")
     assert singles
     for change in singles:
         overrides = [*accumulate, change["config"]]

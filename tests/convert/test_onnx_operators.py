@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from onnx_environment import checked, given, started
+from onnx_environment import checked, outputs_of, started
 
 from mxrun import library
 from mxrun.base.errors import UserError
@@ -267,7 +267,7 @@ def test_onnxruntime_gives_the_same(case: Case, batch: int) -> None:
         name: numbers(spec.shape, case, index)
         for index, (name, spec) in enumerate(specs(symbol, case, batch).items())
     }
-    ours, theirs = expected(case, symbol, arrays, data), given(onnxruntime(), model, data)
+    ours, theirs = expected(case, symbol, arrays, data), outputs_of(onnxruntime(), model, data)
     assert len(ours) == len(theirs) == case.outputs
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.shape == other.shape

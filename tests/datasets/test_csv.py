@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import python_output
 from damage import damage
 
 from mxrun.base.errors import SourceLocation, UserError
@@ -266,15 +265,8 @@ def test_the_fingerprint_of_words_is_that_of_every_locale(words):
     classes = tuple(words.decode(errors="surrogateescape").split())
     here = fingerprint(Dataset("csv", {"label": Field(np.zeros(1, np.int32))}, classes))
     locale = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
-    done = subprocess.run(
-        [sys.executable, "-c", FINGERPRINT, words.hex()],
-        env={**os.environ, **locale},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == here
+    env = {**os.environ, **locale}
+    assert python_output("-c", FINGERPRINT, words.hex(), env=env).strip() == here
 
 
 def columns_of(row: str) -> list[str]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import python_output
+from preloaded import SUPPORT, compile_library
 
 pytestmark = pytest.mark.commands
 
-SUPPORT = Path(__file__).parents[1] / "support"
 # Steps of one epoch. Within 300 and more steps slow growth reaches 4 KiB, and the loop has checked
 # all parameters and states three times.
 STEPS = {"mlp_mnist": 600, "lenet_mnist": 25, "digits_lenet": 330}
@@ -51,32 +49,18 @@ def probe(
     records = STEPS[config] * together * 64 - 10
     train = f"data.train={{dataset: synthetic, split: train, records: {records}, shuffle: true}}"
     given = (train, f"train.accumulate={together}", *SYNTHETIC, *settings)
-    environment = dict(os.environ)
+    env = dict(os.environ)
     if preload is not None:
-        environment["LD_PRELOAD"] = str(preload)
-    done = subprocess.run(
-        [sys.executable, SUPPORT / "allocation_probe.py", kind, config, *given],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+        env["LD_PRELOAD"] = str(preload)
+    script = SUPPORT / "allocation_probe.py"
+    report = json.loads(python_output(script, kind, config, *given, cwd=folder, env=env))
     assert isinstance(report, dict)
     return report
 
 
 @pytest.fixture(scope="module")
 def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("there is no C compiler to build the allocation counter with")
-    library = tmp_path_factory.mktemp("counter") / "allocation_counter.so"
-    command = [compiler, "-O1", "-shared", "-fPIC", "-o", library, SUPPORT / "allocation_counter.c"]
-    subprocess.run([*command, "-ldl"], check=True)
-    return library
+    return compile_library(tmp_path_factory.mktemp("counter"), "allocation_counter")
 
 
 @every_case

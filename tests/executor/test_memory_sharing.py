@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import python_output
 from networks import NETWORKS, chain, convolutional, fill, plan_of, same_bits, softmax, trained
 
 from mxrun.executor.executor import Executor
@@ -285,11 +286,8 @@ def test_an_arena_beyond_the_address_space_is_refused_in_one_line() -> None:
         "    except UserError as error:\n"
         "        print(error.diagnostics[0].problem)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
     needed = [nbytes + mmap.PAGESIZE for nbytes in (8 << 30, 1 << 63)]
-    assert done.stdout.splitlines() == [
+    assert python_output("-c", script).splitlines() == [
         f"out of memory: the arena needs {nbytes:,} bytes" for nbytes in needed
     ]
 
@@ -311,10 +309,7 @@ def test_the_memory_limit_is_the_least_of_all(tmp_path: Path) -> None:
         "import resource; from mxrun.runtime.storage import memory_limit; "
         "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); print(memory_limit())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) == min(memory_limit(), 2 << 30)
+    assert int(python_output("-c", script)) == min(memory_limit(), 2 << 30)
 
 
 def test_what_a_process_has_is_no_longer_there_to_be_had() -> None:
@@ -328,9 +323,6 @@ def test_what_a_process_has_is_no_longer_there_to_be_had() -> None:
         "held = mmap.mmap(-1, 1 << 28)\n"
         "print(before, remaining_bytes())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    before, after = map(int, done.stdout.split())
+    before, after = map(int, python_output("-c", script).split())
     assert before <= 1 << 30
     assert before - after == 1 << 28

@@ -8,7 +8,7 @@ import time
 import tracemalloc
 
 import pytest
-from networks import NETWORKS, Arrays, convolutional, fill, plan_of, same_bits
+from networks import NETWORKS, Arrays, convolutional, fill, pinned, plan_of, same_bits
 
 from mxrun.backend.call import NativeCall
 from mxrun.base.errors import InternalError
@@ -38,8 +38,7 @@ def after_three_steps(plan: Plan, profiled: bool) -> Arrays:
             profile.run()
         else:
             executor.run(TRAIN)
-    arrays = {block.name: executor.array(block.name).copy() for block in plan.pinned}
-    return arrays | {"loss": executor.result(TRAIN, "softmax_loss").copy()}
+    return pinned(executor) | {"loss": executor.result(TRAIN, "softmax_loss").copy()}
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from commands import python_output
 from networks import NETWORKS, convolutional, shared
 
 from mxrun.base.errors import UserError
@@ -29,13 +28,7 @@ def test_X2_names_are_equal_in_another_process() -> None:
         "import networks; s = networks.convolutional(); print(s.graph_hash(), s.list_arguments())"
     )
     runs = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "tests/support"},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        python_output("-c", script, env={"PYTHONHASHSEED": seed, "PYTHONPATH": "tests/support"})
         for seed in ("1", "2")
     }
     symbol = convolutional()

@@ -2,13 +2,12 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 from batches import make_dataset, make_slots
+from commands import python_output
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
@@ -150,11 +149,8 @@ print(iterator.next_into({}).indices.tolist())
 @pytest.mark.parametrize(("hash_seed", "threads"), [("0", "1"), ("1", "2"), ("4242", "4")])
 def test_D2_order_does_not_depend_on_process_hash_seed_or_threads(hash_seed, threads):
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads}
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
-    )
     # Written down once: a change of this order would break every resumed run.
-    assert result.stdout.strip() == str(ORDER)
+    assert python_output("-c", PROGRAM, env=environment).strip() == str(ORDER)
 
 
 ORDER = [10, 9, 19, 3, 18, 7, 16, 1, 17, 12, 8, 15, 5, 13, 4, 11, 2, 0, 6, 14]

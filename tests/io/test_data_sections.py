@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layer_configs import classifier, network_text
 
-from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import parse
 from mxrun.frontend import ModelDefinition, build
@@ -17,22 +17,14 @@ from mxrun.io.geometry import CenterCrop, Flip, PadCrop, Resize
 from mxrun.io.label import OneHot
 from mxrun.io.transform import NO_TRANSFORMS
 
-HEAD = """\
-name: net
-network:
-  inputs: {data: [3, 8, 8], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 10}
-    - SoftmaxOutput: {name: softmax, label: label}
+HEAD = (
+    network_text(classifier(10), inputs="{data: [3, 8, 8], label: []}")
+    + """\
 train: {epochs: 1, optimizer: sgd, metrics: []}
 data:
   batch_size: 4
 """
-
-
-@pytest.fixture(autouse=True)
-def _library() -> None:
-    library.load()
+)
 
 
 def built(folder: Path, data: str, head: str = HEAD) -> ModelDefinition:

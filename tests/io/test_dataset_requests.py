@@ -1,12 +1,11 @@
 """Requests for data sets: all errors of the data section in one pass, each with its location."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import python_output
 
 from mxrun import datasets, io
 from mxrun.base.errors import SourceLocation, UserError
@@ -55,10 +54,7 @@ def test_only_the_module_asked_for_is_imported():
         "DATASETS.get('digits')\n"
         "print(sorted(name for name in sys.modules if name.startswith('mxrun.datasets.')))\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert ast.literal_eval(result.stdout) == ["mxrun.datasets.digits"]
+    assert ast.literal_eval(python_output("-c", program)) == ["mxrun.datasets.digits"]
 
 
 def test_options_and_split_are_reported_together_with_their_places():

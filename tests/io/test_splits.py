@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layer_configs import classifier, network_text
 from PIL import Image
 
-from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import parse
 from mxrun.frontend import build
@@ -16,23 +16,15 @@ from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.split import Split
 
-CONFIG = """\
-name: net
-network:
-  inputs: {data: [1, 2, 2], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
+CONFIG = (
+    network_text(classifier(3), inputs="{data: [1, 2, 2], label: []}")
+    + """\
 train: {epochs: 1, optimizer: sgd}
 data:
   batch_size: 2
 """
+)
 STRATIFIED = "{share: 0.8, seed: 3, stratify: true}"
-
-
-@pytest.fixture(autouse=True)
-def _library() -> None:
-    library.load()
 
 
 @pytest.fixture(scope="module")
@@ -217,8 +209,8 @@ def test_a_split_that_cannot_be_has_a_place(
     root: Path, tmp_path: Path, train: str, evaluation: str, words: tuple[str, ...]
 ) -> None:
     found = problems(tmp_path, sections(root / "flat", train, evaluation))
-    told = "\n".join(map(str, found))
-    assert all(word in told for word in words), told
+    text = "\n".join(map(str, found))
+    assert all(word in text for word in words), text
     assert all(each.place is not None and each.place.line in (10, 11) for each in found)
 
 

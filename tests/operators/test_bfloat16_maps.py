@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from operator_harness import BackwardData, backward, forward, implementations
-from scalar_maps import run_map
+from scalar_maps import five_operations, run_map
 
 from mxrun.operator import scalar
 from mxrun.operator.kernel import OpReqType
@@ -43,11 +43,6 @@ def rounded(array: Array, dtype: np.dtype[Any]) -> Array:
 def drawn(count: int, dtypes: Sequence[np.dtype[Any]], seed: int = 0) -> list[Array]:
     random = np.random.default_rng(seed)
     return [(random.standard_normal(count) * 9).astype(FULL).astype(dtype) for dtype in dtypes]
-
-
-def five(gradient: Any, x: Any, y: Any, scale: Any) -> Any:
-    """Five operations of three tensors and a number."""
-    return gradient * scalar.maximum(x * y + scale, 0.0) - x
 
 
 def expected(
@@ -92,20 +87,22 @@ def test_every_tensor_of_a_map_may_be_either(dtypes: tuple[np.dtype[Any], ...], 
     for count, threads in itertools.product([1, 15, 31, 32, 33, 70, 1000], [1, 2]):
         (before, *operands) = drawn(count, (output, *sources), count)
         request, made = OpReqType.WRITE, before.copy()
-        wanted = expected(five, operands, FULL, parameters={"scale": 0.3})
+        wanted = expected(five_operations, operands, FULL, parameters={"scale": 0.3})
         if adds:
             written = rounded(wanted, output).astype(FULL)
             request, wanted = OpReqType.ADD, before.astype(FULL) + written
         more: Any = {"output": made, "request": request, "threads": threads}
-        same_bits(run_map(five, operands, {"scale": 0.3}, **more), rounded(wanted, output))
+        same_bits(
+            run_map(five_operations, operands, {"scale": 0.3}, **more), rounded(wanted, output)
+        )
 
 
 @pytest.mark.parametrize("count", range(1, 71))
 def test_a_map_writes_nothing_beside_its_output(count: int) -> None:
     operands = drawn(count, (LOW, FULL, LOW))
     room = np.full(count + 64, 7, LOW)
-    found = run_map(five, operands, {"scale": 0.3}, output=room[32 : 32 + count])
-    same_bits(found, expected(five, operands, LOW, parameters={"scale": 0.3}))
+    found = run_map(five_operations, operands, {"scale": 0.3}, output=room[32 : 32 + count])
+    same_bits(found, expected(five_operations, operands, LOW, parameters={"scale": 0.3}))
     assert (room[:32] == 7).all()
     assert (room[32 + count :] == 7).all()
 
@@ -115,16 +112,19 @@ def test_an_operand_of_one_element_serves_all(steps: tuple[int, ...]) -> None:
     for dtypes in itertools.product(TYPES, repeat=3):
         operands = drawn(77, dtypes)
         more: Any = {"parameters": {"scale": 0.3}, "steps": steps}
-        found = run_map(five, operands, output=np.empty(77, LOW), **more)
-        wanted = expected(five, operands, LOW, output=np.empty(77, FULL), **more)
+        found = run_map(five_operations, operands, output=np.empty(77, LOW), **more)
+        wanted = expected(five_operations, operands, LOW, output=np.empty(77, FULL), **more)
         same_bits(found, wanted)
 
 
 @pytest.mark.parametrize("which", [0, 2])
 def test_the_output_may_lie_over_an_operand_of_its_type(which: int) -> None:
     operands = drawn(40_001, (LOW, FULL, LOW))
-    wanted = expected(five, operands, LOW, parameters={"scale": 0.3})
-    same_bits(run_map(five, operands, {"scale": 0.3}, output=operands[which], threads=2), wanted)
+    wanted = expected(five_operations, operands, LOW, parameters={"scale": 0.3})
+    same_bits(
+        run_map(five_operations, operands, {"scale": 0.3}, output=operands[which], threads=2),
+        wanted,
+    )
 
 
 def test_what_is_rare_is_computed_as_in_float32() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import keep_apart
 
 from mxrun import library
 from mxrun.commands.check_op import check_operator
@@ -18,11 +17,7 @@ from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import reads_inputs, reads_out_grad, simple_operator
 
 library.load()
-
-
-@pytest.fixture(autouse=True)
-def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
+pytestmark = pytest.mark.usefixtures("separate_registry")
 
 
 def broken(name: str, *settings: str) -> dict[str, str]:
@@ -170,8 +165,8 @@ def test_a_small_gradient_is_compared_too() -> None:
     assert "is not the derivative" in broken("tiny_turned")["gradients"]
 
 
-def whole(env: Any, x: Any) -> Any:
-    """output = data^2, on whole arrays."""
+def array_square(env: Any, x: Any) -> Any:
+    """output = data^2, on arrays."""
     return x * x
 
 
@@ -180,7 +175,7 @@ def test_the_gradient_is_compared_in_the_type_that_trains() -> None:
         return g * x * (2 if x.dtype == np.float64 else 3)
 
     register: Callable[..., Any] = simple_operator
-    register("double_only", gradient=reads_inputs(gradient))(whole)
+    register("double_only", gradient=reads_inputs(gradient))(array_square)
     assert "gradient of x in float32" in broken("double_only")["element types"]
 
 

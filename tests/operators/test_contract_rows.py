@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import BATCH, fill, plan_of
+from networks import VECTORS, Arrays, dense, fill, pinned, plan_of, softmax
 from operator_harness import BackwardData, all_implementations, backward, forward
 from operator_row import Row
 from operator_rows import DIFFERENTIABLE
 from oracles.peer import MXNet
-from planted import keep_apart, plant
+from planted import plant
 
 from mxrun import library
 from mxrun.base.errors import UserError
-from mxrun.base.tensor import TensorSpec
 from mxrun.commands.ops import example
 from mxrun.contract.case import Case
 from mxrun.contract.check import check_operator
@@ -33,36 +32,22 @@ from mxrun.operator.simple import simple_operator
 from mxrun.planner.plan import PhasePlan, Plan
 
 library.load()
+pytestmark = pytest.mark.usefixtures("separate_registry")
 ROI_POOLING = Path(__file__).parents[1] / "support" / "roi_pooling.py"
-INPUTS = {"data": TensorSpec((BATCH, 8)), "label": TensorSpec((BATCH,), "int32")}
 NULL, WRITE, _, ADD = OpReqType
 
 
-@pytest.fixture(autouse=True)
-def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
-
-
-def dense(data: Symbol, name: str, num_hidden: int = 8) -> Symbol:
-    return apply("FullyConnected", {"data": data}, {"num_hidden": num_hidden}, name)
-
-
-def classified(data: Symbol) -> Symbol:
-    labelled = {"data": data, "label": variable("label")}
-    return apply("SoftmaxOutput", labelled, {}, "softmax")
-
-
 def planned(symbol: Symbol, **options: Any) -> Plan:
-    return plan_of(symbol, inputs=INPUTS, **options)
+    return plan_of(symbol, inputs=VECTORS, **options)
 
 
-def trained(plan: Plan) -> dict[str, Any]:
+def trained(plan: Plan) -> Arrays:
     """Return all pinned tensors after some steps."""
     executor = Executor(plan)
     fill(executor)
     for _ in range(4):
         executor.run(TRAIN)
-    return {block.name: executor.array(block.name).copy() for block in plan.pinned}
+    return pinned(executor)
 
 
 def names(phase: PhasePlan) -> list[str]:
@@ -71,7 +56,7 @@ def names(phase: PhasePlan) -> list[str]:
 
 def test_O3_what_nobody_asks_for_is_not_called() -> None:
     with fresh_names():
-        symbol = classified(dense(dense(variable("data"), "first"), "last", 4))
+        symbol = softmax(dense(dense(variable("data"), "first"), "last", 4))
     frozen = ("first_weight", "first_bias", "last_bias")
     phase = planned(symbol, frozen=frozen).phases[TRAIN]
     backward = [step for step in phase.steps if step.forward is not None]
@@ -127,8 +112,8 @@ def test_O10_zero_gradients_train_with_zeros(operator: str) -> None:
         flat = apply("sum", {"data": apply("Cast", {"data": zero}, {"dtype": "float32"})}, {})
         scaled = apply("_mul_scalar", {"data": flat}, {"scalar": 0.0})
         both = apply("broadcast_add", {"lhs": dense(stem, "last", 4), "rhs": scaled}, {}, "both")
-        symbol = classified(both)
-        alone = classified(dense(dense(variable("data"), "stem"), "last", 4))
+        symbol = softmax(both)
+        alone = softmax(dense(dense(variable("data"), "stem"), "last", 4))
     plan = planned(symbol)
     assert "zero" in names(plan.phases[TRAIN])
     assert "zero:backward" not in names(plan.phases[TRAIN])
@@ -145,7 +130,7 @@ def test_O10_without_a_gradient_it_infers_and_training_names_the_way_to_the_loss
 
     with fresh_names():
         stem = apply("opaque", {"data": dense(variable("data"), "stem")}, {}, "middle")
-        symbol = classified(dense(stem, "last", 4))
+        symbol = softmax(dense(stem, "last", 4))
     executor = Executor(planned(symbol, rules={}, phases=(EVALUATE,)))
     fill(executor)
     executor.run(EVALUATE)
@@ -164,7 +149,7 @@ def test_P6_a_plan_keeps_everything_for_who_declares_nothing(tmp_path: Path) -> 
         data = variable("data")
         sides = {name: dense(data, name) for name in ("lhs", "rhs")}
         middle = apply("keeper", sides, {}, "middle")
-        symbol = classified(dense(middle, "last", 4))
+        symbol = softmax(dense(middle, "last", 4))
     phase = planned(symbol).phases[TRAIN]
     (step,) = (step for step in phase.steps if step.name == "middle:backward")
     read = {phase.graph.values[value].name for value in step.reads}
@@ -187,7 +172,7 @@ def test_L10_a_composite_and_the_operator_made_for_it_train_alike() -> None:
                     sides = {"lhs": product, "rhs": variable(f"{name}_bias")}
                     data = apply("broadcast_add", sides, {}, f"{name}/add")
                 data = apply("Activation", {"data": data}, {"act_type": "tanh"}, f"{name}_tanh")
-            return classified(dense(data, "last", 4))
+            return softmax(dense(data, "last", 4))
 
     shapes = {
         f"{n}_{w}": s for n in ("one", "two") for w, s in (("weight", (8, 8)), ("bias", (8,)))

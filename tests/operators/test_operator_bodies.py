@@ -66,7 +66,7 @@ def blank_gradients(prop: AnyProperty, inputs: list[Array], value: float = np.na
     ]
 
 
-def asked(prop: AnyProperty) -> list[int]:
+def computed_gradients(prop: AnyProperty) -> list[int]:
     kinds = prop.list_gradients()
     return [index for index, kind in enumerate(kinds) if kind is GradientKind.COMPUTES]
 

@@ -111,7 +111,7 @@ def test_every_loop_finds_the_first_maximum(
 ) -> None:
     """Uses data with many ties, NaN and infinities, and gradients with exact sums."""
     row = Row("Pooling", parameters, shape)
-    prop, data, results = row.create(), made_up(shape), []
+    prop, data, results = row.create(), special_numbers(shape), []
     for implementation in (NUMPY, implementations("Pooling")["jit"]):
         done = forward(implementation, prop, [data], row.blank_outputs("float32"), threads=threads)
         assert done is not None
@@ -152,7 +152,7 @@ def test_a_winner_takes_a_byte_where_its_window_is_small() -> None:
         assert winners.nbytes == size * done.outputs[0].size
 
 
-def made_up(shape: tuple[int, ...]) -> Array:
+def special_numbers(shape: tuple[int, ...]) -> Array:
     """Return numbers exact in bfloat16, with many ties, NaN and infinities."""
     random = np.random.default_rng(3)
     data = random.integers(-2, 3, shape).astype(np.float32)
@@ -183,7 +183,7 @@ def pooled(
 def test_maxima_of_bfloat16_are_those_of_float32_with_gradients_rounded_once(
     parameters: dict[str, Any], shape: tuple[int, ...], threads: int
 ) -> None:
-    row, data = Row("Pooling", parameters, shape), made_up(shape)
+    row, data = Row("Pooling", parameters, shape), special_numbers(shape)
     size = row.blank_outputs("float32")[0].shape
     out_grad = np.random.default_rng(5).standard_normal(size).astype(LOW).astype(np.float32)
     found, wanted = (

@@ -9,18 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scalar_maps import run_map
+from scalar_maps import five_operations, run_map
 
 from mxrun.base.errors import UserError
 from mxrun.operator import scalar
 from mxrun.operator.kernel import OpReqType
 
 SIZES = [0, 1, 2, 15, 16, 17, 31, 32, 33, 1000, 40_000]
-
-
-def five(gradient: Any, x: Any, y: Any, scale: Any) -> Any:
-    """Five operations of three tensors and a number, exact in NumPy and in compiled code."""
-    return gradient * scalar.maximum(x * y + scale, 0.0) - x
 
 
 def operands(count: int, dtype: str = "float32", seed: int = 0) -> list[Any]:
@@ -32,17 +27,17 @@ def operands(count: int, dtype: str = "float32", seed: int = 0) -> list[Any]:
 @pytest.mark.parametrize("count", SIZES)
 def test_Q11_a_map_equals_its_python_loop(count: int, threads: int) -> None:
     tensors = operands(count)
-    found = run_map(five, tensors, {"scale": 0.3}, threads=threads)
-    loop = [five(g, x, y, np.float32(0.3)) for g, x, y in zip(*tensors, strict=True)]
+    found = run_map(five_operations, tensors, {"scale": 0.3}, threads=threads)
+    loop = [five_operations(g, x, y, np.float32(0.3)) for g, x, y in zip(*tensors, strict=True)]
     assert found.tobytes() == np.array(loop, np.float32).tobytes()
-    assert found.tobytes() == scalar.evaluate(five, tensors, [0.3]).tobytes()
+    assert found.tobytes() == scalar.evaluate(five_operations, tensors, [0.3]).tobytes()
 
 
 @pytest.mark.parametrize("count", SIZES)
 def test_a_map_writes_nothing_beside_its_output(count: int) -> None:
     tensors = operands(count)
     room = np.full(count + 64, 7, np.float32)
-    run_map(five, tensors, {"scale": 0.3}, output=room[32 : 32 + count])
+    run_map(five_operations, tensors, {"scale": 0.3}, output=room[32 : 32 + count])
     assert (room[:32] == 7).all()
     assert (room[32 + count :] == 7).all()
 
@@ -51,8 +46,8 @@ def test_a_map_writes_nothing_beside_its_output(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 16, 1000, 40_001])
 def test_O5_the_output_may_lie_over_an_operand(count: int, which: int) -> None:
     tensors = operands(count)
-    wanted = run_map(five, tensors, {"scale": 0.3})
-    run_map(five, tensors, {"scale": 0.3}, output=tensors[which], threads=2)
+    wanted = run_map(five_operations, tensors, {"scale": 0.3})
+    run_map(five_operations, tensors, {"scale": 0.3}, output=tensors[which], threads=2)
     assert tensors[which].tobytes() == wanted.tobytes()
 
 
@@ -78,24 +73,24 @@ def test_requests_for_a_kernel_whose_maps_add_themselves() -> None:
 def test_an_operand_of_one_element_serves_all(steps: tuple[int, ...]) -> None:
     tensors = operands(1000)
     output = np.empty(1000, np.float32)
-    found = run_map(five, tensors, {"scale": 0.3}, output=output, steps=steps, threads=2)
+    found = run_map(five_operations, tensors, {"scale": 0.3}, output=output, steps=steps, threads=2)
     repeated = [
         tensor if step else np.full(1000, tensor[0], np.float32)
         for tensor, step in zip(tensors, steps, strict=True)
     ]
-    assert found.tobytes() == run_map(five, repeated, {"scale": 0.3}).tobytes()
+    assert found.tobytes() == run_map(five_operations, repeated, {"scale": 0.3}).tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
 def test_Q11_whole_numbers(dtype: str) -> None:
-    def whole(x: Any, y: Any, z: Any) -> Any:
+    def integer_map(x: Any, y: Any, z: Any) -> Any:
         kept = scalar.where(x > y, scalar.minimum(x, 100), scalar.abs(z)) * 3
         ends = scalar.sign(y) + scalar.floor(z) + (x == z) + scalar.isfinite(x)
         return kept + ends - scalar.logical_and(x, y) + (x & 6) + (y ^ z)
 
     tensors = operands(1000, dtype)
-    found = run_map(whole, tensors)
-    assert found.tobytes() == scalar.evaluate(whole, tensors).tobytes()
+    found = run_map(integer_map, tensors)
+    assert found.tobytes() == scalar.evaluate(integer_map, tensors).tobytes()
 
 
 DTYPES = ["float32", "float64", "int32", "int64", "uint8"]
@@ -179,7 +174,7 @@ def test_helpers_loops_and_numbers_from_outside() -> None:
 
 
 def test_a_map_runs_on_python_numbers() -> None:
-    assert five(2.0, 3.0, 4.0, 1.0) == 23.0
+    assert five_operations(2.0, 3.0, 4.0, 1.0) == 23.0
     assert scalar.where(True, 1.0, 2.0) == 1.0
     assert scalar.gelu(1.0) == pytest.approx(0.8413447460685429, rel=1e-15)
     assert scalar.erfinv(0.5) == pytest.approx(0.4769362762044699, rel=1e-15)
@@ -252,4 +247,4 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UserError, match=r"(?s)expected: tensors, then the parameters beta.*got: x"):
         scalar.compile(branches, parameters=("beta",))
     with pytest.raises(UserError, match="a map of float16"):
-        scalar.compile(five, dtype="float16")
+        scalar.compile(five_operations, dtype="float16")

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from operator_harness import BackwardData, backward, forward
-from planted import keep_apart
 from pydantic import Field
 from simple_registration import keeps_the_contract, plan_request, refusal, run_alone
 
@@ -33,14 +32,11 @@ from mxrun.operator.simple import (
 )
 from mxrun.operator.tensor import Tensor
 
+pytestmark = pytest.mark.usefixtures("separate_registry")
+
 Array = np.ndarray[Any, Any]
 ZERO = GradientKind.ZERO
 TEMP_SPACE = ResourceKind.TEMP_SPACE
-
-
-@pytest.fixture(autouse=True)
-def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
 
 
 def test_Q2_a_map_keeps_the_shape_in_every_direction() -> None:

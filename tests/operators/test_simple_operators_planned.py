@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import BATCH, fill, plan_of
-from planted import keep_apart
+from networks import VECTORS, dense, fill, pinned, plan_of, softmax
 from simple_registration import Array, keeps_the_contract
 
 from mxrun.base.errors import UserError
-from mxrun.base.tensor import TensorSpec
 from mxrun.commands.check_op import check_operator
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -31,22 +29,7 @@ from mxrun.operator.simple import (
 )
 from mxrun.planner.plan import PhasePlan, Plan
 
-INPUTS = {"data": TensorSpec((BATCH, 8)), "label": TensorSpec((BATCH,), "int32")}
-
-
-@pytest.fixture(autouse=True)
-def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
-
-
-def dense(data: Symbol, name: str, num_hidden: int = 8) -> Symbol:
-    return apply("FullyConnected", {"data": data}, {"num_hidden": num_hidden}, name)
-
-
-def classified(data: Symbol) -> Symbol:
-    """Four classes, with a loss."""
-    labelled = {"data": data, "label": variable("label")}
-    return apply("SoftmaxOutput", labelled, {}, "softmax")
+pytestmark = pytest.mark.usefixtures("separate_registry")
 
 
 def between(operator: str, inputs: tuple[str, ...] = ("data",)) -> Symbol:
@@ -54,11 +37,11 @@ def between(operator: str, inputs: tuple[str, ...] = ("data",)) -> Symbol:
     with fresh_names():
         data = variable("data")
         middle = apply(operator, {name: dense(data, f"to_{name}") for name in inputs}, {}, "middle")
-        return classified(dense(middle, "last", 4))
+        return softmax(dense(middle, "last", 4))
 
 
 def planned(symbol: Symbol, **options: Any) -> Plan:
-    return plan_of(symbol, inputs=INPUTS, **options)
+    return plan_of(symbol, inputs=VECTORS, **options)
 
 
 def trained_weights(symbol: Symbol, **options: Any) -> dict[str, Array]:
@@ -68,7 +51,7 @@ def trained_weights(symbol: Symbol, **options: Any) -> dict[str, Array]:
     fill(executor)
     for _ in range(4):
         executor.run(TRAIN)
-    return {block.name: executor.array(block.name).copy() for block in plan.pinned}
+    return pinned(executor)
 
 
 def same_place(phase: PhasePlan, left: str, right: str) -> bool:
@@ -112,7 +95,7 @@ def test_Q1_a_users_file_is_an_operator_of_networks(tmp_path: Path) -> None:
         data = dense(variable("data"), "to_data")
         gate = apply("sigmoid", {"data": data}, {}, "gate")
         middle = apply("elemwise_mul", {"lhs": data, "rhs": gate}, {}, "middle")
-        composed = classified(dense(middle, "last", 4))
+        composed = softmax(dense(middle, "last", 4))
     one, other = trained_weights(symbol), trained_weights(composed)
     assert one.keys() == other.keys()
     for name, array in one.items():
@@ -160,10 +143,10 @@ def test_O10_a_zero_gradient_adds_nothing() -> None:
         with fresh_names():
             data = dense(variable("data"), "to_data", 4)
             other = apply(operator, {"data": data}, {}, "other")
-            return classified(apply("elemwise_add", {"lhs": data, "rhs": other}, {}, "both"))
+            return softmax(apply("elemwise_add", {"lhs": data, "rhs": other}, {}, "both"))
 
     with fresh_names():
-        alone = trained_weights(classified(dense(variable("data"), "to_data", 4)))
+        alone = trained_weights(softmax(dense(variable("data"), "to_data", 4)))
     for name, array in trained_weights(summed_with("zeros_like")).items():
         np.testing.assert_array_equal(array, alone[name])
     phase = planned(summed_with("floor")).phases[TRAIN]
@@ -182,7 +165,7 @@ def test_L13_operators_without_a_gradient_live_beside_those_with_one() -> None:
     keeps_the_contract("run_only")
     with fresh_names():
         data = apply("run_only", {"data": variable("data")}, {}, "prepared")
-        symbol = classified(dense(data, "last", 4))
+        symbol = softmax(dense(data, "last", 4))
     names = [step.name for step in planned(symbol).phases[TRAIN].steps]
     assert "prepared" in names
     assert "prepared:backward" not in names
@@ -244,7 +227,7 @@ def bytes_of(*layers: tuple[str, dict[str, object]], **options: Any) -> int:
         symbol = dense(variable("data"), "to_data")
         for operator, parameters in layers:
             symbol = apply(operator, {"data": symbol}, parameters)
-        return planned(classified(dense(symbol, "last", 4)), **options).planned_bytes
+        return planned(softmax(dense(symbol, "last", 4)), **options).planned_bytes
 
 
 def test_L11_operators_of_one_operation_cost_no_memory() -> None:

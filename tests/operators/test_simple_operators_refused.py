@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from operator_harness import forward
-from planted import keep_apart
 from pydantic import Field
 from simple_registration import refusal
 
@@ -33,14 +32,11 @@ from mxrun.operator.simple import (
 )
 from mxrun.operator.tensor import Tensor
 
+pytestmark = pytest.mark.usefixtures("separate_registry")
+
 Array = np.ndarray[Any, Any]
 ZERO = GradientKind.ZERO
 TEMP_SPACE = ResourceKind.TEMP_SPACE
-
-
-@pytest.fixture(autouse=True)
-def _registered_for_the_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
 
 
 def three(a: Any, b: Any, c: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 import residual
 from commands import mxrun
+from layer_configs import config_text
 from networks import chain, set_first_values, softmax, with_precisions
 
 from mxrun.base.errors import UserError
@@ -45,7 +46,7 @@ def trained(
     return executor, losses
 
 
-def kept(phase: PhasePlan) -> set[str]:
+def activation_types(phase: PhasePlan) -> set[str]:
     """The types of large activations and their gradients."""
     values = phase.graph.values
     made = {value for step in phase.steps for value in step.writes}
@@ -59,14 +60,18 @@ def kept(phase: PhasePlan) -> set[str]:
 def test_a_residual_network_keeps_all_activations_in_bfloat16() -> None:
     executor, losses = trained(residual.resnet20(), "bfloat16", 8)
     plan = executor.plan
-    assert kept(plan.phases[TRAIN]) == kept(plan.phases[EVALUATE]) == {"bfloat16"}
+    assert (
+        activation_types(plan.phases[TRAIN])
+        == activation_types(plan.phases[EVALUATE])
+        == {"bfloat16"}
+    )
     assert {spec.dtype for spec in plan.specs.values()} <= {"float32", "int32", "int64"}
     gradients = [
         v for v in plan.phases[TRAIN].graph.values if v.memory_class is MemoryClass.GRADIENTS
     ]
     assert {value.spec.dtype for value in gradients} == {"float32"}
     full, expected = trained(residual.resnet20(), "float32", 8)
-    assert kept(full.plan.phases[TRAIN]) == {"float32"}
+    assert activation_types(full.plan.phases[TRAIN]) == {"float32"}
     np.testing.assert_allclose(losses, expected, 0.05)
     assert losses != expected
     activations = plan.classes()["activations"].total_bytes
@@ -202,9 +207,9 @@ def test_a_view_has_the_type_of_what_it_reads(operator: str, precision: str | No
 def test_a_view_of_float32_stays_so_whatever_it_asks_for() -> None:
     with fresh_names():
         symbol = chain(variable("data"), ("Flatten", {}, "view"), ("BlockGrad", {}, "end"))
-    asked = with_precisions(symbol, {"view": "bfloat16"})
+    with_view = with_precisions(symbol, {"view": "bfloat16"})
     request = CompileRequest(INPUTS, phases=(EVALUATE,), precision="bfloat16")
-    planned = compile_plan(asked, request).phases[EVALUATE]
+    planned = compile_plan(with_view, request).phases[EVALUATE]
     assert {planned.graph.values[value].spec.dtype for value in planned.graph.results.values()} == {
         "float32"
     }
@@ -255,26 +260,23 @@ def test_inference_folds_normalizations_and_keeps_results_in_float32() -> None:
     assert not np.array_equal(*results)
 
 
-NETWORK = """\
-name: tiny
-precision: bfloat16
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+NETWORK = config_text(
+    """\
     - Convolution: {name: conv, num_filter: 8, kernel: [3, 3]}
     - BatchNorm: {name: bn, fix_gamma: false}
     - Activation: {act_type: relu}
     - FullyConnected: {name: fc, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
+""",
+    name="tiny",
+    settings="precision: bfloat16\n",
+    train="""\
 train:
   epochs: 3
   optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
   metrics: [accuracy]
-"""
+""",
+)
 
 
 @pytest.mark.parametrize("onednn", [True, False])

@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import BATCH, INPUTS, Arrays, chain, fill, plan_of, same_bits, softmax, trained
+from networks import (
+    BATCH,
+    INPUTS,
+    Arrays,
+    chain,
+    fill,
+    pinned,
+    plan_of,
+    same_bits,
+    softmax,
+    trained,
+)
 from networks import residual as three_readers
 from networks import shared as shared_products
 
@@ -196,7 +207,7 @@ def steps_of(plan: Plan, phases: tuple[str, ...]) -> Arrays:
     fill(executor)
     for phase in phases * 2:
         executor.run(phase)
-    return {block.name: executor.array(block.name).copy() for block in plan.pinned}
+    return pinned(executor)
 
 
 @pytest.mark.parametrize("make", [shared, residual])

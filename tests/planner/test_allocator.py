@@ -18,7 +18,7 @@ UNIT = 64
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use an empty placement cache; compiled loops come from the usual cache."""
     small = puzzle(3, 80, 60, 1 << 20)
     assert allocated(small).order == "search"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import BATCH, NETWORKS, Arrays, chain, fill, softmax
+from networks import BATCH, NETWORKS, Arrays, chain, fill, pinned, softmax
 from networks import plan_of as small_plan_of
 
 from mxrun.base.errors import UserError
@@ -57,7 +57,7 @@ def trained(plan: Plan, phases: tuple[str, ...] = (TRAIN,)) -> Arrays:
             if RANDOM_STATE in plan.specs:
                 executor.array(RANDOM_STATE)[...] = (77, step, 0)
             executor.run_poisoned(phase)
-    return {block.name: executor.array(block.name).copy() for block in plan.pinned}
+    return pinned(executor)
 
 
 def reusable(plan: Plan) -> int:

@@ -55,10 +55,10 @@ def test_the_best_order_of_a_region_is_that_of_all(seed: int) -> None:
     graph = branching(seed)
     ordering = Ordering(graph, in_place=True)
     given = range(STEPS)
-    alive = live_bytes_of(ordering, given)
-    assert alive == live_bytes(graph, inplace(graph))
+    live = live_bytes_of(ordering, given)
+    assert live == live_bytes(graph, inplace(graph))
     least = min(max(live_bytes_of(ordering, order)) for order in possible(ordering))
-    found, order = optimal_subschedule(ordering, given, alive, 0, STEPS)
+    found, order = optimal_subschedule(ordering, given, live, 0, STEPS)
     assert order in map(list, possible(ordering))
     assert found == max(live_bytes_of(ordering, order)) == least
     assert peak_lower_bound(graph, in_place=True) <= least

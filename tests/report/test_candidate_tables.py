@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-from rich.console import Console
+from consoles import printed
 
 from mxrun.report.candidates import candidates_tables
 
@@ -15,12 +14,8 @@ def row(name: str, taken: str, **milliseconds: float) -> dict[str, Any]:
     return {"name": name, "implementation": taken, "candidates": candidates}
 
 
-def printed(rows: list[dict[str, Any]]) -> str:
-    console = Console(file=io.StringIO(), width=120)
-    for part in candidates_tables(rows):
-        console.print(part)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+def table_of(rows: list[dict[str, Any]]) -> str:
+    return printed(*candidates_tables(rows))
 
 
 def test_P17_who_times_nothing_is_told_nothing() -> None:
@@ -28,7 +23,7 @@ def test_P17_who_times_nothing_is_told_nothing() -> None:
 
 
 def test_P17_steps_that_change_are_listed_those_that_win_most_first() -> None:
-    text = printed(
+    text = table_of(
         [
             row("conv1", "jit", brgconv=2.0, jit=1.5, avx2=1.9),
             row("conv2", "jit", brgconv=4.0, jit=1.25),
@@ -47,6 +42,6 @@ def test_P17_steps_that_change_are_listed_those_that_win_most_first() -> None:
 
 
 def test_P17_where_nothing_changes_only_the_count_is_told() -> None:
-    text = printed([row("conv", "brgconv", brgconv=1.0, jit=3.0)])
+    text = table_of([row("conv", "brgconv", brgconv=1.0, jit=3.0)])
     assert "timed for 1 of 1 steps; 0 run" in text
     assert "kernels selected" not in text

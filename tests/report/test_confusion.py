@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console
+from consoles import printed
 
 from mxrun.report.confusion import confusion_tables
 from mxrun.report.progress import metrics_text
 
 
 def drawn(evaluation: dict[str, object]) -> str:
-    console = Console(file=io.StringIO(), width=100)
-    for table in confusion_tables(evaluation):
-        console.print(table)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return printed(*confusion_tables(evaluation), width=100)
 
 
 def test_a_small_one_is_shown_whole() -> None:

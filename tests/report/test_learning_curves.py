@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 import pytest
-from rich.console import Console
+from consoles import printed
 
 from mxrun.report.curves import bounds, curve_parts, ticks
 from mxrun.report.curves_svg import curves_svg
@@ -21,11 +20,7 @@ def report(epochs: list[int], *metrics: tuple[str, Values, Values]) -> dict[str,
 
 
 def rendered(what: dict[str, Any], width: int = 40) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, legacy_windows=False)
-    for part in curve_parts(what):
-        console.print(part)
-    assert isinstance(console.file, io.StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return [line.rstrip() for line in printed(*curve_parts(what), width=width).splitlines()]
 
 
 def test_a_falling_line_falls() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import xml.etree.ElementTree as ElementTree
 from itertools import combinations
 from typing import Any
 
 import pytest
+from consoles import printed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from mxrun.report.layout import Box, Edge, NetworkLayout, lay_out
 from mxrun.report.network import network_parts, shape_text, wiring
@@ -38,11 +37,7 @@ def report(*nodes: dict[str, Any], name: str = "net") -> dict[str, Any]:
 
 
 def rendered(what: dict[str, Any], width: int = 100) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, legacy_windows=False)
-    for part in network_parts(what):
-        console.print(part)
-    assert isinstance(console.file, io.StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return [line.rstrip() for line in printed(*network_parts(what), width=width).splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-from rich.console import Console, RenderableType
+from consoles import printed
+from rich.console import RenderableType
 
 from mxrun.report.profile import bench_tables, profile_table, run_tables
 
 
 def rendered(*parts: RenderableType, width: int = 160) -> list[str]:
-    file = io.StringIO()
-    console = Console(file=file, width=width)
-    for part in parts:
-        console.print(part)
-    return file.getvalue().splitlines()
+    return printed(*parts, width=width).splitlines()
 
 
 def row(name: str, ms: float, share: float, phase: str = "forward") -> dict[str, Any]:

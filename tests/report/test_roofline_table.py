@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
+from consoles import printed
+from rich.console import RenderableType
 
 from mxrun.report.roofline import roofline_table, roofline_text
 
 
 def rendered(part: RenderableType, width: int = 160) -> list[str]:
-    file = io.StringIO()
-    Console(file=file, width=width).print(part)
-    return file.getvalue().splitlines()
+    return printed(part, width=width).splitlines()
 
 
 def floor(name: str, ms: float, floor_ms: float, **changes: object) -> dict[str, Any]:

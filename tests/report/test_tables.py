@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console, RenderableType
+from consoles import printed
 
 from mxrun.report.figures import bytes_text, count_text, duration_text
 from mxrun.report.memory import memory_tables
 from mxrun.report.tables import contention_lines, layer_table, train_table
 
 
-def rendered(*parts: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=120, legacy_windows=False)
-    for part in parts:
-        console.print(part)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
 def test_layers_have_shapes_parameters_and_flops() -> None:
-    text = rendered(
+    text = printed(
         layer_table(
             {
                 "name": "lenet",
@@ -119,14 +109,14 @@ OUTSIDE = {
 
 
 def test_memory_shows_bounds_and_classes() -> None:
-    text = rendered(*memory_tables(MEMORY))
+    text = printed(*memory_tables(MEMORY))
     (planned,) = [line.split() for line in text.splitlines() if line.startswith("  planned")]
     assert planned == ["planned", "2.00", "MiB", "2,097,152"]
     assert "at most 512.00 KiB (33.33%) above the optimum; planned in 12.3 ms" in text
     assert "schedule: list; another may save at most 1.00 MiB" in text
-    certain = rendered(*memory_tables({**MEMORY, "any_order_bytes": MEMORY["planned_bytes"]}))
+    certain = printed(*memory_tables({**MEMORY, "any_order_bytes": MEMORY["planned_bytes"]}))
     assert "schedule: list; no other needs less memory" in certain
-    unknown = rendered(*memory_tables({**MEMORY, "any_order_bytes": None}))
+    unknown = printed(*memory_tables({**MEMORY, "any_order_bytes": None}))
     assert "schedule: list\n" in "\n".join(map(str.rstrip, unknown.splitlines()))
     (handed_on,) = [line.split() for line in text.splitlines() if "as in MXNet" in line]
     assert handed_on[-3:] == ["2.50", "MiB", "2,621,440"]
@@ -152,21 +142,29 @@ def test_memory_shows_refused_hints_with_their_reasons() -> None:
             for number in range(2, 14)
         ),
     ]
-    text = rendered(*memory_tables({**MEMORY, "proved_optimal": True, "hints": hints}))
+    text = printed(*memory_tables({**MEMORY, "proved_optimal": True, "hints": hints}))
     assert "proved optimal for this schedule" in text
     assert "memory that is not shared; 1 outputs use an input's memory" in text
     assert "it lies" not in text
     assert "relu1 " not in text
-    told = [line for line in text.splitlines() if "conv2 is read later" in line]
-    assert len(told) == 10
-    assert told[0].split()[:7] == ["add", "to", "backward", "of", "relu13", "conv13", "(packed)"]
-    assert "13,000" in told[0]
+    reported = [line for line in text.splitlines() if "conv2 is read later" in line]
+    assert len(reported) == 10
+    assert reported[0].split()[:7] == [
+        "add",
+        "to",
+        "backward",
+        "of",
+        "relu13",
+        "conv13",
+        "(packed)",
+    ]
+    assert "13,000" in reported[0]
     (rest,) = [line.split() for line in text.splitlines() if "others" in line and "5,000" in line]
     assert rest == ["2", "others", "5,000"]
 
 
 def test_the_peak_shows_the_largest_and_sums_up_the_rest() -> None:
-    lines = rendered(*memory_tables(MEMORY)).splitlines()
+    lines = printed(*memory_tables(MEMORY)).splitlines()
     title = "live at the peak: train, backward of FullyConnected 'fc1' (step 1), 1,048,576 bytes"
     assert any(title in line for line in lines)
     (first,) = [line.split() for line in lines if "[tensor0]" in line]
@@ -180,8 +178,8 @@ def test_the_peak_shows_the_largest_and_sums_up_the_rest() -> None:
 
 
 def test_what_lies_outside_is_named_or_said_to_be_unknown() -> None:
-    assert "cannot be measured" in rendered(*memory_tables(MEMORY))
-    text = rendered(*memory_tables({**MEMORY, "outside": OUTSIDE}))
+    assert "cannot be measured" in printed(*memory_tables(MEMORY))
+    text = printed(*memory_tables({**MEMORY, "outside": OUTSIDE}))
     (largest,) = [line.split() for line in text.splitlines() if "lib0.so" in line]
     assert largest == ["lib0.so", "9.00", "KiB"]
     (others,) = [line.split() for line in text.splitlines() if "other libraries" in line]
@@ -191,11 +189,11 @@ def test_what_lies_outside_is_named_or_said_to_be_unknown() -> None:
     assert total == ["all", "46.50", "KiB"]
     assert "The compiler" not in text
     ran = {**MEMORY, "outside": {**OUTSIDE, "compiler_ran": True}}
-    assert "The compiler ran just now" in rendered(*memory_tables(ran))
+    assert "The compiler ran just now" in printed(*memory_tables(ran))
 
 
 def test_the_summary_shows_what_a_run_came_to() -> None:
-    text = rendered(
+    text = printed(
         train_table(
             {
                 "steps": 1234,
@@ -243,7 +241,7 @@ def test_other_work_on_the_cores_is_told_where_steps_vary(
 ) -> None:
     times = {"median": 1.0, "p90": p90, "p99": 9.0, "min": 1.0}
     summary = {"core_wait_share": share, "step_ms": times, "threads": threads}
-    text = rendered(*contention_lines(summary))
+    text = printed(*contention_lines(summary))
     assert (said or "") in text
     assert (text == "") is (said is None)
     assert ("try threads" in text) is (said is not None and threads > 1)

@@ -6,14 +6,12 @@ import itertools
 import json
 import os
 import platform
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import pytest
+from commands import python_output
 
 from mxrun.backend.onednn import library
 from mxrun.base.machine import Machine
@@ -34,7 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def kept(cache: Path) -> Iterator[Path]:
+def cache_file(cache: Path) -> Iterator[Path]:
     """Return the file of the figures of one thread, and restore it afterwards."""
     (path,) = [path for path in cache.iterdir() if content(path)["figures"]["threads"] == 1]
     before = path.read_bytes()
@@ -73,14 +71,14 @@ def assert_plausible(machine: Machine, threads: int) -> None:
     assert 0 <= machine.team_s < 1e-1
 
 
-def test_the_figures_are_plausible(kept: Path) -> None:
+def test_the_figures_are_plausible(cache_file: Path) -> None:
     machine = machine_of(1)
-    assert machine == Machine.from_json(content(kept)["figures"])
+    assert machine == Machine.from_json(content(cache_file)["figures"])
     assert_plausible(machine, 1)
     assert machine.team_s < 1e-6
 
 
-def test_bfloat16_is_there_where_the_processor_has_it(kept: Path) -> None:
+def test_bfloat16_is_there_where_the_processor_has_it(cache_file: Path) -> None:
     flags = ()
     if platform.system() == "Linux" and platform.machine() == "x86_64":
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -93,8 +91,8 @@ def test_bfloat16_is_there_where_the_processor_has_it(kept: Path) -> None:
         assert machine.flops_per_s["bfloat16"] > machine.flops_per_s["float32"] / 3
 
 
-def test_the_file_says_what_it_is_of(kept: Path) -> None:
-    of = dict(line.split(": ", 1) for line in content(kept)["of"])
+def test_the_file_says_what_it_is_of(cache_file: Path) -> None:
+    of = dict(line.split(": ", 1) for line in content(cache_file)["of"])
     assert set(of) == {
         *("processor", "architecture", "features", "cores", "caches", "library", "threads"),
     }
@@ -102,34 +100,34 @@ def test_the_file_says_what_it_is_of(kept: Path) -> None:
     assert of["threads"] == "1"
 
 
-def test_what_was_measured_is_read_until_asked_anew(kept: Path) -> None:
-    make_impossible(kept)
+def test_what_was_measured_is_read_until_asked_anew(cache_file: Path) -> None:
+    make_impossible(cache_file)
     assert machine_of(1).flops_per_s["float32"] == IMPOSSIBLE
     machine = machine_of(1, remeasure=True)
     assert_plausible(machine, 1)
-    assert machine_of(1) == machine == Machine.from_json(content(kept)["figures"])
+    assert machine_of(1) == machine == Machine.from_json(content(cache_file)["figures"])
 
 
 @pytest.mark.parametrize("damage", ["torn", "another machine's"])
-def test_a_damaged_file_is_measured_anew(kept: Path, damage: str) -> None:
-    make_impossible(kept)
+def test_a_damaged_file_is_measured_anew(cache_file: Path, damage: str) -> None:
+    make_impossible(cache_file)
     if damage == "torn":
-        kept.write_bytes(kept.read_bytes()[:-9])
+        cache_file.write_bytes(cache_file.read_bytes()[:-9])
     else:
-        kept.write_text(json.dumps(content(kept) | {"of": ["processor: another"]}))
+        cache_file.write_text(json.dumps(content(cache_file) | {"of": ["processor: another"]}))
     machine = machine_of(1)
     assert_plausible(machine, 1)
-    assert machine == Machine.from_json(content(kept)["figures"])
+    assert machine == Machine.from_json(content(cache_file)["figures"])
 
 
-def test_another_team_has_its_own_figures(kept: Path) -> None:
-    make_impossible(kept)
-    before = kept.read_bytes()
+def test_another_team_has_its_own_figures(cache_file: Path) -> None:
+    make_impossible(cache_file)
+    before = cache_file.read_bytes()
     machine = machine_of(2)
     assert_plausible(machine, 2)
-    assert kept.read_bytes() == before
+    assert cache_file.read_bytes() == before
     # Measurements disturbed by other work are not cached.
-    others = [path for path in kept.parent.iterdir() if path != kept]
+    others = [path for path in cache_file.parent.iterdir() if path != cache_file]
     figures = [Machine.from_json(content(path)["figures"]) for path in others]
     assert figures == [] if machine.disturbed else [machine]
 
@@ -140,8 +138,7 @@ def test_a_machine_without_onednn_is_measured_with_our_own_loops(tmp_path: Path)
         "print(json.dumps(measure(1).to_json()))"
     )
     missing = os.environ | {"MXRUN_ONEDNN_LIBRARY": str(tmp_path / "missing.so")}
-    done = subprocess.run([sys.executable, "-c", script], env=missing, stdout=PIPE, check=True)
-    machine = Machine.from_json(json.loads(done.stdout))
+    machine = Machine.from_json(json.loads(python_output("-c", script, env=missing)))
     assert machine is not None
     assert set(machine.flops_per_s) == {"float32"}
     assert 1e8 < machine.flops_per_s["float32"] < 1e14

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bundled_runs import executor_of
+from layer_configs import classifier, network_text
 
 from mxrun.base.errors import UserError
 from mxrun.commands.train import prepare
@@ -17,11 +18,6 @@ from mxrun.session.planning import load
 from mxrun.session.run import Run
 from mxrun.train.loop import slots
 
-HEAD = """\
-name: net
-network:
-  inputs: {data: [1, 8, 8], label: []}
-"""
 TAIL = """\
 data:
   batch_size: 32
@@ -33,10 +29,7 @@ train:
 """
 FLAT = "    - Flatten: {name: flat}\n"
 SCALE = "  variables: {gain: {shape: [1, 64], init: {constant: {value: 1}}}}\n"
-CLASSES = """\
-    - FullyConnected: {name: classes, num_hidden: 10}
-    - SoftmaxOutput: {name: softmax, label: label}
-"""
+CLASSES = classifier(10, "classes")
 # One operator with inputs data and parameter, parameter and data, data and data.
 NETWORKS: Mapping[str, tuple[str, str]] = {
     "data x parameter": (SCALE, "    - broadcast_mul: {name: scale, lhs: flat, rhs: gain}\n"),
@@ -55,7 +48,7 @@ NETWORKS: Mapping[str, tuple[str, str]] = {
 
 def prepared(folder: Path, variables: str, layers: str, *overrides: str) -> Run:
     path = folder / "net.yaml"
-    path.write_text(f"{HEAD}{variables}  layers:\n{FLAT}{layers}{TAIL}")
+    path.write_text(network_text(FLAT + layers, other_keys=variables) + TAIL)
     return prepare(load(path, ["threads=2", *overrides]))
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from interrupted_runs import CONFIG, INTERVAL, STEPS, Started, go_on, left
+from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import TrainRequest, prepare, train
+from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load, plan_for
 from mxrun.train.checkpoint_manager import saved_steps
@@ -21,8 +22,7 @@ LOW = "precision=bfloat16"
 
 
 @pytest.fixture
-def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _config(empty_folder: Path) -> None:
     Path("net.yaml").write_text(CONFIG)
 
 
@@ -40,7 +40,7 @@ def blamed(overrides: list[str], tensor: str, index: int, value: float) -> str:
     return str(caught.value.diagnostic)
 
 
-@pytest.mark.usefixtures("_in_folder")
+@pytest.mark.usefixtures("_config")
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 @pytest.mark.parametrize(
     ("fuse", "step", "tensor"),
@@ -56,7 +56,7 @@ def test_F10_an_operator_that_writes_bfloat16_is_blamed(
     assert f"{step} wrote {value} into '{tensor}'[0, 3, 0, 0]" in said
 
 
-@pytest.mark.usefixtures("_in_folder")
+@pytest.mark.usefixtures("_config")
 def test_F10_a_number_that_only_float32_has_is_lost_where_it_is_rounded() -> None:
     """The largest float32 is beyond bfloat16: the layer that rounds it wrote the infinity."""
     no_batch_norm = "network.layers[0].Convolution.no_bias=false"
@@ -66,11 +66,10 @@ def test_F10_a_number_that_only_float32_has_is_lost_where_it_is_rounded() -> Non
     assert "'conv1'" not in blamed([no_batch_norm], "conv1_bias", 3, greatest).splitlines()[0]
 
 
-@pytest.mark.usefixtures("_in_folder")
+@pytest.mark.usefixtures("_config")
 def test_F10_a_diverging_run_says_where_it_began() -> None:
-    overrides = [LOW, "train.optimizer={sgd: {lr: 1e38}}"]
     with pytest.raises(UserError) as caught:
-        train("net.yaml", overrides, NullObserver(), TrainRequest("refuse"))
+        run_training(LOW, "train.optimizer={sgd: {lr: 1e38}}")
     pattern = r"in step [0-9]+, epoch 1: '\S+' \(\w+\) wrote -?(inf|nan) into '\S+'\[[0-9, ]+\]"
     assert re.search(pattern, str(caught.value.diagnostics[0]))
 
@@ -97,7 +96,7 @@ def test_F5_a_run_goes_on_from_its_checkpoints_to_the_same_bytes(tmp_path: Path)
     assert left(tmp_path / "full") != expected
 
 
-@pytest.mark.usefixtures("_in_folder")
+@pytest.mark.usefixtures("_config")
 def test_these_runs_are_in_bfloat16() -> None:
     phase = plan_for(load("net.yaml", [LOW]), training=True).phases[TRAIN]
     types = {value.name: value.spec.dtype for value in phase.graph.values}

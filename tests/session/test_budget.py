@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import MXRUN, digests, mxrun, refused, result
+from commands import MXRUN, digests, mxrun, refused, result, succeeded
 
 from mxrun.base.errors import UserError
 from mxrun.commands.inspect_memory import inspect_memory
@@ -99,8 +99,7 @@ def test_F2_inspect_memory_tells_what_a_budget_costs(net: Path) -> None:
     assert made["steps"]
     assert made["extra"] > 0
     assert made["extra_ms"] > 0
-    done = mxrun("inspect-memory", "net.yaml", "memory.budget=60%", cwd=net.parent)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("inspect-memory", "net.yaml", "memory.budget=60%", cwd=net.parent))
     assert "recomputed in train" in done.stdout
 
 
@@ -108,14 +107,13 @@ def test_F2_a_run_in_a_budget_gives_the_same_bits(net: Path) -> None:
     budget = inspected(net, "memory.budget=60%")["budget_bytes"]
     plain = result("train", "net.yaml", "name=plain", "threads=2", cwd=net.parent)
     words = ("name=small", "threads=2", f"memory.budget={budget}")
-    done = mxrun("train", "net.yaml", *words, "--json", cwd=net.parent)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("train", "net.yaml", *words, "--json", cwd=net.parent))
     small = json.loads(done.stdout)
-    told = [line for line in done.stderr.splitlines() if "memory.budget" in line]
-    assert [line.split(":")[0] for line in told] == ["mxrun"] * 3
-    assert "which will probably take" in told[0]
-    assert "5 more steps measure" in told[1]
-    assert f"recomputing {small['recompute']['steps']} steps took" in told[2]
+    notes = [line for line in done.stderr.splitlines() if "memory.budget" in line]
+    assert [line.split(":")[0] for line in notes] == ["mxrun"] * 3
+    assert "which will probably take" in notes[0]
+    assert "5 more steps measure" in notes[1]
+    assert f"recomputing {small['recompute']['steps']} steps took" in notes[2]
     assert small["eval"] == plain["eval"]
     assert small["memory"]["touched_bytes"] <= budget < plain["memory"]["planned_bytes"]
     assert plain["recompute"] is None
@@ -267,8 +265,7 @@ def test_F3_train_and_infer_take_the_largest_batch(net: Path) -> None:
     budget = f"memory.budget={inspected(net)['planned_bytes'] // 2}"
     size = inspected(net, budget, batch="max")["batch_size"]
     words = ("train", "net.yaml", budget, "threads=2", "--batch", "max")
-    done = mxrun(*words, "--json", cwd=net.parent)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*words, "--json", cwd=net.parent))
     assert f"{size} samples" in done.stderr
     resolved = (net.parent / "runs" / "net" / "config.yaml").read_text()
     assert f"batch_size: {size}" in resolved
@@ -296,8 +293,7 @@ def test_F3_infer_takes_the_largest_batch_and_refuses_one_more(net: Path) -> Non
 
 def test_F3_the_largest_batch_is_one_that_the_records_fill(net: Path) -> None:
     words = ("train", "net.yaml", "train.epochs=1", "memory.budget=1 GiB", "--batch", "max")
-    done = mxrun(*words, "--json", cwd=net.parent)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*words, "--json", cwd=net.parent))
     assert "there are no more records" in done.stderr
     assert json.loads(done.stdout)["steps"] == 1
     assert "batch_size: 128" in (net.parent / "runs" / "net" / "config.yaml").read_text()
@@ -305,8 +301,9 @@ def test_F3_the_largest_batch_is_one_that_the_records_fill(net: Path) -> None:
 
 def test_F3_infer_takes_no_more_than_the_records(net: Path) -> None:
     result("train", "net.yaml", "train.epochs=1", cwd=net.parent)
-    done = mxrun("infer", "runs/net", "--split", "eval", "--batch", "max", "--json", cwd=net.parent)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(
+        mxrun("infer", "runs/net", "--split", "eval", "--batch", "max", "--json", cwd=net.parent)
+    )
     assert "there are no more records" in done.stderr
     assert json.loads(done.stdout)["batch_size"] == 64
 

@@ -129,12 +129,12 @@ def test_training_needs_no_more_than_its_tensors_do(name: str, batch: int) -> No
 def test_F1_inference_keeps_few_activations(name: str) -> None:
     plan = inspect_memory(find_config(name), phase="infer", batch=1, threads=2, measured=False).plan
     phase = plan.phases[EVALUATE]
-    alive = [0] * len(phase.steps)
+    live_bytes = [0] * len(phase.steps)
     for block in phase.blocks:
         if block.memory_class is MemoryClass.ACTIVATIONS:
             for step in range(block.first, block.last):
-                alive[step] += block.nbytes
-    assert round(max(alive) / 2**20, 3) == ACTIVATIONS[name]
+                live_bytes[step] += block.nbytes
+    assert round(max(live_bytes) / 2**20, 3) == ACTIVATIONS[name]
 
 
 def test_S5_densenet_keeps_all_features_of_a_block_in_one_buffer() -> None:

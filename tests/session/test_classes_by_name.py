@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -10,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import mxrun, result
+from consoles import printed
+from layer_configs import classifier, config_text
 from PIL import Image
-from rich.console import Console
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.infer import InferRequest, infer
@@ -25,22 +25,22 @@ from mxrun.session.planning import load
 from mxrun.session.resume import state_differences
 from mxrun.session.trained_model import TrainedModel
 
-CONFIG = """\
-name: net
-network:
-  inputs: {data: [1, 4, 4], label: []}
-  layers:
-    - FullyConnected: {name: head, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
+CONFIG = config_text(
+    classifier(3, "head"),
+    inputs="{data: [1, 4, 4], label: []}",
+    data="""\
 data:
   batch_size: 4
   train: {dataset: image_folder, path: images, split: train, shuffle: true}
   eval: {dataset: image_folder, split: test}
+""",
+    train="""\
 train:
   epochs: 10
   optimizer: {sgd: {lr: 0.5}}
   metrics: [accuracy, confusion_matrix]
-"""
+""",
+)
 # Values of the images of each class, distinct enough to be learned in a few steps.
 ROWS = {"ant": 0, "bee": 1, "cat": 2, "dog": 3}
 
@@ -264,13 +264,10 @@ def test_a_run_tells_the_names_of_its_classes(folder: Path) -> None:
     assert summary["eval"]["accuracy"] == 1.0
 
 
-def test_a_start_from_other_classes_is_told(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_start_from_other_classes_is_told(folder: Path, empty_folder: Path) -> None:
     for part in ("train", "test"):
-        images(tmp_path / "images" / part, "ant", "cat", "dog")
-    path = tmp_path / "net.yaml"
+        images(empty_folder / "images" / part, "ant", "cat", "dog")
+    path = empty_folder / "net.yaml"
     path.write_text(CONFIG.replace("epochs: 10", "epochs: 1"))
     source = folder / "runs" / "net"
     overrides = ("name=other", f"train.start_from.run={source}")
@@ -280,8 +277,8 @@ def test_a_start_from_other_classes_is_told(
     assert told.endswith("learned the classes ant, bee, cat; this run has ant, cat, dog")
     same = ("name=same", overrides[1])
     messages.clear()
-    shutil.rmtree(tmp_path / "images")
-    shutil.copytree(folder / "images", tmp_path / "images")
+    shutil.rmtree(empty_folder / "images")
+    shutil.copytree(folder / "images", empty_folder / "images")
     train(path, same, EpochLines(messages.append), TrainRequest())
     assert not any("learned the classes" in text for text in messages)
 
@@ -298,11 +295,9 @@ def test_inference_names_labels_as_training_did(folder: Path) -> None:
     summary = inference.summary()
     assert summary["classes"] == ["ant", "bee", "cat"]
     assert summary["metrics"]["confusion_matrix"] == [[0, 0, 0], [0, 4, 0], [0, 0, 4]]
-    shown = Console(file=io.StringIO(), width=100)
     tables = confusion_tables(summary["metrics"], inference.classes)
-    shown.print(inference_table("net", rows), *tables)
-    assert isinstance(shown.file, io.StringIO)
-    cells = [line.split() for line in shown.file.getvalue().splitlines()]
+    shown = printed(inference_table("net", rows), *tables, width=100)
+    cells = [line.split() for line in shown.splitlines()]
     assert ["label", "\\", "predicted", "ant", "bee", "cat"] in cells
     assert ["cat", "0", "0", "4"] in cells
     assert ["image_folder", "test", "0", "bee", "bee"] in [line[:5] for line in cells]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
+from networks import same_bits
 
 from mxrun.commands.check import check
 from mxrun.commands.train import prepare
@@ -75,12 +76,6 @@ def trained(run: Run, steps: int) -> Arrays:
 
 def steps_of(run: Run) -> dict[str, Step]:
     return {step.name: step for step in run.plan.phases[TRAIN].steps}
-
-
-def same(left: Arrays, right: Arrays) -> bool:
-    return left.keys() == right.keys() and all(
-        left[name].tobytes() == right[name].tobytes() for name in left
-    )
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -165,7 +160,7 @@ def test_P12_onednn_asked_for_is_what_auto_takes(config: Path) -> None:
     override = "network.layers[0].Convolution.implementation=onednn"
     run, plain = prepared(config, override), prepared(config)
     assert run.plan.phases[TRAIN].implementations() == plain.plan.phases[TRAIN].implementations()
-    assert same(trained(run, 2), trained(plain, 2))
+    assert same_bits(trained(run, 2), trained(plain, 2))
 
 
 def test_L3_frozen_variables_keep_every_byte(config: Path) -> None:
@@ -283,8 +278,8 @@ def test_L12_reverse_backward_from_a_config_gives_the_same_bits(name: str) -> No
     assert reverse.built.config.backward == "reverse"
     first = pinned(explicit)
     left, right = trained(explicit, 4), trained(reverse, 4)
-    assert same(left, right)
-    assert not same(left, first)
+    assert same_bits(left, right)
+    assert not same_bits(left, first)
 
 
 def test_L12_reverse_backward_sums_shared_weights_and_skips_alike(config: Path) -> None:
@@ -301,4 +296,4 @@ def test_L12_reverse_backward_sums_shared_weights_and_skips_alike(config: Path) 
         trained(prepared(config, frozen, f"backward={style}"), 4)
         for style in ("explicit_graph", "reverse")
     )
-    assert same(left, right)
+    assert same_bits(left, right)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from commands import digests, mxrun, refused, result
+from commands import digests, mxrun, python_output, refused, result
 
 from mxrun.backend.team import available_cores
 from mxrun.commands.inspect_memory import inspect_memory
@@ -28,15 +26,7 @@ ON_ONE_CORE = (
 
 def on_one_core(*arguments: str, cwd: Path) -> dict[str, Any]:
     """Return the JSON result of a command that may use one core."""
-    done = subprocess.run(
-        [sys.executable, "-c", ON_ONE_CORE, *arguments, "--json"],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    value = json.loads(done.stdout)
+    value = json.loads(python_output("-c", ON_ONE_CORE, *arguments, "--json", cwd=cwd))
     assert isinstance(value, dict)
     return value
 

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from commands import mxrun
 from interrupted_runs import CONFIG
+from training import run_training
 
 from mxrun.base.errors import Stopped, UserError
 from mxrun.base.tensor import PLAIN
-from mxrun.commands.train import Existing, TrainRequest, prepare, train
+from mxrun.commands.train import Existing, prepare
 from mxrun.session.planning import load, plan_for
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
@@ -29,16 +30,14 @@ EVERY = "train.checkpoint={every: 1 steps, keep: 100}"
 
 
 @pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _config(empty_folder: Path) -> None:
     Path("net.yaml").write_text(CONFIG)
 
 
 def diverged(overrides: Sequence[str], existing: Existing = "refuse") -> str:
     """Return the message of a run that diverges."""
-    request = TrainRequest(existing)
     with pytest.raises(UserError) as caught:
-        train("net.yaml", overrides, NullObserver(), request)
+        run_training(*overrides, existing=existing)
     assert caught.value.exit_code == 2
     (diagnostic,) = caught.value.diagnostics
     return str(diagnostic)
@@ -129,7 +128,7 @@ def test_F10_the_replay_of_a_resumed_run() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Stopped):
-        train("net.yaml", overrides, Stopper(), TrainRequest("refuse"))
+        run_training(*overrides, observer=Stopper())
     (stopped,) = saved_steps(Path("runs/killed"))
     assert stopped > 0
     assert diverged(overrides, "resume") == checked_from_the_start(overrides)
@@ -263,12 +262,11 @@ def test_an_evaluation_that_is_not_finite_ends_the_run_with_what_was_trained() -
     # Unchanged settings give the same message again.
     assert diverged(settings, "resume") == first
     evaluated(1.0)
-    request = TrainRequest("resume", allow_changes=True)
-    resumed = train("net.yaml", settings, NullObserver(), request).summary
-    whole = train("net.yaml", [*settings, "name=whole"], NullObserver(), TrainRequest()).summary
-    assert resumed.resumed_from == 5
-    assert resumed.eval == whole.eval
-    assert resumed.best == whole.best
+    resumed = run_training(*settings, existing="resume", allow_changes=True)
+    uninterrupted = run_training(*settings, "name=whole")
+    assert resumed["resumed_from"] == 5
+    assert resumed["eval"] == uninterrupted["eval"]
+    assert resumed["best"] == uninterrupted["best"]
 
 
 def test_an_evaluation_that_is_not_finite_ends_the_command_with_2() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import result
+from layer_configs import SYNTHETIC, config_text
 
 from mxrun.backend.onednn import library
 from mxrun.commands.verify import verify
@@ -15,21 +16,18 @@ from mxrun.session.benchmark_loop import Steps
 from mxrun.session.equivalence import ReferenceOutputs
 from mxrun.session.planning import load, plan_for
 
-NET = """\
-name: net
-network:
-  inputs: {data: [2, 6, 6], label: []}
-  layers:
+NET = config_text(
+    """\
     - Convolution: {name: conv, num_filter: 4, kernel: [3, 3], pad: [1, 1]}
     - BatchNorm: {name: bn, fix_gamma: true}
     - Activation: {name: relu, act_type: relu}
     - FullyConnected: {name: fc, num_hidden: 3}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 4
-  train: {dataset: synthetic, split: train, records: 8, classes: 3}
-train: {epochs: 1, optimizer: {sgd: {lr: 0.01}}}
-"""
+""",
+    inputs="{data: [2, 6, 6], label: []}",
+    data=SYNTHETIC,
+    train="train: {epochs: 1, optimizer: {sgd: {lr: 0.01}}}\n",
+)
 
 
 @pytest.fixture

@@ -10,26 +10,22 @@ import numpy.typing as npt
 import pytest
 from commands import digests
 from interrupted_runs import CONFIG as EVERYTHING
-from planted import keep_apart
+from layer_configs import config_text
+from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import Existing, TrainRequest, prepare, train
+from mxrun.commands.train import prepare
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.session.planning import last_batch, load, plan_for
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
-from mxrun.train.replay import NullObserver
 
 Array = npt.NDArray[Any]
 
-CONFIG = """\
-name: first
-threads: 1
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+CONFIG = config_text(
+    """\
     - Convolution: {name: conv1, num_filter: 4, kernel: [3, 3], pad: [1, 1]}
     - BatchNorm: {name: bn1, fix_gamma: false}
     - Activation: {name: relu1, act_type: relu}
@@ -39,29 +35,20 @@ network:
     - Activation: {name: relu2, act_type: relu}
     - FullyConnected: {name: head, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
-train:
-  epochs: 1
-  optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}
-"""
+""",
+    name="first",
+    settings="threads: 1\n",
+    train="train: {epochs: 1, optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}}\n",
+)
 
 
 @pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _config(empty_folder: Path) -> None:
     Path("net.yaml").write_text(CONFIG)
 
 
 def loaded(variables: str, *overrides: str) -> ModelDefinition:
     return load("net.yaml", (f"network.variables={variables}", *overrides))
-
-
-def trained(*overrides: str, existing: Existing = "refuse") -> dict[str, Any]:
-    request = TrainRequest(existing)
-    return train("net.yaml", overrides, NullObserver(), request).summary.to_json()
 
 
 def frozen_layers(built: ModelDefinition) -> set[str]:
@@ -115,9 +102,9 @@ START = "train.start_from={run: runs/first}"
     ids=["plain", "accumulated", "micro-batches", "averaged"],
 )
 def test_L3_frozen_statistics_keep_every_byte(settings: tuple[str, ...]) -> None:
-    trained()
+    run_training()
     before = load_checkpoint(Path("runs/first/checkpoint-22"))
-    summary = trained("name=second", FROZEN, START, *settings)
+    summary = run_training("name=second", FROZEN, START, *settings)
     after = load_checkpoint(Path(f"runs/second/checkpoint-{summary['steps']}"))
     for name in ("bn1_moving_mean", "bn1_moving_var", "bn2_moving_mean", "bn2_moving_var"):
         assert after.auxiliary[name].tobytes() == before.auxiliary[name].tobytes()
@@ -161,11 +148,11 @@ def test_it_computes_what_global_statistics_compute() -> None:
     frozen = one_step(FROZEN)
     text = CONFIG.replace("name: bn1", "name: bn1, use_global_stats: true")
     Path("net.yaml").write_text(text.replace("name: bn2", "name: bn2, use_global_stats: true"))
-    asked = one_step("network.variables={'*_gamma': {frozen: true}, 'bn*_beta': {frozen: true}}")
+    chosen = one_step("network.variables={'*_gamma': {frozen: true}, 'bn*_beta': {frozen: true}}")
     for name in ("conv1_weight", "conv1_bias", "head_weight"):
-        assert np.array_equal(frozen.executor.array(name), asked.executor.array(name)), name
+        assert np.array_equal(frozen.executor.array(name), chosen.executor.array(name)), name
     frozen.close()
-    asked.close()
+    chosen.close()
 
 
 SMALL = """\
@@ -219,13 +206,13 @@ def test_its_gradient_is_that_of_fixed_statistics() -> None:
 def test_F5_a_fine_tuning_run_goes_on_to_the_same_bytes() -> None:
     """Resumed in the middle of an epoch; the pretrained run is not read again."""
     Path("net.yaml").write_text(EVERYTHING)
-    trained("name=first", "train.epochs=1")
+    run_training("name=first", "train.epochs=1")
     words = (
         *("name=second", "train.epochs=1", "train.start_from={run: runs/first, skip: ['fc2*']}"),
         "network.variables={'*': {frozen: true}, 'fc2*': {}}",
         "train.checkpoint={every: 7 steps, keep: 9}",
     )
-    summary = trained(*words)
+    summary = run_training(*words)
     last = Path(f"runs/second/checkpoint-{summary['steps']}")
     expected = digests(last)
     for folder in Path("runs/second").glob("checkpoint-*"):
@@ -233,7 +220,7 @@ def test_F5_a_fine_tuning_run_goes_on_to_the_same_bytes() -> None:
             for file in folder.iterdir():
                 file.unlink()
             folder.rmdir()
-    again = trained(*words, existing="resume")
+    again = run_training(*words, existing="resume")
     assert again["resumed_from"] == 14
     assert digests(last) == expected
     held: Checkpoint = load_checkpoint(last)
@@ -302,8 +289,8 @@ class Centre(Operator):
 '''
 
 
-def test_a_state_that_cannot_be_frozen_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_apart(monkeypatch)
+@pytest.mark.usefixtures("separate_registry")
+def test_a_state_that_cannot_be_frozen_is_said() -> None:
     Path("centre.py").write_text(COUNTING)
     layers = "    - centre: {name: middle}\n    - FullyConnected: {name: head"
     text = CONFIG.replace("    - FullyConnected: {name: head", layers)

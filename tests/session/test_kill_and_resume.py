@@ -30,18 +30,9 @@ def chains() -> list[list[Moment]]:
     return [sorted(drawn[first::10], key=lambda moment: moment.step) for first in range(10)]
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the files of an uninterrupted run."""
-    folder = tmp_path_factory.mktemp("whole")
-    code, _, errors = Started(folder).end()
-    assert code == 0, errors
-    return left(folder)
-
-
 @pytest.mark.full
 def test_F5_runs_killed_anywhere_go_on_to_the_same_bytes(
-    whole: dict[str, str], tmp_path: Path
+    uninterrupted: dict[str, str], tmp_path: Path
 ) -> None:
     """With one and with four loader threads, on which results do not depend."""
     drawn = chains()
@@ -53,19 +44,21 @@ def test_F5_runs_killed_anywhere_go_on_to_the_same_bytes(
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(run, range(len(drawn))))
     for number, processes in enumerate(found):
-        assert left(tmp_path / str(number)) == whole, drawn[number]
+        assert left(tmp_path / str(number)) == uninterrupted, drawn[number]
         assert_little_is_redone(processes)
     assert len({process.resumed for processes in found for process in processes}) >= 8
 
 
-def test_F5_a_run_killed_three_times_in_saves(whole: dict[str, str], tmp_path: Path) -> None:
+def test_F5_a_run_killed_three_times_in_saves(
+    uninterrupted: dict[str, str], tmp_path: Path
+) -> None:
     moments = (Moment(21, operation=6), Moment(22, operation=9), Moment(49, operation=3))
     assert_little_is_redone(chain(tmp_path, moments))
-    assert left(tmp_path) == whole
+    assert left(tmp_path) == uninterrupted
 
 
 @pytest.mark.full
-def test_F5_every_file_operation_of_one_save(whole: dict[str, str], tmp_path: Path) -> None:
+def test_F5_every_file_operation_of_one_save(uninterrupted: dict[str, str], tmp_path: Path) -> None:
     """Killed before each operation in turn, until the checkpoint has its final name."""
     moments = [Moment(3 * INTERVAL, operation=number) for number in range(1, 14)]
     found = chain(tmp_path, moments)
@@ -73,16 +66,18 @@ def test_F5_every_file_operation_of_one_save(whole: dict[str, str], tmp_path: Pa
     before = [process.resumed for process in found].index(3 * INTERVAL)
     assert before >= 8
     assert {process.taken for process in found[:before]} == {3 * INTERVAL}
-    assert left(tmp_path) == whole
+    assert left(tmp_path) == uninterrupted
 
 
-def test_resuming_nothing_starts_afresh_and_says_so(whole: dict[str, str], tmp_path: Path) -> None:
+def test_resuming_nothing_starts_afresh_and_says_so(
+    uninterrupted: dict[str, str], tmp_path: Path
+) -> None:
     gone = go_on(tmp_path)
     assert "nothing is saved in runs/killed: starting afresh" in gone.errors
-    assert left(tmp_path) == whole
+    assert left(tmp_path) == uninterrupted
 
 
-def test_a_run_that_is_over_stays_as_it_is(whole: dict[str, str], tmp_path: Path) -> None:
+def test_a_run_that_is_over_stays_as_it_is(uninterrupted: dict[str, str], tmp_path: Path) -> None:
     go_on(tmp_path)
     summary = (tmp_path / "runs/killed/summary.json").read_bytes()
     gone = go_on(tmp_path)
@@ -91,11 +86,11 @@ def test_a_run_that_is_over_stays_as_it_is(whole: dict[str, str], tmp_path: Path
     assert gone.summary["eval"]["accuracy"] > 0.2
     assert gone.summary["step_ms"]["median"] > 0
     assert (tmp_path / "runs/killed/summary.json").read_bytes() == summary
-    assert left(tmp_path) == whole
+    assert left(tmp_path) == uninterrupted
 
 
 def test_C15_a_finished_run_without_its_summary_gets_one(
-    whole: dict[str, str], tmp_path: Path
+    uninterrupted: dict[str, str], tmp_path: Path
 ) -> None:
     """The new summary has no step times; the next process finds the same state."""
     go_on(tmp_path)
@@ -105,7 +100,7 @@ def test_C15_a_finished_run_without_its_summary_gets_one(
         assert (gone.summary["steps"], gone.summary["resumed_from"]) == (STEPS, STEPS)
         assert gone.summary["step_ms"]["median"] is None
     assert FINISHED in gone.errors
-    assert left(tmp_path) == whole
+    assert left(tmp_path) == uninterrupted
 
 
 def test_C28_a_run_that_goes_on_has_no_summary(tmp_path: Path) -> None:
@@ -120,27 +115,27 @@ def test_C28_a_run_that_goes_on_has_no_summary(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"name: killed\nthrea"])
 def test_a_config_that_was_left_torn_is_no_obstacle(
-    content: bytes, whole: dict[str, str], tmp_path: Path
+    content: bytes, uninterrupted: dict[str, str], tmp_path: Path
 ) -> None:
     """Killed while the first file of the run was written."""
     (tmp_path / "runs/killed").mkdir(parents=True)
     (tmp_path / "runs/killed/config.yaml").write_bytes(content)
     assert "starting afresh" in go_on(tmp_path).errors
-    assert left(tmp_path) == whole
+    assert left(tmp_path) == uninterrupted
 
 
 def test_what_was_recorded_before_anything_was_saved_is_recorded_anew(tmp_path: Path) -> None:
     rarely = "train.checkpoint={every: 1000 steps}"
-    go_on(tmp_path / "whole", rarely)
+    go_on(tmp_path / "uninterrupted", rarely)
     folder = tmp_path / "killed"
     assert kill(folder, Moment(EPOCH + 8), rarely).taken >= EPOCH + 8
     assert (folder / "runs/killed/metrics.jsonl").read_text().count("\n") >= 1
     assert "nothing is saved in runs/killed: starting afresh" in go_on(folder, rarely).errors
-    assert left(folder) == left(tmp_path / "whole")
+    assert left(folder) == left(tmp_path / "uninterrupted")
 
 
 def test_F5_what_a_kill_after_the_last_save_left_goes(
-    whole: dict[str, str], tmp_path: Path
+    uninterrupted: dict[str, str], tmp_path: Path
 ) -> None:
     """The last checkpoint was written, but the ones that it replaces were not removed yet."""
     run = tmp_path / "runs/killed"
@@ -152,4 +147,4 @@ def test_F5_what_a_kill_after_the_last_save_left_goes(
     shutil.move(tmp_path / "aside", run / older)
     (run / "summary.json").unlink()
     go_on(tmp_path)
-    assert left(tmp_path) == whole
+    assert left(tmp_path) == uninterrupted

@@ -88,6 +88,6 @@ def test_images_in_folders_are_trained_on(images):
 def test_a_damaged_image_ends_the_run_with_its_name(images):
     damaged = sorted((images / "images" / "7").iterdir())[0]
     damaged.write_bytes(damaged.read_bytes()[:60])
-    told = refused("train", written(images, IMAGES), cwd=images)
-    assert f"{damaged}: byte " in told
-    assert "record " in told
+    message = refused("train", written(images, IMAGES), cwd=images)
+    assert f"{damaged}: byte " in message
+    assert "record " in message

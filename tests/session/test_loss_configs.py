@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from training import metrics, run_training
 
-from mxrun.commands.train import TrainRequest, train
-from mxrun.train.replay import NullObserver
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 CONFIG = """\
 name: net
@@ -27,20 +26,14 @@ train: {epochs: EPOCHS, optimizer: {sgd: {lr: RATE}}, metrics: METRICS}
 """
 
 
-@pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def epochs(name: str = "net", **values: str) -> list[dict[str, Any]]:
     """Return the lines of metrics.jsonl of a run of CONFIG with `values` for its placeholders."""
     text = CONFIG
     for place, value in values.items():
         text = text.replace(place, value)
     Path("net.yaml").write_text(text)
-    run = train("net.yaml", [f"name={name}"], NullObserver(), TrainRequest())
-    lines = (Path(run.summary.run_dir) / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    run_training(f"name={name}")
+    return metrics(name)
 
 
 def test_the_printed_loss_of_smoothed_labels_includes_the_smoothing() -> None:

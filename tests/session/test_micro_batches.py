@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import digests, mxrun, refused
+from commands import digests, mxrun, refused, succeeded
+from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.inspect_memory import inspect_memory
-from mxrun.commands.train import TrainRequest, train
 from mxrun.compiler.compile import compile_plan
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
@@ -22,9 +21,6 @@ from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.session import micro_batches
 from mxrun.session.planning import load, request_for
-from mxrun.train.checkpoint import Checkpoint
-from mxrun.train.checkpoint_manager import newest_checkpoint
-from mxrun.train.replay import NullObserver
 
 NET = """\
 name: net
@@ -54,38 +50,15 @@ CUT = "memory.micro_batches=true"
 
 
 @pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _config(empty_folder: Path) -> None:
     Path("net.yaml").write_text(NET)
-
-
-class Notes(NullObserver):
-    """Observer that records notes."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.texts.append(text)
 
 
 def trained(name: str, *words: str, **request: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the summary and the notes of a run."""
-    notes = Notes()
-    asked = TrainRequest(**request)
-    found = train("net.yaml", (f"name={name}", *words), notes, asked)
-    return found.summary.to_json(), notes.texts
-
-
-def newest(name: str) -> Checkpoint:
-    found = newest_checkpoint(Path("runs") / name).checkpoint
-    assert found is not None
-    return found
-
-
-def lines(name: str) -> list[dict[str, Any]]:
-    text = (Path("runs") / name / "metrics.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    observer = NoteRecorder()
+    summary = run_training(f"name={name}", *words, observer=observer, **request)
+    return summary, observer.notes
 
 
 def inspected(*words: str) -> dict[str, Any]:
@@ -127,7 +100,7 @@ def test_F2_X10_parts_of_batches_are_the_steps_of_whole_ones(setting: str) -> No
     states = found.parameters | found.optimizer
     for name, array in (expected.parameters | expected.optimizer).items():
         np.testing.assert_allclose(states[name], array, rtol=1e-3, atol=1e-5, err_msg=name)
-    for one, other in zip(lines("whole"), lines("small"), strict=True):
+    for one, other in zip(metrics("whole"), metrics("small"), strict=True):
         assert other["step"] == one["step"]
         assert other["learning_rate"] == one["learning_rate"]
         for part in ("train", "eval"):
@@ -149,9 +122,9 @@ def test_F2_the_fastest_of_all_numbers_of_parts_is_taken() -> None:
 
     chosen = []
     for percent in (90, 60, 25):
-        asked = load("net.yaml", (CUT, f"memory.budget={percent}%"))
-        found = micro_batches.planned(asked, training=True)
-        again = micro_batches.planned(asked, training=True)
+        limited = load("net.yaml", (CUT, f"memory.budget={percent}%"))
+        found = micro_batches.planned(limited, training=True)
+        again = micro_batches.planned(limited, training=True)
         assert {name: phase.blocks for name, phase in again.plan.phases.items()} == {
             name: phase.blocks for name, phase in found.plan.phases.items()
         }
@@ -187,8 +160,7 @@ def test_F2_nothing_is_cut_that_fits_or_that_nobody_asks_for() -> None:
 
 
 def test_inspect_memory_shows_the_parts() -> None:
-    done = mxrun("inspect-memory", "net.yaml", CUT, "memory.budget=25%", cwd=Path())
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("inspect-memory", "net.yaml", CUT, "memory.budget=25%", cwd=Path()))
     parts = inspected(CUT, "memory.budget=25%")["micro_batches"]
     assert f"each batch of 24 is computed as {parts} of {24 // parts}" in done.stdout
 

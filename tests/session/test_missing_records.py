@@ -53,15 +53,14 @@ def image(path: Path, number: int) -> None:
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(empty_folder: Path) -> Path:
     """Write a config and a folder of images: 16 for training, the last train/b/7.png, and 16
     others.
     """
-    monkeypatch.chdir(tmp_path)
     for part in ("train", "eval"):
         for number in range(16):
-            image(tmp_path / part / "ab"[number // 8] / f"{number % 8}.png", number)
-    path = tmp_path / "net.yaml"
+            image(empty_folder / part / "ab"[number // 8] / f"{number % 8}.png", number)
+    path = empty_folder / "net.yaml"
     path.write_text(CONFIG)
     return path
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layer_configs import written
 
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx_model import OnnxModel
@@ -13,16 +14,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.session.onnx_export import onnx_model
 from mxrun.session.planning import load
 
-NET = """\
-name: net
-network:
-  inputs: {data: [6], label: LABEL}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 4}
-    - LOSS
-data: {batch_size: 8, train: {dataset: synthetic, split: train, records: 16, classes: 4}}
-train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
-"""
+DATA = "data: {batch_size: 8, train: {dataset: synthetic, split: train, records: 16, classes: 4}}\n"
 LOSSES = {
     "SoftmaxOutput: {label: label}": "[]",
     "LinearRegressionOutput: {label: label}": "[4]",
@@ -52,8 +44,9 @@ def assert_all_is_read(model: OnnxModel) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_loss_leaves_an_input_that_no_node_reads(loss: str, tmp_path: Path) -> None:
-    (tmp_path / "net.yaml").write_text(NET.replace("LABEL", LOSSES[loss]).replace("LOSS", loss))
-    model = converted(load(tmp_path / "net.yaml"))
+    layers = ("FullyConnected: {name: fc, num_hidden: 4}", loss)
+    inputs = f"{{data: [6], label: {LOSSES[loss]}}}"
+    model = converted(load(written(tmp_path, layers, inputs=inputs, data=DATA)))
     assert_all_is_read(model)
     wanted = ["data", "label"] if "rhs: label" in loss else ["data"]
     assert sorted(value.name for value in model.inputs) == wanted

@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from layer_configs import classifier, config_text
 from onnx_environment import onnx_python
 from PIL import Image
+from training import run_training
 
 from mxrun import __version__
 from mxrun.commands.convert import ConvertRequest, convert
 from mxrun.commands.infer import InferRequest, infer
-from mxrun.commands.train import TrainRequest, train
-from mxrun.train.replay import NullObserver
 
-NET = """\
-name: shapes
-network:
-  inputs: {data: [3, 6, 6], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 2}
-    - SoftmaxOutput: {name: softmax, label: label}
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
+NET = config_text(
+    classifier(2),
+    name="shapes",
+    inputs="{data: [3, 6, 6], label: []}",
+    data="""\
 data:
   batch_size: 4
   train:
@@ -43,8 +43,8 @@ data:
       - resize: {size: 8}
       - center_crop: {size: [6, 6]}
       - normalize: {mean: [0.5, 0.4, 0.3], std: 0.25}
-train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
-"""
+""",
+)
 CLASSES = ["a \u00e9clair", "round"]
 _READ = """
 import json, onnx, onnxruntime, sys
@@ -55,22 +55,12 @@ print(json.dumps([meta.producer_name, version, meta.graph_name, meta.custom_meta
 """
 
 
-@pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def metadata(source: str, *overrides: str) -> dict[str, Any]:
     """The metadata of a converted config or run, JSON texts read; the run's name stays a text."""
     request = ConvertRequest(source, Path("net.onnx"), overrides)
     found = convert(request).to_json()["metadata"]
     name = found.pop("mxrun.run")
     return {"mxrun.run": name} | {key: json.loads(text) for key, text in found.items()}
-
-
-def trained(text: str) -> None:
-    Path("net.yaml").write_text(text)
-    train("net.yaml", (), NullObserver(), TrainRequest())
 
 
 def test_a_runtime_hands_out_classes_and_preprocessing() -> None:
@@ -81,7 +71,8 @@ def test_a_runtime_hands_out_classes_and_preprocessing() -> None:
         for number in range(2):
             pixels = random.integers(0, 256, (9, 10, 3), np.uint8)
             Image.fromarray(pixels).save(folder / f"{number}.png")
-    trained(NET)
+    Path("net.yaml").write_text(NET)
+    run_training()
     expected = metadata("runs/shapes")
     done = subprocess.run(
         [onnx_python(), "-c", _READ, "net.onnx"], capture_output=True, text=True, check=True
@@ -110,7 +101,7 @@ def test_a_runtime_hands_out_classes_and_preprocessing() -> None:
 
 def test_the_preprocessing_is_what_inference_does() -> None:
     """The scale applied to bytes by hand gives the outputs of `infer`."""
-    trained(
+    Path("net.yaml").write_text(
         NET.replace("[3, 6, 6]", "[1, 8, 8]")
         .replace("dataset: image_folder\n    path: images", "dataset: digits")
         .replace("random_resized_crop: {size: 6}", "random_crop: {size: 8}")
@@ -119,9 +110,10 @@ def test_the_preprocessing_is_what_inference_does() -> None:
         .replace("[0.5, 0.4, 0.3]", "0.5")
         .replace("num_hidden: 2", "num_hidden: 10")
     )
-    told = metadata("runs/shapes")
-    assert told["mxrun.classes"] == [str(digit) for digit in range(10)]
-    assert told["mxrun.preprocessing"]["data"] == {
+    run_training()
+    found = metadata("runs/shapes")
+    assert found["mxrun.classes"] == [str(digit) for digit in range(10)]
+    assert found["mxrun.preprocessing"]["data"] == {
         "shape": [1, 8, 8],
         "layout": "CHW",
         "color": "gray",
@@ -149,8 +141,8 @@ def test_the_preprocessing_is_what_inference_does() -> None:
 
 
 def test_a_config_has_no_classes_and_a_table_no_colours() -> None:
-    told = metadata("mlp_regression", "name=plain")
-    assert told == {
+    found = metadata("mlp_regression", "name=plain")
+    assert found == {
         "mxrun.run": "plain",
         "mxrun.preprocessing": {"data": {"shape": [8], "transforms": []}},
     }

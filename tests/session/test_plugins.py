@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import mxrun, refused, result
-from planted import SOUND, keep_apart
+from commands import mxrun, python_output, refused, result, succeeded
+from layer_configs import config_text
+from planted import SOUND
 
 from mxrun.base.errors import UserError
 from mxrun.operator.register import OPERATORS, implementations
 from mxrun.session.planning import load
 from mxrun.session.plugins import plugin_hashes
+
+pytestmark = pytest.mark.usefixtures("separate_registry")
 
 SWISH = '''"""The activation of the article."""
 
@@ -96,32 +97,22 @@ class Swish(Operator):
         assign(in_grad[0], req[0], require_array(out_grad[0]) * slope)
 '''
 
-CONFIG = """name: swish
-seed: 3
-threads: 1
-plugins: [ops/my_ops.py]
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+CONFIG = config_text(
+    """\
     - FullyConnected: {name: fc1, num_hidden: 32}
     - my_swish: {beta: 1.5}
     - FullyConnected: {name: fc2, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
+""",
+    name="swish",
+    settings="seed: 3\nthreads: 1\nplugins: [ops/my_ops.py]\n",
+    train="""\
 train:
   epochs: 6
   optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
   metrics: [accuracy]
-"""
-
-
-@pytest.fixture(autouse=True)
-def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the operators of a test from the registry."""
-    keep_apart(monkeypatch)
+""",
+)
 
 
 @pytest.fixture
@@ -183,20 +174,18 @@ def test_the_plugin_of_anothers_run_is_not_run_unless_allowed(
     assert "code of my_ops.py has changed" in refused("infer", str(run), "7.png", cwd=tmp_path)
     plugin_of(config).write_text(SWISH)
     assert "--allow-plugins" in refused("infer", str(run), "--split", "test", cwd=tmp_path)
-    done = mxrun("infer", str(run), "--split", "test", "--allow-plugins", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeded(mxrun("infer", str(run), "--split", "test", "--allow-plugins", cwd=tmp_path))
 
 
 def test_a_changed_plugin_changes_no_result_unless_allowed(config: Path, tmp_path: Path) -> None:
     result("train", str(config), "train.epochs=1", cwd=tmp_path)
     plugin_of(config).write_text(SWISH.replace("data / (1 + ", "-data / (1 + "))
     result("check", str(config), cwd=tmp_path)
-    asked = ("infer", str(tmp_path / "runs" / "swish"), "--split", "test")
-    text = refused(*asked, cwd=tmp_path)
+    command = ("infer", str(tmp_path / "runs" / "swish"), "--split", "test")
+    text = refused(*command, cwd=tmp_path)
     assert "plugins: the code of my_ops.py has changed" in text
     assert "--allow-changes" in text
-    done = mxrun(*asked, "--allow-changes", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*command, "--allow-changes", "--json", cwd=tmp_path))
     assert "this differs from the trained network: plugins: the code of my_ops.py" in done.stderr
 
 
@@ -471,7 +460,5 @@ def test_compiled_code_follows_the_file(tmp_path: Path) -> None:
     values = []
     for constant in ("3.0", "5.0", "3.0"):
         plugin.write_text(NATIVE.replace("3.0", constant))
-        command = [sys.executable, "-c", PROBE, str(plugin)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        values += json.loads(done.stdout)
+        values += json.loads(python_output("-c", PROBE, plugin))
     assert values == [3.0, 5.0, 3.0]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import digests, mxrun, refused, result
+from commands import digests, mxrun, refused, result, succeeded
 from safetensors.numpy import load_file
+from training import run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.infer import InferRequest, infer
-from mxrun.commands.train import TrainRequest, train
 from mxrun.train.replay import NullObserver
 
 CONFIG = """\
@@ -60,8 +60,7 @@ def project(tmp_path: Path) -> Path:
 
 def resume(folder: Path, *arguments: str) -> str:
     """Resume to the end, and return standard error."""
-    done = mxrun("train", "net.yaml", "--resume", "--json", *arguments, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("train", "net.yaml", "--resume", "--json", *arguments, cwd=folder))
     assert json.loads(done.stdout)["resumed_from"] == 20
     return done.stderr
 
@@ -193,11 +192,10 @@ def test_a_run_that_is_over_goes_on_with_more_epochs(
     shutil.rmtree("runs/one")
     shutil.copytree("whole", "runs/one")
     with pytest.raises(UserError, match="epochs: 6"):
-        train("net.yaml", ["train.epochs=6"], NullObserver(), TrainRequest("resume"))
-    request = TrainRequest("resume", allow_changes=True)
-    summary = train("net.yaml", ["train.epochs=6"], NullObserver(), request).summary
-    assert (summary.resumed_from, summary.steps, summary.epochs) == (40, 60, 6)
-    train("net.yaml", ["train.epochs=6", "name=six"], NullObserver(), TrainRequest())
+        run_training("train.epochs=6", existing="resume")
+    summary = run_training("train.epochs=6", existing="resume", allow_changes=True)
+    assert (summary["resumed_from"], summary["steps"], summary["epochs"]) == (40, 60, 6)
+    run_training("train.epochs=6", "name=six")
     first, second = (
         load_file(f"runs/{name}/checkpoint-60/parameters.safetensors") for name in ("one", "six")
     )
@@ -209,9 +207,8 @@ def test_fewer_epochs_than_were_made_are_the_end(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
-    request = TrainRequest("resume", allow_changes=True)
-    summary = train("net.yaml", ["train.epochs=1"], NullObserver(), request).summary
-    assert (summary.resumed_from, summary.steps, summary.step_ms["min"]) == (
+    summary = run_training("train.epochs=1", existing="resume", allow_changes=True)
+    assert (summary["resumed_from"], summary["steps"], summary["step_ms"]["min"]) == (
         20,
         20,
         pytest.approx(float("nan"), nan_ok=True),
@@ -231,7 +228,7 @@ def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
 
     overrides = ["name=bad", "train.optimizer={sgd: {lr: 100, wd: 3}}"]
     with pytest.raises(UserError, match="training has diverged") as caught:
-        train("net.yaml", overrides, Damaging(), TrainRequest())
+        run_training(*overrides, observer=Damaging())
     assert "cannot use the checkpoint's runs/bad/checkpoint-" in str(caught.value)
 
 

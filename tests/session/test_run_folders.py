@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MXRUN, digests, mxrun, refused, result
+from commands import MXRUN, digests, mxrun, refused, result, succeeded
+from layer_configs import classifier, config_text
 
 from mxrun.commands.train import TrainRequest, train
 from mxrun.train.replay import NullObserver
@@ -41,7 +42,7 @@ def test_a_second_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     assert digests(run)["config.yaml"] != hashlib.sha256(before[run / "config.yaml"]).hexdigest()
 
 
-def whole_checkpoints(run: Path) -> list[Path]:
+def complete_checkpoints(run: Path) -> list[Path]:
     """Return the checkpoints under their final names; each must be complete."""
     found = []
     for folder in run.iterdir():
@@ -76,10 +77,10 @@ def test_a_full_disk_is_one_error_and_no_checkpoint(tmp_path: Path) -> None:
     assert done.stderr.count("cannot write") == 1
     assert "checkpoint-23" in done.stderr
     run = tmp_path / "runs/digits_lenet"
-    assert whole_checkpoints(run) == []
+    assert complete_checkpoints(run) == []
     assert not (run / "summary.json").exists()
     result(*SHORT, "--overwrite", cwd=tmp_path)
-    assert len(whole_checkpoints(run)) == 1
+    assert len(complete_checkpoints(run)) == 1
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.02, 0.05])
@@ -95,13 +96,13 @@ def test_a_killed_run_leaves_no_broken_checkpoint(wait: float, tmp_path: Path) -
     time.sleep(wait)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert len(whole_checkpoints(run)) <= 1
+    assert len(complete_checkpoints(run)) <= 1
     for line in (run / "metrics.jsonl").read_text().splitlines():
         assert json.loads(line)["epoch"] == 1
     held = "another run" if (run / "summary.json").exists() else "an unfinished run"
     assert f"holds {held}" in refused(*SHORT, cwd=tmp_path)
     summary = result(*SHORT, "--overwrite", cwd=tmp_path)
-    assert len(whole_checkpoints(tmp_path / summary["run_dir"])) == 1
+    assert len(complete_checkpoints(tmp_path / summary["run_dir"])) == 1
     assert not [path for path in run.iterdir() if path.name.endswith(".partial")]
 
 
@@ -119,7 +120,7 @@ def test_a_run_killed_while_training_leaves_only_whole_checkpoints(tmp_path: Pat
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (run / "summary.json").exists()
-    assert len(whole_checkpoints(run)) <= 4
+    assert len(complete_checkpoints(run)) <= 4
 
 
 def test_a_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
@@ -145,26 +146,21 @@ def test_A4_two_processes_do_not_write_one_run(option: str, tmp_path: Path) -> N
         assert f"process {process.pid}" in text
         process.kill()
     # The process's lock ends with it.
-    done = mxrun(*long[:2], "threads=1", "train.epochs=1", "--overwrite", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeded(mxrun(*long[:2], "threads=1", "train.epochs=1", "--overwrite", cwd=tmp_path))
     assert not (run / ".lock").exists()
 
 
-IMAGES = """\
-name: images
-threads: 1
-network:
-  inputs: {data: [3, 4, 4], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 2}
-    - SoftmaxOutput: {name: softmax, label: label}
+IMAGES = config_text(
+    classifier(2),
+    name="images",
+    settings="threads: 1\n",
+    inputs="{data: [3, 4, 4], label: []}",
+    data="""\
 data:
   batch_size: 4
   train: {dataset: image_folder, split: all, path: images}
-train:
-  epochs: 1
-  optimizer: {sgd: {lr: 0.1}}
-"""
+""",
+)
 
 
 def image_network(folder: Path, seed: int = 0) -> None:

@@ -6,63 +6,58 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from layer_configs import classifier, config_text
+from training import run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.infer import InferRequest, infer
 from mxrun.commands.plot import plot
-from mxrun.commands.train import TrainRequest, train
 from mxrun.io.dataset import open_datasets
 from mxrun.session.planning import load
-from mxrun.train.replay import NullObserver
 
-CONFIG = """\
-name: soft
-threads: 1
-network:
-  inputs: {data: [4], label: [3]}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
-data: {batch_size: 8, train: {dataset: npz, path: soft.npz}}
-train: {epochs: 30, optimizer: {sgd: {lr: 0.5}}}
-"""
+CONFIG = config_text(
+    classifier(3),
+    name="soft",
+    settings="threads: 1\n",
+    inputs="{data: [4], label: [3]}",
+    data="data: {batch_size: 8, train: {dataset: npz, path: soft.npz}}\n",
+    train="train: {epochs: 30, optimizer: {sgd: {lr: 0.5}}}\n",
+)
 ONE_HOT = "data.train.transforms=[{one_hot: {classes: 3}}]"
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(empty_folder: Path) -> Path:
     """Write a config, soft.npz with probabilities, hard.npz with classes, hot.npz with one-hot
     rows.
     """
-    monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(8)
     data = random.standard_normal((32, 4)).astype("f4")
     likely = np.exp(data @ random.standard_normal((4, 3)))
     soft = (likely / likely.sum(axis=1, keepdims=True)).astype("f4")
     classes = soft.argmax(axis=1)
     for name, label in (("soft", soft), ("hard", classes), ("hot", np.eye(3, dtype="f4")[classes])):
-        np.savez(tmp_path / name, data=data, label=label)
-    path = tmp_path / "net.yaml"
+        np.savez(empty_folder / name, data=data, label=label)
+    path = empty_folder / "net.yaml"
     path.write_text(CONFIG)
     return path
 
 
 def losses(config: Path, *overrides: str) -> list[float]:
     """The mean loss of each epoch."""
-    request = TrainRequest("overwrite")
-    train(config, overrides, NullObserver(), request)
+    run_training(*overrides, config=config, existing="overwrite")
     (loss,) = (each for each in plot("runs/soft")["metrics"] if each["name"] == "loss")
     return list(loss["train"])
 
 
 def test_probabilities_of_a_file_are_what_is_learned(config):
-    told = losses(config)
+    found = losses(config)
     with np.load("soft.npz") as held:
         label = held["label"].astype("f8")
         entropy = -(label * np.log(label)).sum(axis=1).mean()
         # The first loss is of the initial weights; the least that there can be is the entropy.
-        assert entropy < told[-1] < told[0]
-        assert told[-1] < 1.1 * entropy
+        assert entropy < found[-1] < found[0]
+        assert found[-1] < 1.1 * entropy
         result = infer(Path("runs/soft"), InferRequest(split="train"))
         (output,) = (
             np.concatenate(parts)

@@ -47,15 +47,6 @@ def chains() -> list[list[Moment]]:
     return [sorted(drawn[first::5], key=lambda moment: moment.step) for first in range(5)]
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the files of an uninterrupted run."""
-    folder = tmp_path_factory.mktemp("whole")
-    code, _, errors = Started(folder).end()
-    assert code == 0, errors
-    return left(folder)
-
-
 def stop(folder: Path, moment: Moment, reached: int) -> int:
     """Start or resume a run, stop it, and return the saved step."""
     started = Started(folder, "--resume")
@@ -83,7 +74,7 @@ def stop(folder: Path, moment: Moment, reached: int) -> int:
 
 @pytest.mark.full
 def test_F5_runs_asked_to_stop_go_on_to_the_same_bytes(
-    whole: dict[str, str], tmp_path: Path
+    uninterrupted: dict[str, str], tmp_path: Path
 ) -> None:
     drawn = chains()
     assert sum(map(len, drawn)) == 20
@@ -99,7 +90,7 @@ def test_F5_runs_asked_to_stop_go_on_to_the_same_bytes(
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, range(len(drawn))))
     for number in range(len(drawn)):
-        assert left(tmp_path / str(number)) == whole, drawn[number]
+        assert left(tmp_path / str(number)) == uninterrupted, drawn[number]
 
 
 ONLY_STEPS = "train.checkpoint={every: 7 steps, keep: 2}"
@@ -115,7 +106,7 @@ def test_F5_stopped_while_it_evaluates_and_killed_soon_after(
 ) -> None:
     """The epoch's metrics are recorded once, though its last step was saved before them."""
     words = (ONLY_STEPS, *more)
-    go_on(tmp_path / "whole", *words)
+    go_on(tmp_path / "uninterrupted", *words)
     folder = tmp_path / "stopped"
     stopped = Started(folder, *words, moment=f"{EPOCH}:evaluate")
     assert stopped.end()[0] == STOPPED
@@ -125,21 +116,21 @@ def test_F5_stopped_while_it_evaluates_and_killed_soon_after(
     assert started.end()[0] == -signal.SIGKILL
     assert (folder / "runs/killed/metrics.jsonl").read_text().count("\n") == 1
     assert resumed_from(go_on(folder, *words).errors) == EPOCH
-    assert left(folder) == left(tmp_path / "whole")
+    assert left(folder) == left(tmp_path / "uninterrupted")
 
 
 def test_F4_numbers_drawn_in_evaluation_do_not_depend_on_how_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
     """They depend neither on the batch size nor on the epoch, and are the same in `infer`."""
-    told = go_on(tmp_path, ALWAYS).summary["eval"]
+    evaluation = go_on(tmp_path, ALWAYS).summary["eval"]
     for size in (64, 50, 7):
-        asked = ("infer", "runs/killed", "--split", "eval", "--batch", str(size))
-        found = result(*asked, cwd=tmp_path)["metrics"]
-        assert found["accuracy"] == told["accuracy"]
-        assert found["loss"] == pytest.approx(told["loss"], rel=1e-5)
+        command = ("infer", "runs/killed", "--split", "eval", "--batch", str(size))
+        found = result(*command, cwd=tmp_path)["metrics"]
+        assert found["accuracy"] == evaluation["accuracy"]
+        assert found["loss"] == pytest.approx(evaluation["loss"], rel=1e-5)
     plain = result("infer", "runs/killed", "--split", "eval", cwd=tmp_path)
-    assert plain["metrics"]["loss"] == told["loss"]
+    assert plain["metrics"]["loss"] == evaluation["loss"]
 
 
 def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path: Path) -> None:

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from commands import mxrun, refused
-from rich.console import Console
+from commands import mxrun, refused, succeeded
+from consoles import printed
+from layer_configs import classifier, network_text
+from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands import train as command
 from mxrun.commands.check import check
 from mxrun.commands.convert import ConvertRequest, convert
 from mxrun.commands.infer import InferRequest, infer
 from mxrun.commands.plot import plot
-from mxrun.commands.train import Existing, TrainRequest, TrainSummary, prepare
+from mxrun.commands.train import prepare
 from mxrun.config import load_config
 from mxrun.config.bundled import find_config
 from mxrun.report.progress import EpochLines
 from mxrun.report.tables import train_table
 from mxrun.session.planning import load
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections
-from mxrun.train.replay import NullObserver
 
 SMALL = ("data.batch_size=8", "train.epochs=1", "threads=2")
-HEAD = """\
-name: net
-network:
-  inputs: {data: [4], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
+HEAD = (
+    network_text(classifier(3), inputs="{data: [4], label: []}")
+    + """\
 train: {epochs: 2, optimizer: {sgd: {lr: 0.1}}, metrics: [accuracy]}
 """
+)
 
 
 def net(folder: Path, train: str, evaluation: str | None = None) -> Path:
@@ -45,30 +42,15 @@ def net(folder: Path, train: str, evaluation: str | None = None) -> Path:
     return path
 
 
-class Notes(NullObserver):
-    """Observer that records notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        """Record a note."""
-        self.notes.append(text)
-
-
-def trained(
-    config: Path, *overrides: str, existing: Existing = "refuse"
-) -> tuple[TrainSummary, list[str]]:
+def trained(config: Path, *overrides: str, **request: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the summary and the notes of a run in this folder."""
-    observer = Notes()
-    request = TrainRequest(existing)
-    summary = command.train(config, ("threads=2", *overrides), observer, request).summary
-    return summary, observer.notes
+    observer = NoteRecorder()
+    words = ("threads=2", *overrides)
+    return run_training(*words, config=config, observer=observer, **request), observer.notes
 
 
 def test_a_bundled_config_trains_without_its_files(tmp_path: Path) -> None:
-    done = mxrun("train", "resnet20_cifar10", *SMALL, "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun("train", "resnet20_cifar10", *SMALL, "--json", cwd=tmp_path))
     assert done.stderr.splitlines()[0] == f"mxrun: {NO_PATH}"
     assert done.stderr.count(NO_PATH) == 1
     summary = json.loads(done.stdout)
@@ -90,14 +72,13 @@ def test_a_bundled_config_trains_without_its_files(tmp_path: Path) -> None:
 
 
 def test_a_made_up_run_is_another_run_than_one_on_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    empty_folder: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("some.csv").write_text("".join(f"{n},{n + 1},0,1,{n % 3}\n" for n in range(12)))
-    config = net(tmp_path, "dataset: csv, label: 4")
+    config = net(empty_folder, "dataset: csv, label: 4")
     on_data = ("data.train.path=some.csv",)
     first, notes = trained(config)
-    assert first.synthetic_data
+    assert first["synthetic_data"]
     assert notes == [NO_PATH]
     with pytest.raises(UserError) as caught:
         trained(config, *on_data, existing="resume")
@@ -108,29 +89,25 @@ def test_a_made_up_run_is_another_run_than_one_on_data(
     assert second == first
     assert notes[0] == NO_PATH
     again, notes = trained(Path("runs/net/config.yaml"), "name=again")
-    assert again.synthetic_data
+    assert again["synthetic_data"]
     assert notes == []
     real, notes = trained(config, *on_data, existing="overwrite")
-    assert not real.synthetic_data
+    assert not real["synthetic_data"]
     assert notes == []
 
 
 def test_every_command_on_a_run_says_that_its_data_were_synthetic(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("some.csv").write_text("".join(f"{n},{n + 1},0,1,{n % 3}\n" for n in range(12)))
-    config = net(tmp_path, "dataset: csv, label: 4")
-    observer = EpochLines(print)
-    summary = command.train(config, (), observer, TrainRequest()).summary
+    config = net(empty_folder, "dataset: csv, label: 4")
+    summary = run_training(config=config, observer=EpochLines(print))
     note, start, *epochs = capsys.readouterr().out.splitlines()
     assert NO_PATH in note
     assert start.endswith(", synthetic data")
     assert len(epochs) == 2
     assert all("(synthetic data)" in line for line in epochs)
-    console = Console(width=80, file=io.StringIO(), record=True)
-    console.print(train_table(summary.to_json()))
-    assert "synthetic data" in console.export_text()
+    assert "synthetic data" in printed(train_table(summary), width=80)
     run = Path("runs/net")
     said = "runs/net was trained on synthetic data (dataset: synthetic), not on data of a real task"
     saved = next(run.glob("checkpoint-*"))
@@ -144,7 +121,7 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     start_from = "train.start_from.run=runs/net"
     real, notes = trained(config, "name=warm", "data.train.path=some.csv", start_from)
     assert notes == [said]
-    assert not real.synthetic_data
+    assert not real["synthetic_data"]
     (note,) = infer(Path("runs/warm"), InferRequest(split="train")).trained.notes
     assert note.startswith("runs/warm/checkpoint-")
 

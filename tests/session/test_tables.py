@@ -7,27 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import result
+from layer_configs import classifier, network_text
+from training import run_training
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.infer import InferRequest, infer
-from mxrun.commands.train import TrainRequest, train
 from mxrun.io.dataset import Dataset, open_datasets
 from mxrun.session.planning import load
-from mxrun.train.replay import NullObserver
 
-CONFIG = """\
-name: net
-network:
-  inputs: {data: [2], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 3}
-    - SoftmaxOutput: {name: softmax, label: label}
+CONFIG = (
+    network_text(classifier(3), inputs="{data: [2], label: []}")
+    + """\
 train: {epochs: 20, optimizer: {sgd: {lr: 0.5}}}
 data:
   batch_size: 8
   train: {dataset: csv, path: table.csv, header: true, label: kind, shuffle: true}
   eval: {dataset: csv, path: other.csv}
 """
+)
 KINDS = ("low", "mid", "top")
 
 
@@ -130,14 +127,10 @@ def test_inference_of_a_split_finds_columns_by_name(folder: Path) -> None:
     table.write_text(before)
 
 
-def test_inference_of_a_split_finds_a_numbered_label_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = written(tmp_path)
+def test_inference_of_a_split_finds_a_numbered_label_by_its_name(empty_folder: Path) -> None:
+    path = written(empty_folder)
     path.write_text(CONFIG.replace("label: kind", "label: 1"))
-    overrides = ("train.epochs=1",)
-    train(path, overrides, NullObserver(), TrainRequest())
+    run_training("train.epochs=1")
     request = InferRequest(split="eval")
     expected = list(infer(Path("runs/net"), request).rows())
     Path("other.csv").write_text(rows(("b", "more", "kind", "a"), 12))
@@ -183,12 +176,6 @@ def numbered(count: int, last: str) -> str:
     return "".join(f"{number},{number % 2},{kind}\n" for number, kind in enumerate(kinds))
 
 
-def trained(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train the config in its folder."""
-    monkeypatch.chdir(path.parent)
-    train(path, (), NullObserver(), TrainRequest())
-
-
 NUMBERED = (
     CONFIG.replace("num_hidden: 3", "num_hidden: 12")
     .replace("epochs: 20", "epochs: 1")
@@ -196,13 +183,11 @@ NUMBERED = (
 )
 
 
-def test_words_are_no_classes_where_training_has_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_are_no_classes_where_training_has_numbers(empty_folder: Path) -> None:
     """Numbers among words are sorted as words: 2 would be a different class than in training."""
-    (tmp_path / "table.csv").write_text(numbered(12, "11"))
-    (tmp_path / "other.csv").write_text(numbered(12, "x"))
-    path = tmp_path / "net.yaml"
+    (empty_folder / "table.csv").write_text(numbered(12, "11"))
+    (empty_folder / "other.csv").write_text(numbered(12, "x"))
+    path = empty_folder / "net.yaml"
     path.write_text(NUMBERED)
     found = problem(path)
     assert "data.eval (csv all) has labels that are words" in found.problem
@@ -211,11 +196,11 @@ def test_words_are_no_classes_where_training_has_numbers(
     assert found.expected == "labels that are numbers"
     assert found.got.startswith("0, 1, 10, 2, ")
     # The same of a part that is read after training.
-    (tmp_path / "other.csv").write_text(numbered(12, "11"))
-    trained(path, monkeypatch)
-    run, request = tmp_path / "runs" / "net", InferRequest(split="eval")
+    (empty_folder / "other.csv").write_text(numbered(12, "11"))
+    run_training()
+    run, request = empty_folder / "runs" / "net", InferRequest(split="eval")
     assert [row["label"] for row in infer(run, request).rows()] == list(range(12))
-    (tmp_path / "other.csv").write_text(numbered(12, "x"))
+    (empty_folder / "other.csv").write_text(numbered(12, "x"))
     with pytest.raises(UserError, match="has labels that are words"):
         infer(run, request)
 
@@ -226,21 +211,19 @@ TABLE = ((0, 2, 1), (1, 0, 2))
 @pytest.mark.parametrize(
     "taken", ["data: [1, 0]", "data: [2, 1], label: 0", "data: [2, 0], label: 1"]
 )
-def test_inference_takes_columns_in_the_order_of_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
-) -> None:
+def test_inference_takes_columns_in_the_order_of_training(empty_folder: Path, taken: str) -> None:
     """A table without a label has the columns that training read, in the order of their numbers."""
     columns = sorted(map(int, taken.partition("[")[2].partition("]")[0].split(",")))
     for name, numbers in (("table.csv", [0, 1, 2]), ("alone.csv", columns)):
         lines = (",".join(str(row[number]) for number in numbers) for row in TABLE)
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    path = tmp_path / "net.yaml"
+        (empty_folder / name).write_text("".join(f"{line}\n" for line in lines))
+    path = empty_folder / "net.yaml"
     text = NUMBERED.replace("csv, path: table.csv", f"csv, path: table.csv, {taken}")
     path.write_text(text.partition("  eval:")[0])
-    trained(path, monkeypatch)
+    run_training()
 
     def scores(name: str) -> list[object]:
-        request = InferRequest(inputs=(str(tmp_path / name),))
+        request = InferRequest(inputs=(str(empty_folder / name),))
         return [row["top"] for row in infer(Path("runs/net"), request).rows()]
 
     assert scores("alone.csv") == scores("table.csv")

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from caches import link_cached
-from commands import digests, mxrun, refused, result
+from commands import digests, mxrun, refused, result, succeeded
+from layer_configs import config_text
 from planted_times import FAST, SLOW, plant
 
 from mxrun.backend.onednn import library
@@ -19,13 +20,8 @@ from mxrun.session.planning import load, plan_for
 
 pytestmark = pytest.mark.skipif(library.load() is None, reason="needs oneDNN")
 
-CONFIG = """\
-name: one
-threads: 2
-implementation: auto
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+CONFIG = config_text(
+    """\
     - Convolution: {name: conv1, num_filter: 16, kernel: [3, 3], pad: [1, 1]}
     - Activation: {act_type: relu}
     - Convolution: {name: conv2, num_filter: 32, kernel: [3, 3], pad: [1, 1]}
@@ -33,15 +29,16 @@ network:
     - Pooling: {pool_type: max, kernel: [2, 2], stride: [2, 2]}
     - FullyConnected: {name: fc1, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
+""",
+    name="one",
+    settings="threads: 2\nimplementation: auto\n",
+    train="""\
 train:
   epochs: 2
   optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
   checkpoint: {keep: 9, best: accuracy}
-"""
+""",
+)
 STEPS = 23
 
 
@@ -64,7 +61,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def kept_files(project: Path) -> list[Path]:
+def cached_files(project: Path) -> list[Path]:
     return sorted((project.parent / "cache/mxrun/candidates").glob("*.json"))
 
 
@@ -83,12 +80,12 @@ def seconds_of(plan: Plan) -> set[float]:
 
 def test_P17_what_is_kept_decides_and_nothing_is_timed_again(project: Path) -> None:
     wanted = plant(project / "net.yaml", last)
-    before = [(path, path.read_bytes()) for path in kept_files(project)]
+    before = [(path, path.read_bytes()) for path in cached_files(project)]
     assert before
     plan = planned(project)
     assert choices(plan) == choices(wanted)
     assert seconds_of(plan) == {SLOW, FAST}
-    assert [(path, path.read_bytes()) for path in kept_files(project)] == before
+    assert [(path, path.read_bytes()) for path in cached_files(project)] == before
     other = plant(project / "net.yaml", first)
     assert choices(other) != choices(wanted)
     assert choices(planned(project)) == choices(other)
@@ -97,11 +94,11 @@ def test_P17_what_is_kept_decides_and_nothing_is_timed_again(project: Path) -> N
 @pytest.mark.parametrize("damage", ["{", '{"of": [], "figures": []}'])
 def test_P17_a_damaged_file_is_measured_anew(damage: str, project: Path) -> None:
     plant(project / "net.yaml", last)
-    for path in kept_files(project):
+    for path in cached_files(project):
         path.write_text(damage)
     found = seconds_of(planned(project))
     assert not {SLOW, FAST} & found
-    for path in kept_files(project):
+    for path in cached_files(project):
         text = path.read_text()
         assert text == damage or json.loads(text)["figures"]
 
@@ -109,7 +106,7 @@ def test_P17_a_damaged_file_is_measured_anew(damage: str, project: Path) -> None
 @pytest.mark.parametrize("seconds", ["1" + 400 * "0", "1" + 5000 * "0", "NaN", "Infinity", "-1"])
 def test_P17_times_that_are_none_are_measured_anew(seconds: str, project: Path) -> None:
     plant(project / "net.yaml", last)
-    for path in kept_files(project):
+    for path in cached_files(project):
         text = path.read_text()
         assert f'"seconds": {FAST}' in text
         path.write_text(text.replace(f'"seconds": {FAST}', f'"seconds": {seconds}'))
@@ -118,7 +115,7 @@ def test_P17_times_that_are_none_are_measured_anew(seconds: str, project: Path) 
 
 def test_P17_times_of_other_candidates_are_not_believed(project: Path) -> None:
     plant(project / "net.yaml", last)
-    for path in kept_files(project):
+    for path in cached_files(project):
         content = json.loads(path.read_text())
         for row in content["figures"]:
             row["name"] += "?"
@@ -139,8 +136,7 @@ def test_P17_a_run_that_goes_on_keeps_its_choices(project: Path) -> None:
         shutil.rmtree(run / f"checkpoint-{2 * STEPS}")
         (run / "summary.json").unlink()
         plants()
-        done = mxrun("train", "net.yaml", "--resume", "--json", cwd=project)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(mxrun("train", "net.yaml", "--resume", "--json", cwd=project))
         assert json.loads(done.stdout)["resumed_from"] == STEPS
         assert digests(run) == digests(whole)
 

@@ -44,6 +44,7 @@ def test_a_head_that_no_loss_depends_on_is_refused_at_its_layer(tmp_path: Path) 
     assert check(path, ["network.outputs=[softmax, unused]", frozen]).rows
 
 
+@pytest.mark.usefixtures("separate_registry")
 def test_an_operator_without_a_gradient_is_refused_at_its_layer(tmp_path: Path) -> None:
     (tmp_path / "opaque.py").write_text(OPAQUE)
     layers = [

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from commands import digests, mnist, mxrun, result
 from safetensors.numpy import load_file
+from training import SUMMARY_FIELDS
 
 DIGITS = ("train", "digits_lenet", "threads=2")
 
@@ -40,27 +41,7 @@ def test_summary_and_metrics_hold_what_programs_rely_on(
 ) -> None:
     run, summary = digits
     assert json.loads((run / "summary.json").read_text()) == summary
-    assert set(summary) == {
-        "steps",
-        "epochs",
-        "stopped_early",
-        "resumed_from",
-        "started_from",
-        "best",
-        "eval",
-        "step_ms",
-        "first_step_s",
-        "data_wait_share",
-        "classes",
-        "core_wait_share",
-        "synthetic_data",
-        "threads",
-        "memory",
-        "micro_batches",
-        "recompute",
-        "run_dir",
-        "variables",
-    }
+    assert set(summary) == SUMMARY_FIELDS
     assert set(summary["eval"]) == {"loss", "accuracy", "cross_entropy"}
     assert set(summary["step_ms"]) == {"median", "p90", "p99", "min"}
     assert set(summary["memory"]) == {

@@ -5,23 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from layer_configs import classifier, config_text
 
 from mxrun.base.errors import UserError
 from mxrun.session.planning import allow_plugins, load
 from mxrun.train.checkpoint import MANIFEST_FILE
 
-CONFIG = """name: net
-plugins: [evil.py]
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
-    - FullyConnected: {name: fc, num_hidden: 10}
-    - SoftmaxOutput: {name: softmax, label: label}
+CONFIG = config_text(
+    classifier(10),
+    settings="plugins: [evil.py]\n",
+    data="""\
 data:
   batch_size: 64
   train: {dataset: digits, split: train}
-train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
-"""
+""",
+)
 
 
 @pytest.fixture

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import TrainRequest, prepare, train
+from mxrun.commands.train import prepare
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.session.planning import load
-from mxrun.train.checkpoint import Checkpoint, load_checkpoint
-from mxrun.train.checkpoint_manager import (
-    CheckpointManager,
-    Interval,
-    Policy,
-    newest_checkpoint,
-    saved_steps,
-)
+from mxrun.train.checkpoint import load_checkpoint
+from mxrun.train.checkpoint_manager import CheckpointManager, Interval, Policy, saved_steps
 from mxrun.train.loop import slots
 from mxrun.train.replay import NullObserver
 
@@ -46,29 +39,12 @@ train:
 
 
 @pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _config(empty_folder: Path) -> None:
     written(480)
 
 
 def written(records: int) -> None:
     Path("net.yaml").write_text(CONFIG.replace("RECORDS", str(records)))
-
-
-def run(*overrides: str) -> dict[str, Any]:
-    trained = train("net.yaml", overrides, NullObserver(), TrainRequest())
-    return trained.summary.to_json()
-
-
-def newest(name: str) -> Checkpoint:
-    found = newest_checkpoint(Path("runs") / name).checkpoint
-    assert found is not None
-    return found
-
-
-def metrics(name: str) -> list[dict[str, Any]]:
-    lines = (Path("runs") / name / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
 
 
 OPTIMIZERS = {
@@ -88,8 +64,8 @@ def test_X4_X10_accumulated_batches_are_one_large_batch(optimizer: str, records:
     """
     written(records)
     settings = OPTIMIZERS[optimizer]
-    large = run("name=large", "data.batch_size=120", *settings)
-    small = run("name=small", "data.batch_size=40", "train.accumulate=3", *settings)
+    large = run_training("name=large", "data.batch_size=120", *settings)
+    small = run_training("name=small", "data.batch_size=40", "train.accumulate=3", *settings)
     assert large["steps"] == small["steps"] == 16
     whole, summed = newest("large"), newest("small")
     for name, array in {**whole.parameters, **whole.optimizer}.items():
@@ -102,14 +78,14 @@ def test_X4_X10_accumulated_batches_are_one_large_batch(optimizer: str, records:
 
 def test_averaged_weights_are_those_that_evaluation_uses() -> None:
     """The average of every step's weights, from the first values on."""
-    run(
+    run_training(
         "name=averaged",
         "train.average=0.9",
         "train.epochs=1",
         "train.checkpoint.every=1 steps",
         "train.checkpoint.keep=100",
     )
-    run("name=plain", "train.epochs=1")
+    run_training("name=plain", "train.epochs=1")
     checkpoint = newest("averaged")
     plain = newest("plain")
     for name, array in plain.parameters.items():
@@ -144,29 +120,24 @@ def test_averaged_weights_are_those_that_evaluation_uses() -> None:
 
 def test_a_run_ends_early_once_nothing_gets_better() -> None:
     """At a rate of 0 no evaluation is better than the first."""
-    summary = run(
-        "train.optimizer.sgd.lr=0", "train.epochs=50", "train.early_stopping={patience: 3}"
-    )
+    stopping = "train.early_stopping={patience: 3}"
+    settings = ("train.optimizer.sgd.lr=0", "train.epochs=50", stopping)
+    summary = run_training(*settings)
     assert (summary["stopped_early"], summary["epochs"], summary["steps"]) == (True, 4, 32)
     assert len(metrics("one")) == 4
     assert newest("one").manifest.progress.finished
-    again = train(
-        "net.yaml",
-        ("train.optimizer.sgd.lr=0", "train.epochs=50", "train.early_stopping={patience: 3}"),
-        NullObserver(),
-        TrainRequest("resume"),
-    )
-    assert again.summary.stopped_early
+    again = run_training(*settings, existing="resume")
+    assert again["stopped_early"]
     assert len(metrics("one")) == 4
 
 
 def test_a_run_that_gets_better_does_not_end_early() -> None:
-    summary = run("train.early_stopping={patience: 1, metric: accuracy}", "train.epochs=3")
+    summary = run_training("train.early_stopping={patience: 1, metric: accuracy}", "train.epochs=3")
     assert (summary["stopped_early"], summary["epochs"]) == (False, 3)
 
 
 def test_a_plateau_lowers_the_rate() -> None:
-    run(
+    run_training(
         "train.optimizer.sgd.lr=1e-6",
         "train.epochs=6",
         "train.schedule={plateau: {patience: 1, factor: 0.5, threshold: 0.5}}",
@@ -176,7 +147,7 @@ def test_a_plateau_lowers_the_rate() -> None:
 
 
 def test_a_plateau_knows_of_which_metrics_more_is_better() -> None:
-    run(
+    run_training(
         "train.optimizer.sgd.lr=0.01",
         "train.epochs=4",
         "train.schedule={plateau: {metric: accuracy, patience: 0, threshold: 0}}",
@@ -190,7 +161,7 @@ def test_a_plateau_knows_of_which_metrics_more_is_better() -> None:
 def test_a_run_without_an_end_begins_at_once() -> None:
     """2,000 million epochs, with early stopping after two of them."""
     assert (
-        run(
+        run_training(
             "train.epochs=2000000000",
             "train.optimizer.sgd.lr=0",
             "train.schedule=cosine",
@@ -225,28 +196,18 @@ def test_the_loss_of_nothing_is_no_best() -> None:
     )
     text = text.replace("label: label", f"label: label, use_ignore: true, ignore_label: {label}")
     Path("net.yaml").write_text(text.replace("split: test", "split: {of: test, range: [0, 1]}"))
-    summary = run("train.epochs=2", "train.checkpoint.best=loss")
+    summary = run_training("train.epochs=2", "train.checkpoint.best=loss")
     assert summary["best"] is None
     assert summary["eval"]["loss"] is None
 
 
-class Notes(NullObserver):
-    """Observer that records notes."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.texts.append(text)
-
-
 @pytest.mark.parametrize("steps", [15, 16])
 def test_a_warm_up_as_long_as_the_run_is_said(steps: int) -> None:
-    notes = Notes()
-    overrides = ("train.epochs=2", f"train.schedule={{cosine: {{warmup_steps: {steps}}}}}")
-    train("net.yaml", overrides, notes, TrainRequest())
-    told = ["train.schedule: the warm-up of 16 steps covers the entire run of 16"]
-    assert notes.texts == (told if steps == 16 else [])
+    observer = NoteRecorder()
+    schedule = f"train.schedule={{cosine: {{warmup_steps: {steps}}}}}"
+    run_training("train.epochs=2", schedule, observer=observer)
+    note = "train.schedule: the warm-up of 16 steps covers the entire run of 16"
+    assert observer.notes == ([note] if steps == 16 else [])
 
 
 def test_the_documented_default_may_be_written() -> None:
@@ -258,7 +219,7 @@ def test_the_documented_default_may_be_written() -> None:
 
 def test_the_best_checkpoint_is_kept_beside_the_newest() -> None:
     """The first evaluation is the best where the decay makes weights grow, as lr * wd is 2.2."""
-    summary = run(
+    summary = run_training(
         "train.epochs=5",
         "train.optimizer={sgd: {lr: 1, wd: 2.2}}",
         "train.checkpoint={keep: 2, best: loss}",
@@ -284,7 +245,7 @@ def test_the_best_checkpoint_is_kept_beside_the_newest() -> None:
     ],
 )
 def test_every_and_keep(policy: str, steps: list[int]) -> None:
-    run(f"train.checkpoint={policy}")
+    run_training(f"train.checkpoint={policy}")
     assert saved_steps(Path("runs/one")) == steps
 
 

@@ -9,25 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from layer_configs import config_text
+from training import newest, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
-from mxrun.commands.train import TrainRequest, prepare, train
+from mxrun.commands.train import prepare
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import averaged
 from mxrun.session.planning import load, plan_for
 from mxrun.session.warm_start import WarmStartSource
-from mxrun.train.checkpoint import Checkpoint, load_checkpoint
-from mxrun.train.checkpoint_manager import newest_checkpoint
+from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.replay import NullObserver
 
-CONFIG = """\
-name: first
-threads: 1
-network:
-  inputs: {data: [1, 8, 8], label: []}
-  layers:
+CONFIG = config_text(
+    """\
     - Convolution: {name: conv1, num_filter: 4, kernel: [3, 3]}
     - BatchNorm: {name: bn1, fix_gamma: false}
     - Activation: {act_type: relu}
@@ -35,39 +32,29 @@ network:
     - Activation: {act_type: relu}
     - FullyConnected: {name: HEAD, num_hidden: 10}
     - SoftmaxOutput: {name: softmax, label: label}
-data:
-  batch_size: 64
-  train: {dataset: digits, split: train, shuffle: true}
-  eval: {dataset: digits, split: test}
-train:
-  epochs: 2
-  optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}
-"""
+""",
+    name="first",
+    settings="threads: 1\n",
+    train="train: {epochs: 2, optimizer: {sgd: {lr: 0.05, momentum: 0.9, wd: 1e-2}}}\n",
+)
 
 
 @pytest.fixture
-def _first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _first(empty_folder: Path) -> None:
     """A run to start from, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
     Path("net.yaml").write_text(CONFIG.replace("HEAD", "fc2"))
     Path("new.yaml").write_text(CONFIG.replace("HEAD", "head").replace("first", "second"))
-    run("net.yaml")
+    run_training()
 
 
-def run(config: str, *overrides: str) -> dict[str, Any]:
-    trained = train(config, overrides, NullObserver(), TrainRequest())
-    return trained.summary.to_json()
-
-
-def newest(name: str) -> Checkpoint:
-    found = newest_checkpoint(Path("runs") / name).checkpoint
-    assert found is not None
-    return found
+def train_new(*overrides: str) -> dict[str, Any]:
+    """Train the second config, whose last layer has another name."""
+    return run_training(*overrides, config="new.yaml")
 
 
 def refusal(*overrides: str) -> UserError:
     with pytest.raises(UserError) as caught:
-        run("new.yaml", *overrides)
+        train_new(*overrides)
     assert not Path("runs/second").exists()
     return caught.value
 
@@ -75,8 +62,7 @@ def refusal(*overrides: str) -> UserError:
 @pytest.mark.usefixtures("_first")
 def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
     """By default from the best checkpoint and the moving averages, as in `infer`."""
-    run(
-        "net.yaml",
+    run_training(
         *("name=other", "train.average=0.5", "train.epochs=3", "train.optimizer.sgd.lr=0"),
         "train.checkpoint.best=loss",
     )
@@ -85,7 +71,7 @@ def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
     assert WarmStartSource.read(built("{run: runs/other}")).source == first
     assert WarmStartSource.read(built("{run: runs/other, checkpoint: newest}")).source == last
     assert WarmStartSource.read(built("{run: runs/other, checkpoint: 66}")).source == last
-    run("net.yaml", "name=moved", "train.average=0.5")
+    run_training("name=moved", "train.average=0.5")
     held = newest("moved")
     means = WarmStartSource.read(built("{run: runs/moved}")).arrays
     raw = WarmStartSource.read(built("{run: runs/moved, averaged: false}")).arrays
@@ -115,7 +101,7 @@ NEW_HEAD = "train.start_from={run: runs/first, load: ['conv1_*', 'bn1_*', 'fc1_*
 def test_L3_frozen_weights_stay_byte_for_byte() -> None:
     """With weight decay and momentum; so do the statistics of batch normalisation."""
     frozen = "network.variables={'conv1_*': {frozen: true}, 'bn1_*': {frozen: true}}"
-    run("new.yaml", NEW_HEAD, frozen)
+    train_new(NEW_HEAD, frozen)
     before, after = newest("first"), newest("second")
     for name in ("conv1_weight", "conv1_bias", "bn1_gamma", "bn1_beta"):
         assert after.parameters[name].tobytes() == before.parameters[name].tobytes()
@@ -147,7 +133,7 @@ def test_L3_nothing_is_planned_for_frozen_weights() -> None:
 
 @pytest.mark.usefixtures("_first")
 def test_L16_parameters_are_loaded_by_pattern() -> None:
-    summary = run("new.yaml", NEW_HEAD, "train.optimizer.sgd.lr=0")
+    summary = train_new(NEW_HEAD, "train.optimizer.sgd.lr=0")
     started = summary["started_from"]
     states = ["bn1_moving_mean", "bn1_moving_var"]
     loaded = ["bn1_beta", "bn1_gamma", *states, "conv1_bias", "conv1_weight", "fc1_bias"]
@@ -166,7 +152,7 @@ def test_L16_parameters_are_loaded_by_pattern() -> None:
 @pytest.mark.usefixtures("_first")
 def test_the_summary_says_what_is_loaded_and_what_is_trained() -> None:
     """Each variable is loaded or initialised, and frozen, trained or a moving statistic."""
-    whole = run("net.yaml", "name=whole")["variables"]
+    whole = run_training("name=whole")["variables"]
     assert whole.keys() == {"trainable", "statistics"}
     assert whole["trainable"] == {
         "tensors": 8,
@@ -175,8 +161,7 @@ def test_the_summary_says_what_is_loaded_and_what_is_trained() -> None:
         "names": ["conv1_weight", "conv1_bias", "bn1_gamma", "bn1_beta", "fc*_weight", "fc*_bias"],
     }
     assert whole["statistics"]["names"] == ["bn1_moving_mean", "bn1_moving_var"]
-    groups = run(
-        "new.yaml",
+    groups = train_new(
         "train.start_from={run: runs/first, load: ['conv1_*', 'bn1_*', 'fc1_weight']}",
         "network.variables={'*': {frozen: true}, 'head_*': {}}",
     )["variables"]
@@ -209,8 +194,7 @@ def test_L16_what_is_missing_misshapen_and_unexpected_is_told_at_once() -> None:
         "fc1_bias [12] there, [16] here; unexpected: fc2_bias, fc2_weight"
     )
     assert "strict: false" in diagnostic.hint
-    summary = run(
-        "new.yaml",
+    summary = train_new(
         "train.start_from={run: runs/first, strict: false, skip: ['bn1_*']}",
         "network.layers[3].FullyConnected.num_hidden=16",
     )
@@ -245,7 +229,7 @@ def test_L16_what_cannot_be_loaded_has_its_place(section: str, problem: str) -> 
 def test_L16_one_checkpoint_of_a_run() -> None:
     shutil.copytree("runs/first/checkpoint-22", "elsewhere")
     section = "train.start_from={run: elsewhere, load: ['conv1_*', 'fc1_*']}"
-    summary = run("new.yaml", section, "train.optimizer.sgd.lr=0")
+    summary = train_new(section, "train.optimizer.sgd.lr=0")
     held = load_checkpoint(Path("elsewhere")).parameters
     after = newest("second").parameters
     assert summary["started_from"]["run"] == "elsewhere"

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from bundled_runs import executor_of
+from layer_configs import classifier, config_text, problems
 from oracles.peer import MXNet
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import UserError
 from mxrun.base.tensor import PLAIN, Layout
-from mxrun.commands.check import check
 from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
@@ -33,37 +33,24 @@ IMAGES = """\
     - Activation: {name: relu, act_type: relu}
     - Convolution: {name: other, inputs: [relu], num_filter: 6, kernel: [1, 1]}
 """
-HEAD = """\
-    - FullyConnected: {name: fc, num_hidden: 10}
-    - SoftmaxOutput: {name: softmax, label: label}
+HEAD = classifier(10)
+TRAINING = """\
+train:
+  epochs: 1
+  optimizer: {sgd: {lr: 0.05, momentum: 0.9}}
 """
 Array = npt.NDArray[Any]
 
 
-def written(
-    folder: Path,
-    layers: str,
-    inputs: str = "{data: [1, 8, 8], label: []}",
-    data: str = DIGITS,
-    more: str = "",
-) -> Path:
+def written(folder: Path, layers: str, train: str = DIGITS, **network: str) -> Path:
     path = folder / "net.yaml"
-    path.write_text(
-        f"name: net\nnetwork:\n  inputs: {inputs}\n{more}  layers:\n{layers}"
-        f"data:\n  batch_size: 32\n  train: {data}\n"
-        "train:\n  epochs: 1\n  optimizer: {sgd: {lr: 0.05, momentum: 0.9}}\n"
-    )
+    data = f"data:\n  batch_size: 32\n  train: {train}\n"
+    path.write_text(config_text(layers, data=data, train=TRAINING, **network))
     return path
 
 
 def loaded(path: Path, *overrides: str) -> ModelDefinition:
     return load(path, ["threads=2", *overrides])
-
-
-def problems(path: Path) -> tuple[Diagnostic, ...]:
-    with pytest.raises(UserError) as raised:
-        check(path, [])
-    return raised.value.diagnostics
 
 
 def filled(executor: Executor, built: ModelDefinition) -> Executor:
@@ -221,8 +208,8 @@ def test_P11_a_hidden_output_cannot_be_wired(
 
 
 def test_P11_nor_be_an_output_of_the_network(tmp_path: Path) -> None:
-    more = "  outputs: [softmax, 'softmax[1]']\n"
-    (found,) = problems(written(tmp_path, f"{IMAGES}{HEAD}", more=more))
+    other_keys = "  outputs: [softmax, 'softmax[1]']\n"
+    (found,) = problems(written(tmp_path, f"{IMAGES}{HEAD}", other_keys=other_keys))
     assert found.problem == "output 1 of 'softmax', 'loss', is hidden"
     assert found.place is not None
     assert (found.place.line, found.place.column) == (4, 22)
@@ -360,12 +347,12 @@ def test_a_weight_may_be_a_view_of_a_parameter(tmp_path: Path) -> None:
     )
     shape, trained = "[16, 8, 8]", []
     for layers in (viewed, plain):
-        more = (
+        other_keys = (
             f"  variables: {{base: {{shape: {shape}, init: {{uniform: {{scale: 0.1}}}}}}, "
             "square: {shape: [16, 16], init: {uniform: {scale: 0.1}}}}\n"
         )
         shape = "[16, 64]"
-        run = prepare(loaded(written(tmp_path, layers + HEAD, more=more)))
+        run = prepare(loaded(written(tmp_path, layers + HEAD, other_keys=other_keys)))
         (loss,) = run.built.model.losses
         _epoch(run, 1, loss)
         trained.append(
@@ -427,7 +414,7 @@ OWN_LOSS = """\
 
 def test_a_loss_of_ones_own_is_trained_down_and_padded_rows_weigh_nothing(tmp_path: Path) -> None:
     inputs = "{data: [1, 8, 8]}"
-    built = loaded(written(tmp_path, OWN_LOSS, inputs), "train.metrics=[]")
+    built = loaded(written(tmp_path, OWN_LOSS, inputs=inputs), "train.metrics=[]")
     values = losses(built, 4)
     assert values[3] < 0.5 * values[0]
     executor = filled(executor_of(built, gradients=True), built)
@@ -445,7 +432,7 @@ def test_a_loss_of_ones_own_is_trained_down_and_padded_rows_weigh_nothing(tmp_pa
 
 
 def test_a_loss_of_ones_own_has_no_metric(tmp_path: Path) -> None:
-    path = written(tmp_path, OWN_LOSS, "{data: [1, 8, 8]}")
+    path = written(tmp_path, OWN_LOSS, inputs="{data: [1, 8, 8]}")
     path.write_text(path.read_text() + "  metrics: [accuracy]\n")
     (found,) = problems(path)
     assert found.problem == "the metric 'accuracy' fits no loss of the network"
@@ -459,7 +446,8 @@ EMBEDDED = """\
 
 def test_an_embedding_trains_with_the_same_bits_on_any_team(tmp_path: Path) -> None:
     data = "{dataset: synthetic, split: train, records: 320}"
-    built = loaded(written(tmp_path, EMBEDDED + HEAD, "{data: [7], label: []}", data))
+    inputs = "{data: [7], label: []}"
+    built = loaded(written(tmp_path, EMBEDDED + HEAD, train=data, inputs=inputs))
     assert built.model.inputs["data"].dtype == "int32"
     close(gradients(built), gradients(built, implementation="numpy"))
     executor = filled(executor_of(built, gradients=True), built)

@@ -60,6 +60,5 @@ def _machine() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_empty_folder(empty_folder: Path) -> None:
     """Run each test in its own folder."""
-    monkeypatch.chdir(tmp_path)

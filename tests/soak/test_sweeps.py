@@ -35,14 +35,14 @@ def test_mutated_configs(seed: int, tmp_path: Path, record_property: Record) -> 
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three epochs, with a checkpoint after each."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("complete")
     return folder / result(*TRAIN, cwd=folder)["run_dir"]
 
 
-def test_damaged_checkpoints(whole: Path, tmp_path: Path, record_property: Record) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+def test_damaged_checkpoints(complete_run: Path, tmp_path: Path, record_property: Record) -> None:
+    run = Path(shutil.copytree(complete_run, tmp_path / "run"))
     newest = newest_checkpoint(run).checkpoint
     assert newest is not None
     files = {path: path.read_bytes() for path in sorted(newest.folder.iterdir())}
@@ -66,14 +66,14 @@ def test_damaged_checkpoints(whole: Path, tmp_path: Path, record_property: Recor
 
 
 def test_runs_resumed_from_damaged_folders(
-    whole: Path, tmp_path: Path, record_property: Record
+    complete_run: Path, tmp_path: Path, record_property: Record
 ) -> None:
     """Any file of a run, including metrics and config; a refused folder is not changed."""
     draw, codes = random.Random(4), []
     run = tmp_path / "runs/digits_lenet"
     for number in range(RESUMED):
         shutil.rmtree(run, ignore_errors=True)
-        shutil.copytree(whole, run)
+        shutil.copytree(complete_run, run)
         (run / "summary.json").unlink()
         path = draw.choice([path for path in sorted(run.rglob("*")) if path.is_file()])
         path.write_bytes(damage(path.read_bytes(), draw))

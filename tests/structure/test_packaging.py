@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mxrun, refused
+from commands import mxrun, refused, succeeded
 
 import mxrun as package
 from mxrun import library
@@ -133,8 +133,7 @@ def test_the_readme_shows_a_config_that_works(tmp_path: Path) -> None:
     # The second one needs the README's own operator, and has a separate test.
     config, _ = blocks("yaml")
     (tmp_path / "readme.yaml").write_text(config)
-    done = mxrun("check", "readme.yaml", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeded(mxrun("check", "readme.yaml", cwd=tmp_path))
 
 
 def test_the_readme_lists_what_is_there() -> None:
@@ -153,8 +152,7 @@ def test_paths_in_the_readme_exist(path: str) -> None:
 @pytest.mark.parametrize("line", sorted(set(re.findall(r"^\$ mxrun (.+)$", README, re.M))))
 def test_every_command_of_the_readme_exists_with_its_options(line: str, tmp_path: Path) -> None:
     command, *words = shlex.split(re.split(r" [|>] ", line)[0])
-    done = mxrun(command, "--help", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(command, "--help", cwd=tmp_path))
     for word in words:
         if word.startswith("-"):
             assert re.search(rf"(^|[ ,]){word}\b", done.stdout, re.M), word

@@ -1,4 +1,4 @@
-"""Commands in real processes with their streams and exit codes."""
+"""Commands and scripts in real processes, with their streams and exit codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, AnyStr
 
 import pytest
 
@@ -20,7 +20,7 @@ HANG_S = 600.0
 
 
 def mxrun(
-    *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+    *arguments: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command without MXRUN_DEBUG; `environment` is added to this process's."""
     return subprocess.run(
@@ -34,18 +34,42 @@ def mxrun(
     )
 
 
+def succeeded(done: subprocess.CompletedProcess[AnyStr]) -> subprocess.CompletedProcess[AnyStr]:
+    """Return a process that ended with exit code 0."""
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def python_output(
+    *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> str:
+    """Return the standard output of Python run with these arguments; it must succeed.
+
+    `env` replaces the environment.
+    """
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=env,
+        timeout=HANG_S,
+        check=False,
+    )
+    return succeeded(done).stdout
+
+
 def result(
-    *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+    *arguments: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return the JSON result of a command that succeeds; standard output must have nothing else."""
-    done = mxrun(*arguments, "--json", cwd=cwd, environment=environment)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*arguments, "--json", cwd=cwd, environment=environment))
     value = json.loads(done.stdout)
     assert isinstance(value, dict)
     return value
 
 
-def refused(*arguments: str, cwd: Path) -> str:
+def refused(*arguments: str, cwd: Path | None = None) -> str:
     """Return the message of a command that refuses its input: exit code 2 and no traceback."""
     done = mxrun(*arguments, cwd=cwd)
     assert done.returncode == 2, (done.returncode, done.stderr)

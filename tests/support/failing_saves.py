@@ -112,7 +112,7 @@ class Failing:
     def __init__(self, root: Path, action: Callable[[RunDirectory], None]) -> None:
         self._root, self._action = root, action
         self.failed: set[str] = set()
-        self.told = self.harmless = 0
+        self.reported = self.harmless = 0
         run = self._begin()
         library.failing_files_arm(str(root).encode(), 0, 0)
         action(run)
@@ -130,7 +130,7 @@ class Failing:
         return {
             "operations": self.count,
             "failed": sorted(self.failed),
-            "told": self.told,
+            "reported": self.reported,
             "harmless": self.harmless,
         }
 
@@ -151,7 +151,7 @@ class Failing:
         if error is None:
             self.harmless += 1
         else:
-            self.told += 1
+            self.reported += 1
             (diagnostic,) = error.diagnostics
             assert diagnostic.problem.startswith(f"cannot write {run.path}"), case
             reason = "input/output error" if kind == IO_ERROR else "no space left on device"

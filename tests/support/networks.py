@@ -23,6 +23,8 @@ library.load()
 
 BATCH = 6
 INPUTS = {"data": TensorSpec((BATCH, 3, 9, 9)), "label": TensorSpec((BATCH,), "int32")}
+# Inputs of networks of dense layers.
+VECTORS = {"data": TensorSpec((BATCH, 8)), "label": TensorSpec((BATCH,), "int32")}
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -72,6 +74,10 @@ def set_first_values(executor: Executor, seed: int) -> None:
 
 def softmax(symbol: Symbol) -> Symbol:
     return apply("SoftmaxOutput", {"data": symbol, "label": variable("label")}, {}, "softmax")
+
+
+def dense(symbol: Symbol, name: str, num_hidden: int = 8) -> Symbol:
+    return apply("FullyConnected", {"data": symbol}, {"num_hidden": num_hidden}, name)
 
 
 def convolutional() -> Symbol:
@@ -164,6 +170,11 @@ def fill(executor: Executor, seed: int = 0) -> None:
             array[...] = generator.normal(size=array.shape) * 0.3
 
 
+def pinned(executor: Executor) -> Arrays:
+    """Return copies of inputs, parameters and states."""
+    return {block.name: executor.array(block.name).copy() for block in executor.plan.pinned}
+
+
 def trained(plan: Plan, steps: int = 3, poisoned: bool = False) -> tuple[list[float], Arrays]:
     """The losses of a few training steps and the parameters and states after them."""
     executor = Executor(plan)
@@ -175,7 +186,7 @@ def trained(plan: Plan, steps: int = 3, poisoned: bool = False) -> tuple[list[fl
         else:
             executor.run(TRAIN)
         losses.append(float(executor.result(TRAIN, "softmax_loss")[0]))
-    return losses, {block.name: executor.array(block.name).copy() for block in plan.pinned}
+    return losses, pinned(executor)
 
 
 def gradients_of(symbol: Symbol, **options: Any) -> Arrays:

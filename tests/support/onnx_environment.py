@@ -42,7 +42,7 @@ def started(name: str) -> BaselineProcess:
     return BaselineProcess(found, 1)
 
 
-def given(baseline: BaselineProcess, model: bytes, data: Mapping[str, Array]) -> list[Array]:
+def outputs_of(baseline: BaselineProcess, model: bytes, data: Mapping[str, Array]) -> list[Array]:
     """Return the results of a runtime for one batch."""
     kind = find((baseline.name,), {baseline.name: onnx_python()})[0].kind
     (mode,) = kind.modes("infer", "float32", images=True)

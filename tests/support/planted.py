@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from mxrun import library
-from mxrun.operator import register
-
 SOUND = '''
 """One operator with two inputs."""
 
@@ -113,18 +108,13 @@ class Planted(Operator):
 
 ASSIGN = "        assign(out_data[0], req[0], output)\n"
 MORE = "    # more of the property\n"
+# A text of the sound file, and what replaces it.
+Change = tuple[str, str]
+# The check that must fail, words of its sentence, and changes of the sound file.
+Fault = tuple[str, tuple[str, ...], tuple[Change, ...]]
 
 
-def keep_apart(patch: pytest.MonkeyPatch) -> None:
-    """Remove operators registered from now on when the patch is undone."""
-    library.load()
-    for registry in (register.OPERATORS, register._IMPLEMENTATIONS):
-        for name in ("_entries", "_aliases"):
-            patch.setattr(registry, name, dict(getattr(registry, name)))
-    patch.setattr(library, "_PLUGINS", {})
-
-
-def plant(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
+def plant(folder: Path, name: str, *changes: Change) -> Path:
     """Write a file with the operator `name`: the correct one with the given texts replaced."""
     text = SOUND
     for old, new in changes:
@@ -133,3 +123,38 @@ def plant(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
     path = folder / f"{name}.py"
     path.write_text(text.replace('"planted"', f'"{name}"').lstrip())
     return path
+
+
+def body(*lines: str) -> Change:
+    """Replace the statement of the forward body that stores its result."""
+    return ASSIGN, "".join(f"        {line}\n" for line in lines)
+
+
+def implementation(*lines: str) -> Change:
+    """Return a second implementation, whose kernels are `change(kernel, request)` of the body's."""
+    text = "".join(f"    {line}\n" for line in lines)
+    return "class Planted(Operator):", (
+        "from dataclasses import replace\n\n"
+        "from mxrun.operator.numpy_kernel import NUMPY\n\n\n"
+        '@implement("planted", backend="other")\n'
+        "class Other(Implementation):\n"
+        "    def prepare_forward(self, prop: Any, request: Any) -> Any:\n"
+        "        return change(NUMPY.prepare_forward(prop, request), request)\n\n"
+        "    def prepare_backward(self, prop: Any, request: Any) -> Any:\n"
+        "        return NUMPY.prepare_backward(prop, request)\n\n\n"
+        f"def change(kernel: Any, request: Any) -> Any:\n{text}\n\n"
+        "class Planted(Operator):"
+    )
+
+
+def native(*arguments: str) -> Change:
+    """A second implementation that also calls a function of the C library."""
+    return implementation(
+        "import ctypes",
+        "from mxrun.backend.call import NativeCall",
+        "library = ctypes.CDLL(None)",
+        "owner = ctypes.create_string_buffer(b'x' * 65536)",
+        f"function = ctypes.cast({arguments[0]}, ctypes.c_void_p).value",
+        "call = NativeCall(function, (ctypes.addressof(owner),), owner)",
+        "return replace(kernel, bind=lambda buffers: (*kernel.bind(buffers), call))",
+    )

@@ -44,20 +44,20 @@ def fits(offsets: npt.ArrayLike, blocks: Blocks, capacity: int) -> bool:
     low = np.asarray(offsets, np.int64).tolist()
     moments = [(last[block], 0, block) for block in range(len(size))]
     moments += [(first[block], 1, block) for block in range(len(size))]
-    alive: list[tuple[int, int]] = []
+    live: list[tuple[int, int]] = []
     for _, is_birth, block in sorted(moments):
         if size[block] == 0 or last[block] <= first[block]:
             continue
         own = low[block], low[block] + size[block]
-        place = bisect.bisect_left(alive, own)
+        place = bisect.bisect_left(live, own)
         if not is_birth:
-            alive.pop(place)
+            live.pop(place)
             continue
         if own[0] < 0 or own[1] > capacity:
             return False
-        if place > 0 and alive[place - 1][1] > own[0]:
+        if place > 0 and live[place - 1][1] > own[0]:
             return False
-        if place < len(alive) and alive[place][0] < own[1]:
+        if place < len(live) and live[place][0] < own[1]:
             return False
-        alive.insert(place, own)
+        live.insert(place, own)
     return True

@@ -67,10 +67,10 @@ class Case:
 def choose(cases: Sequence[Case], tier: Tier) -> list[Case]:
     """The cases that a run takes, in their order."""
     soak = tier is Tier.SOAK
-    asked = [case for case in cases if ("soak" in case.marks) == soak or case.named]
-    if tier is not Tier.PLAIN or len(asked) <= FEW:
-        return asked
-    return _sample(asked)
+    candidates = [case for case in cases if ("soak" in case.marks) == soak or case.named]
+    if tier is not Tier.PLAIN or len(candidates) <= FEW:
+        return candidates
+    return _sample(candidates)
 
 
 def _sample(cases: Sequence[Case]) -> list[Case]:

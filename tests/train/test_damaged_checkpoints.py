@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import digests, mxrun, result
+from commands import digests, mxrun, result, succeeded
 from sealed import replace_file, rewrite
 
 from mxrun.base.errors import UserError
@@ -96,8 +96,8 @@ def test_without_a_usable_checkpoint_all_are_told(tmp_path: Path) -> None:
         (saved(tmp_path, step) / PARAMETERS_FILE).unlink()
     with pytest.raises(UserError) as caught:
         newest_checkpoint(tmp_path)
-    told = [diagnostic.problem for diagnostic in caught.value.diagnostics]
-    assert [re.findall(r"checkpoint-[0-9]+", text) for text in told] == [
+    problems = [diagnostic.problem for diagnostic in caught.value.diagnostics]
+    assert [re.findall(r"checkpoint-[0-9]+", text) for text in problems] == [
         ["checkpoint-19"],
         ["checkpoint-12"],
     ]
@@ -164,31 +164,32 @@ NETWORK = ("train", "digits_lenet", "threads=1", "train.epochs=3")
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three epochs, with a checkpoint after each."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("complete")
     return folder / result(*NETWORK, cwd=folder)["run_dir"]
 
 
 @pytest.mark.parametrize("name", [PARAMETERS_FILE, OPTIMIZER_FILE, MEASURED_FILE, "manifest.json"])
-def test_F5_resuming_passes_over_what_is_damaged(name: str, whole: Path, tmp_path: Path) -> None:
+def test_F5_resuming_passes_over_what_is_damaged(
+    name: str, complete_run: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "runs/digits_lenet"
-    shutil.copytree(whole, run)
+    shutil.copytree(complete_run, run)
     path = run / "checkpoint-69" / name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
-    done = mxrun(*NETWORK, "--resume", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(mxrun(*NETWORK, "--resume", "--json", cwd=tmp_path))
     assert f"cannot use the checkpoint's runs/digits_lenet/checkpoint-69/{name}: " in done.stderr
     assert "an older checkpoint is used" in done.stderr
     assert json.loads(done.stdout)["resumed_from"] == 46
-    assert digests(run) == digests(whole)
+    assert digests(run) == digests(complete_run)
 
 
-def test_arrays_of_another_network_are_one_error(whole: Path, tmp_path: Path) -> None:
+def test_arrays_of_another_network_are_one_error(complete_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "runs/digits_lenet"
-    shutil.copytree(whole, run)
+    shutil.copytree(complete_run, run)
     header = {"conv1_weight": entry("F64", [1], (0, 8))}
     replace_file(run / "checkpoint-69", PARAMETERS_FILE, file_of(header, bytes(8)))
     (run / "summary.json").unlink()

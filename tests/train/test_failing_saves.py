@@ -8,12 +8,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from commands import MXRUN, digests, result
+from commands import MXRUN, digests, python_output, result
+from preloaded import SUPPORT, compile_library
 
 from mxrun.base.interval import Interval
 from mxrun.train.checkpoint_manager import CheckpointManager, Policy
@@ -24,19 +24,12 @@ from mxrun.train.saver import RunSaver
 
 pytestmark = pytest.mark.commands
 
-SUPPORT = Path(__file__).parents[1] / "support"
 SHORT = ("train", "digits_lenet", "threads=1", "train.epochs=3", "train.checkpoint.keep=1")
 
 
 @pytest.fixture(scope="module")
 def failing_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("there is no C compiler to build the failing file operations with")
-    library = tmp_path_factory.mktemp("failing") / "failing_files.so"
-    command = [compiler, "-O1", "-shared", "-fPIC", "-o", library, SUPPORT / "failing_files.c"]
-    subprocess.run([*command, "-ldl"], check=True)
-    return library
+    return compile_library(tmp_path_factory.mktemp("failing"), "failing_files")
 
 
 def test_F5_every_file_operation_fails_once(failing_files: Path, tmp_path: Path) -> None:
@@ -46,21 +39,15 @@ def test_F5_every_file_operation_fails_once(failing_files: Path, tmp_path: Path)
     checkpoint, no partial file after the next start, and the same files once the failed action is
     repeated.
     """
-    done = subprocess.run(
-        [sys.executable, SUPPORT / "failing_saves.py", tmp_path / "run"],
-        env={**os.environ, "LD_PRELOAD": str(failing_files)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    env = {**os.environ, "LD_PRELOAD": str(failing_files)}
+    script = SUPPORT / "failing_saves.py"
+    report = json.loads(python_output(script, tmp_path / "run", env=env))
     assert report.keys() == {"end_of_epoch", "save_again", "go_on"}
     for action in report.values():
         assert action["operations"] >= 20
         assert {"open", "write", "fsync", "rename", "unlink"} <= set(action["failed"])
-        assert action["told"] + action["harmless"] == 4 * action["operations"]
-        assert action["told"] > 2 * action["operations"]
+        assert action["reported"] + action["harmless"] == 4 * action["operations"]
+        assert action["reported"] > 2 * action["operations"]
     assert "mkdir" in report["end_of_epoch"]["failed"]
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
 import pytest
+from commands import python_output
 from pydantic import ValidationError
 
 from mxrun.base.errors import UserError
@@ -98,10 +97,8 @@ def test_values_are_the_same_in_another_process() -> None:
         "from mxrun.train.initializer import Xavier, initial_value;"
         "print(initial_value(Xavier(), 'fc1_weight', (4, 5), 7).tobytes().hex())"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    assert told == initial_value(Xavier(), "fc1_weight", (4, 5), 7).tobytes().hex()
+    printed = python_output("-c", script).strip()
+    assert printed == initial_value(Xavier(), "fc1_weight", (4, 5), 7).tobytes().hex()
 
 
 @pytest.mark.parametrize(

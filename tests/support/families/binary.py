@@ -17,7 +17,7 @@ from operator_row import Reference, Row
 Array = npt.NDArray[Any]
 
 
-def whole(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+def small_integers(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Return numbers with many ties and many zeros."""
     return random.integers(-2, 3, shape).astype(dtype)
 
@@ -47,7 +47,7 @@ VALUES = {
     "power": (positive, away_from_zero),
     "hypot": (away_from_zero, away_from_zero),
     "mod": (away_from_zero, away_from_zero),
-    **{name: (whole, whole) for name in FORMULAS if name not in CONTINUOUS},
+    **{name: (small_integers, small_integers) for name in FORMULAS if name not in CONTINUOUS},
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from families.batch_norm import positive
 from families.convolution import convolution
 from operator_row import Reference, Row, rows
 
@@ -30,10 +31,6 @@ def batch_norm_fold(p: Any, inputs: list[Array]) -> list[Array]:
         shifts[channel] = beta[channel] - scale * mean[channel]
         shifts[channel] += scale * bias[0][channel] if bias else 0
     return [folded, shifts]
-
-
-def positive(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    return random.uniform(0.5, 2, shape).astype(dtype)
 
 
 PADDED: dict[str, object] = {"kernel": (3, 3), "num_filter": 4, "pad": (1, 1)}

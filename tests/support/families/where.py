@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from families.binary import whole
+from families.binary import small_integers
 from operator_row import Reference, Row
 
 Array = npt.NDArray[Any]
@@ -33,7 +33,7 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 ROWS: list[Row] = [
-    Row("where", {}, condition, shapes={"x": shape}, values={"condition": whole})
+    Row("where", {}, condition, shapes={"x": shape}, values={"condition": small_integers})
     for condition, shape in SHAPES
 ]
 

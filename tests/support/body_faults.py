@@ -1,0 +1,348 @@
+"""Faults of what an operator computes: its body, its other implementations, its gradients."""
+
+from __future__ import annotations
+
+from planted import ASSIGN, MORE, Fault, body, implementation, native
+
+FAULTS: dict[str, Fault] = {
+    "ignores_add": (
+        "forward requests",
+        ("ignores the add request of output", "assign(out, req, value)"),
+        (body("if req[0] is not OpReqType.NULL:", "    out_data[0].array[...] = output"),),
+    ),
+    "adds_other_bits": (
+        "forward requests",
+        ("adds something else to output than it writes", "leave the output out of `adding`"),
+        (
+            body(
+                "if req[0] is OpReqType.ADD:",
+                "    output = output * 1.000001",
+                "assign(out_data[0], req[0], output)",
+            ),
+            implementation("return replace(kernel, adding={0: lambda: kernel})"),
+        ),
+    ),
+    "writes_null": (
+        "forward requests",
+        ("writes output, whose request is null",),
+        (
+            body(
+                "target = out_data[0].array",
+                "add = target if req[0] is OpReqType.ADD else 0",
+                "target[...] = output + add",
+            ),
+        ),
+    ),
+    "ignores_add_backward": (
+        "backward requests",
+        ("numpy backward ignores the add request of gradient of rhs",),
+        (
+            (
+                "        assign(in_grad[1], req[1], rhs_grad)\n",
+                "        if in_grad[1] is not None:\n"
+                "            in_grad[1].array[...] = rhs_grad\n",
+            ),
+        ),
+    ),
+    "requests_depend": (
+        "backward requests",
+        ("writes another gradient of rhs", "(null, write)"),
+        (
+            (
+                "        assign(in_grad[1], req[1], rhs_grad)\n",
+                "        factor = 1 if in_grad[0] is not None else 2\n"
+                "        assign(in_grad[1], req[1], rhs_grad * factor)\n",
+            ),
+        ),
+    ),
+    "reads_undeclared": (
+        "calls",
+        ("numpy backward", "a tensor that declare_backward_dependency does not name"),
+        (("return [out_grad[0], in_data[0], in_data[1]]", "return [out_grad[0], in_data[0]]"),),
+    ),
+    "reads_undeclared_if_there": (
+        "undeclared inputs",
+        ("backward reads a tensor that it does not declare", "gradient of lhs"),
+        (
+            ("return [out_grad[0], in_data[0], in_data[1]]", "return [out_grad[0], in_data[0]]"),
+            (
+                "require_array(in_data[0]), require_array(in_data[1])\n",
+                "require_array(in_data[0]), in_data[1].array if in_data[1] else np.float32(0)\n",
+            ),
+        ),
+    ),
+    "ignores_pitches": (
+        "larger tensors",
+        ("other forward computes another output", "pitches of Buffers"),
+        (
+            implementation(
+                "return replace(kernel, pitched_inputs={0: request.inputs[0].shape[-1]})"
+            ),
+        ),
+    ),
+    "writes_between_rows": (
+        "larger tensors",
+        ("writes outside output", "between its rows"),
+        (
+            implementation(
+                "return replace(kernel, pitched_outputs={0: request.inputs[0].shape[-1]})"
+            ),
+        ),
+    ),
+    "wrong_gradient": (
+        "gradients",
+        ("gradient of rhs is not the derivative at [", "expected"),
+        (("lhs * np.cos(rhs)", "lhs * -np.cos(rhs)"),),
+    ),
+    "gradient_right_for_ones": (
+        "gradients",
+        ("gradient of lhs is not the derivative",),
+        (("lhs_grad = grad * self.scale", "lhs_grad = np.ones_like(grad) * self.scale"),),
+    ),
+    "zero_that_is_none": (
+        "gradients",
+        ("gradient of rhs is not the derivative", "got 0.0"),
+        (
+            (
+                MORE,
+                "    def list_gradients(self) -> tuple[Any, ...]:\n"
+                "        from mxrun.operator.property import GradientKind\n"
+                "        return (GradientKind.COMPUTES, GradientKind.ZERO)\n",
+            ),
+            ("return [(out_grad[0], in_grad[1])]", "return []"),
+        ),
+    ),
+    "unread_output": (
+        "unread outputs",
+        ("where nothing reads rest, numpy backward fails",),
+        (
+            (MORE, '    list_outputs = lambda self: ("output", "rest")\n'),
+            (
+                'lhs, rhs, output = same_shape(("lhs", "rhs", "output"), ',
+                'lhs, rhs, output, _ = same_shape(("lhs", "rhs", "output", "rest"), ',
+            ),
+            ("[lhs, rhs], [output], []", "[lhs, rhs], [output, output], []"),
+            ("return [out_grad[0], in_data[0]", "return [*out_grad, in_data[0]"),
+            body(ASSIGN.strip(), "assign(out_data[1], req[1], rhs)"),
+            ("* lhs * np.cos(rhs)", "* lhs * np.cos(rhs) + out_grad[1].array"),
+        ),
+    ),
+    "unsafe_in_place": (
+        "forward in place",
+        ("output over rhs", "forward_inplace_option"),
+        (
+            ("return [(in_data[0], out_data[0])]", "return [(in_data[1], out_data[0])]"),
+            body(
+                "if req[0] in (OpReqType.WRITE, OpReqType.INPLACE):",
+                "    out_data[0].array[...] = self.scale * lhs",
+                "    out_data[0].array[...] *= np.sin(rhs)",
+                "else:",
+                "    assign(out_data[0], req[0], output)",
+            ),
+        ),
+    ),
+    "unsafe_in_place_backward": (
+        "backward in place",
+        ("gradient of lhs over gradient of output", "backward_inplace_option"),
+        (
+            ("return [(out_grad[0], in_grad[1])]", "return [(out_grad[0], in_grad[0])]"),
+            (
+                "        rhs_grad = grad",
+                "        assign(in_grad[0], req[0], lhs_grad)\n        rhs_grad = grad",
+            ),
+            (
+                "        assign(in_grad[0], req[0], lhs_grad)\n        assign(in_grad[1]",
+                "        assign(in_grad[1]",
+            ),
+        ),
+    ),
+    "unsafe_at_once": (
+        "backward in place",
+        ("gradient of lhs over gradient of output, gradient of rhs over rhs",),
+        (
+            (
+                "return [(out_grad[0], in_grad[1])]",
+                "return [(out_grad[0], in_grad[0]), (in_data[1], in_grad[1])]",
+            ),
+            (
+                "        assign(in_grad[0], req[0], lhs_grad)\n",
+                "        both = {OpReqType.INPLACE} == set(req)\n"
+                "        assign(in_grad[0], req[0], lhs_grad * (3 if both else 1))\n",
+            ),
+        ),
+    ),
+    "hides_temporaries": (
+        "allocations",
+        ("numpy forward hides large temporaries", "forward_resource"),
+        (body("output = output + np.zeros(1 << 20, lhs.dtype)[0]", ASSIGN.strip()),),
+    ),
+    "leaves_memory": (
+        "allocations",
+        ("numpy forward leaks memory",),
+        (
+            ("T = TypeVar", "SEEN: list[Any] = []\nT = TypeVar"),
+            body("SEEN.append(output.copy())", ASSIGN.strip()),
+        ),
+    ),
+    "allocates_natively": (
+        "allocations",
+        ("other forward allocates memory inside the call", "expected nothing"),
+        (native("library.strdup"),),
+    ),
+    "keeps_state": (
+        "shared body",
+        ("an Operator object shared by two networks mixes up their gradient of lhs",),
+        (
+            body("self.sine = np.sin(rhs)", ASSIGN.strip()),
+            (
+                "lhs_grad = grad * self.scale * np.sin(rhs)",
+                'lhs_grad = grad * self.scale * getattr(self, "sine", np.sin(rhs))',
+            ),
+        ),
+    ),
+    "keeps_a_buffer": (
+        "shared body",
+        ("a call leaves buffer on its Operator object",),
+        (body("self.buffer = output.copy()", ASSIGN.strip()),),
+    ),
+    "keeps_state_in_the_module": (
+        "shared body",
+        ("an Operator object shared by two networks mixes up their gradient of lhs",),
+        (
+            ("T = TypeVar", "SEEN: list[Any] = [0]\nT = TypeVar"),
+            body("SEEN[0] = np.sin(rhs)", ASSIGN.strip()),
+            (
+                "lhs_grad = grad * self.scale * np.sin(rhs)",
+                "lhs_grad = grad * self.scale * SEEN[0]",
+            ),
+        ),
+    ),
+    "counts_calls": (
+        "calls alike",
+        ("numpy gives other numbers in a second call with the same inputs: output differs",),
+        (
+            ("T = TypeVar", "SEEN: list[int] = []\nT = TypeVar"),
+            body("SEEN.append(1)", "assign(out_data[0], req[0], output + len(SEEN) % 2)"),
+        ),
+    ),
+    "depends_on_old_content": (
+        "repetition",
+        ("gives output that depends on previous memory content",),
+        (
+            body(
+                "if req[0] in (OpReqType.WRITE, OpReqType.INPLACE):",
+                "    np.copyto(out_data[0].array, output, where=lhs > 0)",
+                "else:",
+                "    assign(out_data[0], req[0], output)",
+            ),
+        ),
+    ),
+    "depends_on_the_team": (
+        "repetition",
+        ("other on a team of 2 disagrees with a team of 1 on output",),
+        (
+            implementation(
+                "prop = PlantedProperty(PlantedParameters(scale=2.0 + request.threads))",
+                "return NUMPY.prepare_forward(prop, request)",
+            ),
+        ),
+    ),
+    "mutates_an_input": (
+        "calls",
+        ("numpy forward changes its input rhs", "list_mutated_inputs"),
+        (body("in_data[1].array[...] *= 2", ASSIGN.strip()),),
+    ),
+    "writes_beyond_its_end": (
+        "calls",
+        ("numpy forward writes outside output, 4 bytes beyond its end",),
+        (
+            body(
+                ASSIGN.strip(),
+                "array_at(out_data[0].address, (output.size + 1,), 'float32')[-1] = 0",
+            ),
+        ),
+    ),
+    "writes_before_its_beginning": (
+        "calls",
+        ("numpy backward writes outside gradient of lhs, 8 bytes before its beginning",),
+        (
+            (
+                "        assign(in_grad[0], req[0], lhs_grad)\n",
+                "        assign(in_grad[0], req[0], lhs_grad)\n"
+                "        array_at(in_grad[0].address - 8, (1,), 'float32')[...] = 0\n",
+            ),
+        ),
+    ),
+    "raises": (
+        "calls",
+        ("numpy forward raises IndexError", "raises.py:", "(forward)"),
+        (body("output[99999999]", ASSIGN.strip()),),
+    ),
+    "implementations_differ": (
+        "implementations",
+        (
+            "other on a team of 1 gives another output than numpy",
+            "the NumPy body is the reference",
+        ),
+        (
+            implementation(
+                "prop = PlantedProperty(PlantedParameters(scale=2.001))",
+                "return NUMPY.prepare_forward(prop, request)",
+            ),
+        ),
+    ),
+    "lacks_a_backward": (
+        "calls",
+        ("other declines the backward of a forward that it accepts",),
+        (
+            implementation("return kernel"),
+            ("        return NUMPY.prepare_backward(prop, request)\n", "        return None\n"),
+        ),
+    ),
+    "draws_from_numpy": (
+        "calls alike",
+        (
+            "second call with the same inputs",
+            "draws from numpy.random",
+            "context.random(i).bits(n)",
+        ),
+        (body("output = output * np.random.random(lhs.shape)", ASSIGN.strip()),),
+    ),
+    "draws_from_numpy_for_nothing": (
+        "random numbers",
+        ("numpy draws from numpy.random", "context.random(i).bits(n)"),
+        (body("np.random.random(lhs.shape)", ASSIGN.strip()),),
+    ),
+    "draws_backward": (
+        "calls alike",
+        ("the gradient of lhs differs", "context.random(i).bits(n)"),
+        (
+            (
+                "lhs_grad = grad * self.scale * np.sin(rhs)",
+                "lhs_grad = grad * np.random.default_rng().random(rhs.shape)",
+            ),
+        ),
+    ),
+    "draws_the_same": (
+        "steps",
+        ("its outputs are the same at every step",),
+        (
+            (
+                MORE,
+                "    def forward_resource(self, inputs: Any) -> Any:\n"
+                "        from mxrun.operator.property import ResourceKind, ResourceRequest\n\n"
+                "        return [ResourceRequest(ResourceKind.RANDOM)]\n",
+            ),
+        ),
+    ),
+    "low_precision": (
+        "element types",
+        ("numpy gives another output in float32 than in float64",),
+        (
+            body(
+                "half = output.astype('float16' if output.dtype == 'float32' else output.dtype)",
+                "assign(out_data[0], req[0], half)",
+            ),
+        ),
+    ),
+}
