@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.tensor import Shape
+from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry
-from mxrun.session.planning import load
+from mxrun.session.planning import load, trust_plugins
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,16 @@ class CheckReport:
         return asdict(self)
 
 
-def check(path: str | Path, overrides: Sequence[str] = ()) -> CheckReport:
-    """Validate config and shapes without data. Raises UserError."""
+def check(
+    config: str | Path, overrides: Sequence[str] = (), allow_plugins: bool = False
+) -> CheckReport:
+    """Validate config and shapes without data. Raises UserError.
+
+    allow_plugins: trust the config's plugins, from now on.
+    """
+    path = find_config(str(config))
+    if allow_plugins:
+        trust_plugins(path, overrides)
     built = load(path, overrides)
     rows = tuple(_layer_rows(built))
     return CheckReport(

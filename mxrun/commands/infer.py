@@ -32,8 +32,9 @@ from mxrun.session.inference_outputs import (
     subgraph,
 )
 from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
+from mxrun.session.notes import Notify, ignore_note, missing_library_notes
 from mxrun.session.parameter_init import zero_pinned
-from mxrun.session.planning import Say, check_fits, chooser_for, silent, team_size
+from mxrun.session.planning import check_fits, chooser_for, team_size, trust_plugins
 from mxrun.session.records import FileSource, Records, Source, SplitSource
 from mxrun.session.trained_model import TrainedModel
 
@@ -49,7 +50,7 @@ class InferRequest:
     of its data set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs replace
     the network's. top: number of classes reported; classes: a file of their names. batch, threads,
     precision: replace the config's. allow_changes: also run if config or plugins have changed since
-    training.
+    training. allow_plugins: trust the run's plugins, from now on.
     """
 
     inputs: tuple[str, ...] = ()
@@ -62,6 +63,7 @@ class InferRequest:
     threads: int | None = None
     precision: str | None = None
     allow_changes: bool = False
+    allow_plugins: bool = False
 
     @property
     def measured(self) -> bool:
@@ -203,17 +205,21 @@ class Inference:
         }
 
 
-def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inference:
+def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) -> Inference:
     """Prepare a run's network for the records that `request` names.
 
-    Only inference is planned, for a batch no larger than the records of the files. say: receives
+    Only inference is planned, for a batch no larger than the records of the files. notify: receives
     notes about long waits. Raises UserError for errors in the run, the checkpoint, names or the
     first records.
     """
+    for note in missing_library_notes():
+        notify(note)
+    if request.allow_plugins:
+        trust_plugins(run)
     batch = 1 if request.batch == MAX else request.batch
-    trained = TrainedModel.open(Path(path), request.checkpoint, batch, request.allow_changes)
+    trained = TrainedModel.open(Path(run), request.checkpoint, batch, request.allow_changes)
     if request.batch == MAX:
-        trained = trained.with_batch_size(_largest(trained, request, say))
+        trained = trained.with_batch_size(_largest(trained, request, notify))
     built = trained.built
     chosen = heads(built, request.outputs)
     source = _source(trained, request, chosen)
@@ -222,7 +228,7 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
         raise UserError("there are no records to infer")
     batch_size = planned_batch(built, chosen, available)
     outputs = _outputs(trained, request, chosen, row_shapes(built, chosen, batch_size))
-    plan = compile_plan(*_asked(trained, request, chosen, source, batch_size, say))
+    plan = compile_plan(*_asked(trained, request, chosen, source, batch_size, notify))
     check_fits(plan)
     executor = Executor(plan)
     zero_pinned(executor, built)
@@ -232,18 +238,18 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     return Inference(trained, source, executor, outputs, classes, batch_size)
 
 
-def _largest(trained: TrainedModel, request: InferRequest, say: Say) -> int:
+def _largest(trained: TrainedModel, request: InferRequest, notify: Notify) -> int:
     """Return the largest batch that fits, at most the number of records if it is known."""
     chosen = heads(trained.built, request.outputs)
     source = _source(trained, request, chosen)
 
     def asked(size: int) -> tuple[Symbol, CompileRequest]:
-        return _asked(trained, request, chosen, source, size, silent)
+        return _asked(trained, request, chosen, source, size, ignore_note)
 
-    found = largest_batch(trained.built, asked, say)
+    found = largest_batch(trained.built, asked, notify)
     if source.total is None or source.total >= found:
         return found
-    say(f"--batch max: {source.total} samples, because there are no more records")
+    notify(f"--batch max: {source.total} samples, because there are no more records")
     return max(1, source.total)
 
 
@@ -253,7 +259,7 @@ def _asked(
     chosen: Sequence[Head],
     source: Source,
     batch_size: int,
-    say: Say,
+    notify: Notify,
 ) -> tuple[Symbol, CompileRequest]:
     """Return the symbol and the compile request for a batch size."""
     built = trained.built
@@ -269,7 +275,7 @@ def _asked(
         precision=request.precision or built.config.precision,
         fuse=built.config.fuse,
         implementation=built.config.implementation,
-        chooser=chooser_for(built, threads, say),
+        chooser=chooser_for(built, threads, notify),
         **budgeted(built, False, threads),
     )
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import Parsed
+from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
@@ -20,7 +21,8 @@ from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
-from mxrun.session.planning import Say, check_fits, is_timed, parse_config, silent
+from mxrun.session.notes import Notify, ignore_note, missing_library_notes
+from mxrun.session.planning import check_fits, is_timed, parse_config
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import RunStart, resume, saved_plan
 from mxrun.session.run import Run
@@ -123,13 +125,16 @@ class TrainingResult:
 
 
 def train(
-    path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
+    config: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
 ) -> TrainingResult:
     """Train as the config describes.
 
     Raises UserError for errors in config, data or run folder, before the first step, and Stopped
     when a signal requested an end and everything is saved.
     """
+    path = find_config(str(config))
+    for note in missing_library_notes():
+        observer.note(note)
     parsed = parse_config(path, overrides)
     batch = _batch_size(parsed, observer, request)
     if batch is not None:
@@ -154,7 +159,7 @@ def _built(parsed: Parsed, batch: int | None = None) -> tuple[ModelDefinition, b
 
 def _batch_size(parsed: Parsed, observer: Observer, request: TrainRequest) -> int | None:
     """Return the requested batch size; `max` is limited to the number of records."""
-    found = max_batch_size(request.batch, parsed, training=True, say=observer.note)
+    found = max_batch_size(request.batch, parsed, training=True, notify=observer.note)
     if found is None or request.batch != MAX:
         return found
     built, _ = _built(parsed, 1)
@@ -173,7 +178,9 @@ def prepare(built: ModelDefinition) -> Run:
     return run
 
 
-def _opened(built: ModelDefinition, say: Say = silent, saved: PlanRecord | None = None) -> Run:
+def _opened(
+    built: ModelDefinition, notify: Notify = ignore_note, saved: PlanRecord | None = None
+) -> Run:
     """Open the data, plan, and allocate.
 
     saved: the plan of a resumed run. Its team size is used again if the config sets none, and its
@@ -183,16 +190,16 @@ def _opened(built: ModelDefinition, say: Say = silent, saved: PlanRecord | None 
         raise UserError(built.missing)
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
-    team, kept = None, None
+    team, autotuned = None, None
     if saved is not None and built.config.threads is None:
         team = saved.threads
     if saved is not None and is_timed(built):
-        kept = {TRAIN: saved.implementations, **saved.others}
-    made = planned(built, training=True, threads=team, say=say, kept=kept)
+        autotuned = {TRAIN: saved.implementations, **saved.others}
+    made = planned(built, training=True, threads=team, notify=notify, autotuned=autotuned)
     check_fits(made.plan)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     for note in (*read, *micro_batch_notes(made), *budget_notes(made.plan)):
-        say(note)
+        notify(note)
     return Run(made.built, made.plan, datasets)
 
 

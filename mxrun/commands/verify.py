@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16
 from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -25,7 +26,8 @@ from mxrun.planner.remat.budget import Budget
 from mxrun.planner.schedule.schedule import ORDERS
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.fault_injection import freed_early
-from mxrun.session.planning import Say, check_fits, load, request_for, silent
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import check_fits, load, request_for
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -79,25 +81,25 @@ WAYS = (
 
 
 def verify(
-    path: str | Path,
+    config: str | Path,
     overrides: Sequence[str] = (),
     steps: int = 20,
     batch: int | None = None,
     threads: int | None = None,
-    say: Say = silent,
+    notify: Notify = ignore_note,
 ) -> dict[str, Any]:
     """Run the same steps on synthetic records with every plan variant and compare the results.
 
     The answer holds `ways`, each with its name, the promise, the largest difference and its tensor,
-    and `passed`. Raises UserError for an invalid config or one that does not fit into memory. say:
-    receives notes about long waits.
+    and `passed`. Raises UserError for an invalid config or one that does not fit into memory.
+    notify: receives notes about long waits.
     """
-    built = load(path, overrides, batch)
+    built = load(find_config(str(config)), overrides, batch)
     found: list[dict[str, Any]] = []
     trained: Arrays = {}
     for phase in (TRAIN, EVALUATE):
         # Variants with less sharing exceed any budget.
-        request = replace(request_for(built, phase == TRAIN, threads, say), budget=None)
+        request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)
         plan = compile_plan(built.model.symbol, request)
         # Fixed kernels: with other neighbours other kernels may be faster.
         chosen = {name: planned.implementations() for name, planned in plan.phases.items()}

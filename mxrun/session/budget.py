@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mxrun.executor.executor import Executor
@@ -11,6 +10,7 @@ from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.machine import known_machine
+from mxrun.session.notes import Notify
 
 # Enough for a mean, and short compared with a run.
 _MEASURED_STEPS = 5
@@ -48,16 +48,16 @@ def budget_figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def measured_recompute(executor: Executor, say: Callable[[str], None]) -> dict[str, Any] | None:
+def measured_recompute(executor: Executor, notify: Notify) -> dict[str, Any] | None:
     """Measure the time of recomputation in a few more training steps; None without recomputation.
 
-    The steps change the parameters: call it after a run is over and saved. say: receives notes. The
-    result holds predicted and measured time as fractions of the time of all other steps.
+    The steps change the parameters: call it after a run is over and saved. notify: receives notes.
+    The result holds predicted and measured time as fractions of the time of all other steps.
     """
     made = executor.plan.phases[TRAIN].recomputed
     if made is None:
         return None
-    say(
+    notify(
         f"memory.budget: {_MEASURED_STEPS} more steps measure the time of recomputation; "
         "their results are discarded"
     )
@@ -68,7 +68,7 @@ def measured_recompute(executor: Executor, say: Callable[[str], None]) -> dict[s
     times = {operator.name: operator.ms for operator in profile.operators()}
     again = sum(ms for name, ms in times.items() if name in repeated)
     measured = again / (sum(times.values()) - again)
-    say(
+    notify(
         f"memory.budget: recomputing {len(made.steps)} steps took {measured:.1%} longer, "
         f"{made.extra:.1%} were predicted"
     )

@@ -17,6 +17,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.peers.baseline import BaselineProcess, InstalledBaseline
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.equivalence import NotEquivalent, ReferenceOutputs
+from mxrun.session.notes import Notify
 from mxrun.train.loop import quantiles
 
 _ROUNDS = 10
@@ -31,7 +32,6 @@ _SEARCH_MS = 300.0
 _MIN_TRIAL_STEPS, _MAX_TRIAL_STEPS = 5, 100
 
 Times = npt.NDArray[np.float64]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,12 @@ def compare(
     steps: Steps,
     found: Sequence[InstalledBaseline],
     length: Length,
-    say: Say,
+    notify: Notify,
 ) -> dict[str, PeerResult]:
     """Measure baselines against mxrun's `steps`.
 
-    A baseline whose first losses or outputs differ from mxrun's is not measured; `say` receives a
-    note. Raises UserError for training that baselines do not support, and if no baseline can run
+    A baseline whose first losses or outputs differ from mxrun's is not measured; `notify` receives
+    a note. Raises UserError for training that baselines do not support, and if no baseline can run
     the network.
     """
     work = ReferenceOutputs.of(built, steps)
@@ -157,11 +157,11 @@ def compare(
     baselines: dict[str, BaselineProcess] = {}
     with ExitStack() as stack:
         for peer in found:
-            say(f"{peer.name}: {peer.missing or 'preparing'}")
+            notify(f"{peer.name}: {peer.missing or 'preparing'}")
             result, baseline = _prepared(peer, work, length, stack)
             results[peer.name] = result
             if result.status == "different":
-                say(f"{peer.name} is not measured: {result.reason}")
+                notify(f"{peer.name} is not measured: {result.reason}")
             if result.status == "measured" and baseline is not None:
                 baselines[peer.name] = baseline
         if all(result.status in ("missing", "failed") for result in results.values()):
@@ -169,7 +169,7 @@ def compare(
                 Diagnostic(f"{name} cannot run this network", got=result.reason)
                 for name, result in results.items()
             )
-        pairs = _alternate(steps, baselines, results, length, say) if baselines else {}
+        pairs = _alternate(steps, baselines, results, length, notify) if baselines else {}
     return {name: replace(result, pairs=pairs.get(name)) for name, result in results.items()}
 
 
@@ -239,7 +239,7 @@ def _alternate(
     baselines: Mapping[str, BaselineProcess],
     results: Mapping[str, PeerResult],
     length: Length,
-    say: Say,
+    notify: Notify,
 ) -> dict[str, Pairs]:
     """Time all runners in alternation; the one that begins a round rotates."""
 
@@ -258,7 +258,7 @@ def _alternate(
     each_s = length.rounds * count * (own_ms + sum(trial_ms)) / 1e3
     total_s = each_s + length.rounds * len(runners) * _PAUSE_S
     if total_s > WAIT_NOTICE_S:
-        say(f"{length.rounds} rounds of {count} steps take about {total_s:.0f} s")
+        notify(f"{length.rounds} rounds of {count} steps take about {total_s:.0f} s")
     names = list(runners)
     times = {name: np.zeros((length.rounds, count)) for name in names}
     for index in range(length.rounds):

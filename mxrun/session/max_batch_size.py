@@ -17,7 +17,8 @@ from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.storage import available_bytes, memory_limit
-from mxrun.session.planning import Say, request_for, silent
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import request_for
 
 # Samples per step, or `max`.
 BatchSize = int | Literal["max"]
@@ -36,7 +37,7 @@ def max_batch_size(
     parsed: Parsed,
     training: bool,
     threads: int | None = None,
-    say: Say = silent,
+    notify: Notify = ignore_note,
 ) -> int | None:
     """Return the requested batch size, or for `max` the largest that fits."""
     if batch != MAX:
@@ -46,15 +47,17 @@ def max_batch_size(
         built = build(parsed, size)
         return built.model.symbol, request_for(built, training, threads)
 
-    return largest_batch(build(parsed, 1), asked, say)
+    return largest_batch(build(parsed, 1), asked, notify)
 
 
 def largest_batch(
-    built: ModelDefinition, asked: Callable[[int], tuple[Symbol, CompileRequest]], say: Say = silent
+    built: ModelDefinition,
+    asked: Callable[[int], tuple[Symbol, CompileRequest]],
+    notify: Notify = ignore_note,
 ) -> int:
     """Return the largest batch whose plan fits into the config's budget, or else into free memory.
 
-    asked: returns the symbol and the request to plan for a batch size. say: receives the result.
+    asked: returns the symbol and the request to plan for a batch size. notify: receives the result.
     Raises UserError if not even one sample fits.
     """
     limit = _limit(built)
@@ -75,7 +78,7 @@ def largest_batch(
             )
         )
     found = search(needed, first, limit)
-    say(f"--batch max: {found} samples fit into {limit:,} bytes")
+    notify(f"--batch max: {found} samples fit into {limit:,} bytes")
     return found
 
 

@@ -15,7 +15,8 @@ from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget, OverBudget, share_that_would_do
-from mxrun.session.planning import KeptChoices, Say, request_for, silent
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import AutotunedKernels, request_for
 
 # Overhead of each step's calls on a few cores of a server; every micro-batch repeats it.
 _CALL_S = 2e-6
@@ -37,19 +38,19 @@ def planned(
     built: ModelDefinition,
     training: bool,
     threads: int | None = None,
-    say: Say = silent,
-    kept: KeptChoices | None = None,
+    notify: Notify = ignore_note,
+    autotuned: AutotunedKernels | None = None,
 ) -> Planned:
     """Return the plan of inference, or of training with micro-batches if the budget requires them.
 
     If unsplit batches fit without recomputation, they are used. Otherwise each number of
     micro-batches is planned, with recomputation, and the plan with the lowest predicted time is
-    taken. say, kept: as for `plan_for`. Raises OverBudget with the smallest arena found if none
-    fits.
+    taken. notify, autotuned: as for `plan_for`. Raises OverBudget with the smallest arena found if
+    none fits.
     """
 
     def request(cut: ModelDefinition) -> CompileRequest:
-        return replace(request_for(cut, training, threads, say), kept=kept or {})
+        return replace(request_for(cut, training, threads, notify), kept=autotuned or {})
 
     first = request(built)
     budget = first.budget
