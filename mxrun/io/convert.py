@@ -29,5 +29,5 @@ def first_unrepresentable(numbers: NDArray[Any], dtype: str) -> int | None:
 
 
 def valid_range(dtype: str) -> str:
-    """Return a description of the numbers that `unfit` accepts, for messages."""
+    """Return a description of the numbers that `first_unrepresentable` accepts, for messages."""
     return "an integer within int32" if dtype == "int32" else "a finite number within float32"

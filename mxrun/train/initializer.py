@@ -35,7 +35,7 @@ _ONES = ("_gamma", "_moving_var")
 class Initializer(Parameters):
     """Rule for initial values."""
 
-    def unfit(self, shape: Shape) -> Diagnostic | None:
+    def why_unsupported(self, shape: Shape) -> Diagnostic | None:
         """Return a diagnostic if the rule does not support this shape, else None."""
         return None
 
@@ -107,7 +107,7 @@ class FanScaled(Initializer):
         description="The fan that determines the scale: the mean of both, incoming, or outgoing.",
     )
 
-    def unfit(self, shape: Shape) -> Diagnostic | None:
+    def why_unsupported(self, shape: Shape) -> Diagnostic | None:
         """Return a diagnostic if the shape has no fans, else None."""
         if len(shape) >= self.least_axes and 0 not in shape:
             return None
@@ -120,7 +120,7 @@ class FanScaled(Initializer):
 
     def scale(self, magnitude: float, shape: Shape) -> float:
         """Return sqrt(magnitude / factor); raises UserError for a shape without fans."""
-        if (problem := self.unfit(shape)) is not None:
+        if (problem := self.why_unsupported(shape)) is not None:
             raise UserError(problem)
         positions = math.prod(shape[2:])
         fan_in, fan_out = shape[1] * positions, shape[0] * positions

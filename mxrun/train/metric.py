@@ -46,7 +46,7 @@ def default_metrics(losses: Iterable[Seen]) -> tuple[MetricKind, ...]:
         usual: tuple[MetricKind, ...] = (Accuracy(), CrossEntropy())
         if isinstance(seen, Regression):
             usual = (Accuracy(), MeanSquaredErrorKind())
-        kinds |= {kind.figure: kind for kind in usual if not kind.unfit(seen)}
+        kinds |= {kind.figure: kind for kind in usual if not kind.why_unsupported(seen)}
     return tuple(kinds.values())
 
 
@@ -59,7 +59,7 @@ def supported_metrics(losses: Iterable[Seen]) -> tuple[str, ...]:
     found = []
     for name in METRICS:
         for form, kind in ((name, METRICS.get(name)()), *_examples(name)):
-            if any(not kind.unfit(one) for one in seen):
+            if any(not kind.why_unsupported(one) for one in seen):
                 found.append(form)
                 break
     return tuple(found)

@@ -100,7 +100,7 @@ class MetricKind(Parameters):
         """Name of the figure in output and records."""
 
     @abstractmethod
-    def unfit(self, seen: Seen) -> str:
+    def why_unsupported(self, seen: Seen) -> str:
         """Return why a loss with this view of its tensors is not supported; empty if it is."""
 
     @abstractmethod
@@ -114,7 +114,9 @@ class Metrics:
     def __init__(self, kinds: Iterable[MetricKind], seen: Seen, rows: int) -> None:
         self._predictions = LossPredictions(seen, rows)
         self.by_figure = {
-            kind.figure: kind.create(self._predictions) for kind in kinds if not kind.unfit(seen)
+            kind.figure: kind.create(self._predictions)
+            for kind in kinds
+            if not kind.why_unsupported(seen)
         }
 
         self._metrics = tuple(self.by_figure.values())

@@ -19,7 +19,7 @@ from mxrun.train.predictions import LossPredictions, NumberPredictions, Seen
 class NumberMetricKind(MetricKind):
     """Metric of predicted numbers."""
 
-    def unfit(self, seen: Seen) -> str:
+    def why_unsupported(self, seen: Seen) -> str:
         """Return why the loss cannot be measured; the metric needs labels of the output's shape."""
         if seen is None:
             return "has no labels to compare predictions with"

@@ -394,7 +394,7 @@ def test_updates_leave_nothing_allocated(
 def test_what_does_not_fit_says_why(
     name: str, given: dict[str, Any], seen: Classification | Regression | None, reason: str
 ) -> None:
-    assert reason in kind_of(name, given).unfit(seen)
+    assert reason in kind_of(name, given).why_unsupported(seen)
 
 
 def test_defaults_and_fitting_metrics_of_losses() -> None:
