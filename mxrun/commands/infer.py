@@ -171,13 +171,14 @@ class Inference:
                 row: Row = {"input": name, "record": number}
                 if batch.records.labels is not None:
                     row |= self._label(batch.records.labels[index].tolist())
-                told = {
-                    each.name: each.to_json(batch.arrays[each.name][index]) for each in self.outputs
+                results = {
+                    output.name: output.to_json(batch.arrays[output.name][index])
+                    for output in self.outputs
                 }
-                if len(told) == 1:
-                    yield row | told.popitem()[1]
+                if len(results) == 1:
+                    yield row | results.popitem()[1]
                 else:
-                    yield row | {"outputs": told}
+                    yield row | {"outputs": results}
 
     def _label(self, label: Any) -> Row:
         """Return a record's label: class number and name (if classes have names), or numbers."""
@@ -219,16 +220,16 @@ def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) 
     batch = 1 if request.batch == MAX else request.batch
     trained = TrainedModel.open(Path(run), request.checkpoint, batch, request.allow_changes)
     if request.batch == MAX:
-        trained = trained.with_batch_size(_largest(trained, request, notify))
+        trained = trained.with_batch_size(_largest_batch(trained, request, notify))
     built = trained.built
-    chosen = heads(built, request.outputs)
-    source = _source(trained, request, chosen)
+    selected = heads(built, request.outputs)
+    source = _source(trained, request, selected)
     available = source.available(built.model.batch_size)
     if not available:
         raise UserError("there are no records to infer")
-    batch_size = planned_batch(built, chosen, available)
-    outputs = _outputs(trained, request, chosen, row_shapes(built, chosen, batch_size))
-    plan = compile_plan(*_asked(trained, request, chosen, source, batch_size, notify))
+    batch_size = planned_batch(built, selected, available)
+    outputs = _outputs(trained, request, selected, row_shapes(built, selected, batch_size))
+    plan = compile_plan(*_compile_request(trained, request, selected, source, batch_size, notify))
     check_fits(plan)
     executor = Executor(plan)
     zero_pinned(executor, built)
@@ -238,25 +239,25 @@ def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) 
     return Inference(trained, source, executor, outputs, classes, batch_size)
 
 
-def _largest(trained: TrainedModel, request: InferRequest, notify: Notify) -> int:
+def _largest_batch(trained: TrainedModel, request: InferRequest, notify: Notify) -> int:
     """Return the largest batch that fits, at most the number of records if it is known."""
-    chosen = heads(trained.built, request.outputs)
-    source = _source(trained, request, chosen)
+    selected = heads(trained.built, request.outputs)
+    source = _source(trained, request, selected)
 
-    def asked(size: int) -> tuple[Symbol, CompileRequest]:
-        return _asked(trained, request, chosen, source, size, ignore_note)
+    def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
+        return _compile_request(trained, request, selected, source, size, ignore_note)
 
-    found = largest_batch(trained.built, asked, notify)
-    if source.total is None or source.total >= found:
-        return found
+    largest = largest_batch(trained.built, compile_request, notify)
+    if source.total is None or source.total >= largest:
+        return largest
     notify(f"--batch max: {source.total} samples, because there are no more records")
     return max(1, source.total)
 
 
-def _asked(
+def _compile_request(
     trained: TrainedModel,
     request: InferRequest,
-    chosen: Sequence[Head],
+    selected: Sequence[Head],
     source: Source,
     batch_size: int,
     notify: Notify,
@@ -265,7 +266,7 @@ def _asked(
     built = trained.built
     threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
     measured = built.model.symbol.heads if request.measured else ()
-    return subgraph(chosen, measured), CompileRequest(
+    return subgraph(selected, measured), CompileRequest(
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
@@ -290,10 +291,10 @@ def _team_of(trained: TrainedModel) -> int | None:
     return min(trained.checkpoint.manifest.plan.threads, available_cores(), largest_team())
 
 
-def _source(trained: TrainedModel, request: InferRequest, chosen: Sequence[Head]) -> Source:
+def _source(trained: TrainedModel, request: InferRequest, selected: Sequence[Head]) -> Source:
     """Return the source of the records."""
     built = trained.built
-    data, labels = needed_inputs(built, chosen)
+    data, labels = needed_inputs(built, selected)
     if request.split is not None:
         return SplitSource(built, request.split, request.measured, trained.checkpoint.manifest)
     names = " and ".join(map(repr, (*data, *labels)))
@@ -317,14 +318,17 @@ def _source(trained: TrainedModel, request: InferRequest, chosen: Sequence[Head]
 
 
 def _outputs(
-    trained: TrainedModel, request: InferRequest, chosen: Sequence[Head], rows: Mapping[str, Shape]
+    trained: TrainedModel,
+    request: InferRequest,
+    selected: Sequence[Head],
+    rows: Mapping[str, Shape],
 ) -> list[Output]:
     """Return the outputs of the heads.
 
     A head reports classes if it is a distribution over classes, or if `top` is given.
     """
     outputs = []
-    for head in chosen:
+    for head in selected:
         shape = rows[head.name]
         if len(shape) != 1 or (request.top is None and not head.classes):
             outputs.append(Output(head, shape))

@@ -25,7 +25,7 @@ from mxrun.session.max_batch_size import BatchSize, max_batch_size
 from mxrun.session.micro_batches import planned
 from mxrun.session.notes import Notify, ignore_note, missing_library_notes
 from mxrun.session.planning import parse_config, trust_plugins
-from mxrun.session.what_if import Question, what_if
+from mxrun.session.what_if import WhatIfRequest, what_if
 
 # Fictitious base address: bound kernels store addresses, but nothing is run or stored there.
 _NOWHERE = 1 << 40
@@ -264,7 +264,7 @@ def inspect_memory(
     run = planned(built, training, threads, notify)
     if changes:
         notify("--what-if plans other settings, which takes about ten times as long as this plan")
-    question = Question(parsed, training, threads, run.built, run.plan)
+    what_if_request = WhatIfRequest(parsed, training, threads, run.built, run.plan)
     return MemoryReport(
         name=built.config.name,
         phase=phase,
@@ -272,7 +272,7 @@ def inspect_memory(
         micro_batches=run.built.micro_batches,
         plan=run.plan,
         outside=outside_bytes(run.plan) if measured else {},
-        what_if=what_if(question) if changes else None,
+        what_if=what_if(what_if_request) if changes else None,
     )
 
 

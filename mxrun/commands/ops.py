@@ -33,7 +33,7 @@ _SAMPLES: tuple[Shape, ...] = ((4,), (4, 4), (3, 8, 8), (3, 8, 8, 8), ())
 # MXNet's names of learned arguments; a layer creates variables for them.
 _LEARNED = frozenset({"weight", "bias", "gamma", "beta"})
 # Parameters by which an optimizer selects its update operator.
-_DECIDING: tuple[Mapping[str, Any], ...] = (
+_SELECTING: tuple[Mapping[str, Any], ...] = (
     {},
     {"momentum": 0.9},
     {"momentum": 0.0},
@@ -283,8 +283,8 @@ def _optimizer_yaml(update: str) -> str:
     """Return the optimizer that uses the update; of several, the one with its name."""
     for name in sorted(OPTIMIZERS, key=lambda name: (not update.startswith(name), name)):
         kind = OPTIMIZERS.get(name)
-        for deciding in _DECIDING:
-            parameters = {"lr": 0.1, **deciding}
+        for selecting in _SELECTING:
+            parameters = {"lr": 0.1, **selecting}
             if parameters.keys() <= kind.model_fields.keys() and (
                 kind(**parameters).operator()[0] == update
             ):

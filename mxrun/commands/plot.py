@@ -192,7 +192,7 @@ def _read_records(path: Path) -> Iterator[Report]:
 def _is_record(record: Any) -> bool:
     if not isinstance(record, Mapping):
         return False
-    counts = all(is_count(record.get(key), least=1) for key in ("epoch", "step"))
+    counts = all(is_count(record.get(key), minimum=1) for key in ("epoch", "step"))
     parts = (record.get("train"), record.get("eval"))
     return counts and all(isinstance(part, Mapping) and _is_measured(part) for part in parts)
 

@@ -56,14 +56,14 @@ class Autotuner:
         return description(self._threads)
 
     def _measured(self, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
-        begun = time.monotonic()
+        started = time.monotonic()
         found = time_candidates(candidates, self._threads)
         self._timed += 1
         self._disturbed += not found
-        self._seconds += time.monotonic() - begun
+        self._seconds += time.monotonic() - started
         if self._seconds > self._notice_s:
-            lost = f", {self._disturbed} disturbed by other work" if self._disturbed else ""
-            count = f"{self._timed} in {self._seconds:.0f} s{lost}"
+            disturbed = f", {self._disturbed} disturbed by other work" if self._disturbed else ""
+            count = f"{self._timed} in {self._seconds:.0f} s{disturbed}"
             self._notify(f"autotuning kernels: {count}")
             self._notice_s *= 2
         return found

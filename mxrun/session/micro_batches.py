@@ -26,12 +26,12 @@ _CALL_S = 2e-6
 class Planned:
     """Plan and its run, whose batches may be split into micro-batches.
 
-    whole_bytes: bytes of the plan without micro-batches and recomputation.
+    unsplit_bytes: bytes of the plan without micro-batches and recomputation.
     """
 
     built: ModelDefinition
     plan: Plan
-    whole_bytes: int
+    unsplit_bytes: int
 
 
 def planned(
@@ -49,36 +49,36 @@ def planned(
     none fits.
     """
 
-    def request(cut: ModelDefinition) -> CompileRequest:
-        return replace(request_for(cut, training, threads, notify), kept=autotuned or {})
+    def request(split: ModelDefinition) -> CompileRequest:
+        return replace(request_for(split, training, threads, notify), kept=autotuned or {})
 
     first = request(built)
     budget = first.budget
     if not training or budget is None or not built.config.memory.micro_batches:
         plan = compile_plan(built.model.symbol, first)
         return Planned(built, plan, plan.planned_bytes)
-    whole = compile_plan(built.model.symbol, replace(first, budget=None))
-    limit = whole.pinned_bytes + budget.reusable_bytes(whole.phases, whole.pinned_bytes)
-    if whole.planned_bytes <= limit:
-        return Planned(built, replace(whole, budget_bytes=limit), whole.planned_bytes)
+    unsplit = compile_plan(built.model.symbol, replace(first, budget=None))
+    limit = unsplit.pinned_bytes + budget.reusable_bytes(unsplit.phases, unsplit.pinned_bytes)
+    if unsplit.planned_bytes <= limit:
+        return Planned(built, replace(unsplit, budget_bytes=limit), unsplit.planned_bytes)
     within = replace(budget, nbytes=limit)
     found: dict[float, Planned] = {}
     failures: list[OverBudget] = []
     for parts in divisors(built.batch_size):
-        cut = built.with_micro_batches(parts)
-        asked = replace(request(cut), budget=within)
+        split = built.with_micro_batches(parts)
+        request_within = replace(request(split), budget=within)
         try:
-            plan = compile_plan(cut.model.symbol, asked)
+            plan = compile_plan(split.model.symbol, request_within)
         except OverBudget as failure:
             failures.append(failure)
             continue
         # On equal times the smaller number of micro-batches is preferred.
-        found.setdefault(_step_seconds(cut, plan), Planned(cut, plan, whole.planned_bytes))
+        found.setdefault(_step_seconds(split, plan), Planned(split, plan, unsplit.planned_bytes))
         if all(phase.recomputed is None for phase in plan.phases.values()):
             # More micro-batches only take longer.
             break
     if not found:
-        raise _least(failures, whole, budget, built.batch_size)
+        raise _smallest_failure(failures, unsplit, budget, built.batch_size)
     return found[min(found)]
 
 
@@ -90,8 +90,8 @@ def divisors(count: int) -> Iterator[int]:
 def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
     """Return the predicted seconds of a training step: all micro-batches, and the update."""
     seconds = StepSeconds(None)
-    together = built.training.accumulate * built.micro_batches
-    runs = {TRAIN: 1, ACCUMULATE: together - 1}
+    micro_batches = built.training.accumulate * built.micro_batches
+    runs = {TRAIN: 1, ACCUMULATE: micro_batches - 1}
     return sum(
         count * sum(_CALL_S + seconds(step) for step in plan.phases[name].steps)
         for name, count in runs.items()
@@ -99,7 +99,9 @@ def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
     )
 
 
-def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: int) -> OverBudget:
+def _smallest_failure(
+    failures: list[OverBudget], unsplit: Plan, budget: Budget, batch_size: int
+) -> OverBudget:
     """Return the failure with the smallest arena; for a share, the hint names a sufficient one."""
     failure = min(failures, key=lambda failure: failure.least_bytes)
     (diagnostic,) = failure.diagnostics
@@ -107,8 +109,8 @@ def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: 
     reason = f"each batch of {batch_size} was tried in {tried} micro-batches; none needs less"
     hint = "give it more memory"
     if budget.share is not None:
-        wanted = failure.least_bytes - whole.pinned_bytes
-        hint = share_that_would_do(wanted, whole.reusable_bytes)
+        required = failure.least_bytes - unsplit.pinned_bytes
+        hint = share_that_would_do(required, unsplit.reusable_bytes)
     return OverBudget(replace(diagnostic, chain=(reason,), hint=hint), failure.least_bytes)
 
 
@@ -120,5 +122,5 @@ def micro_batch_notes(run: Planned) -> list[str]:
     return [
         f"memory.micro_batches: each batch of {built.batch_size} is computed as "
         f"{built.micro_batches} of {built.model.batch_size}: {run.plan.planned_bytes:,} bytes "
-        f"instead of {run.whole_bytes:,}"
+        f"instead of {run.unsplit_bytes:,}"
     ]

@@ -181,8 +181,8 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
     (`team_for`). Raises UserError for a larger team than the OpenMP runtime provides: kernels
     prepared for it would wait for threads that do not exist.
     """
-    wanted = threads or built.config.threads
-    if wanted is None:
+    requested = threads or built.config.threads
+    if requested is None:
         found = onednn.load()
         return team_for(
             built.model.symbol,
@@ -192,13 +192,13 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
             precision=built.config.precision,
             largest=min(available_cores(), largest_team()),
         )
-    if wanted > largest_team():
+    if requested > largest_team():
         raise UserError(
             Diagnostic(
-                f"a compute team of {wanted} threads is not available",
+                f"a compute team of {requested} threads is not available",
                 place=None if threads else built.config.place("threads"),
                 expected=f"at most {largest_team()}, what OMP_THREAD_LIMIT or libgomp allows",
-                got=str(wanted),
+                got=str(requested),
             )
         )
-    return wanted
+    return requested
