@@ -68,11 +68,11 @@ def read_all_bytes(path: Path) -> bytearray:
             # The size is 0 for anything but a regular file. Twice, as the caller briefly holds a
             # second copy.
             check_memory(path, 2 * os.fstat(stream.fileno()).st_size)
-            while piece := stream.read(_CHUNK):
-                content += piece
+            while chunk := stream.read(_CHUNK):
+                content += chunk
                 if len(content) > MAXIMUM_BYTES:
-                    most = f"at most {MAXIMUM_BYTES} bytes"
-                    fail(path, MAXIMUM_BYTES, "the file is too large to hold in memory", most)
+                    expected = f"at most {MAXIMUM_BYTES} bytes"
+                    fail(path, MAXIMUM_BYTES, "the file is too large to hold in memory", expected)
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
     return content

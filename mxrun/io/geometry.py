@@ -62,17 +62,19 @@ class _Crop(Transform):
     def output(self, shape: RecordShape) -> RecordShape:
         """Return [channels, *size]; raises UserError if the image is smaller."""
         channels, *given = _image(shape)
-        wanted = sides(self.size)
-        if any(have is not None and have < want for have, want in zip(given, wanted, strict=True)):
+        required = sides(self.size)
+        if any(
+            have is not None and have < want for have, want in zip(given, required, strict=True)
+        ):
             raise UserError(
                 Diagnostic(
                     "the image is smaller than the crop",
-                    expected=f"at least {list(wanted)}",
+                    expected=f"at least {list(required)}",
                     got=str(given),
                     hint="resize it first",
                 )
             )
-        return (channels, *wanted)
+        return (channels, *required)
 
 
 @register("center_crop")
@@ -161,11 +163,11 @@ class RandomResizedCrop(Transform):
         return None
 
     def _largest(self, height: int, width: int) -> Sides:
-        least, greatest = self.ratio
-        if width < least * height:
-            return max(1, min(height, round(width / least))), width
-        if width > greatest * height:
-            return height, max(1, min(width, round(height * greatest)))
+        minimum, maximum = self.ratio
+        if width < minimum * height:
+            return max(1, min(height, round(width / minimum))), width
+        if width > maximum * height:
+            return height, max(1, min(width, round(height * maximum)))
         return height, width
 
 

@@ -121,9 +121,9 @@ def check_slots(slots: Slots, specs: Mapping[str, TensorSpec]) -> None:
     for name, slot in slots.items():
         if name not in specs:
             raise InternalError(f"the iterator has no data for slot {name!r}")
-        held = TensorSpec(slot.shape, slot.dtype.name)
-        if held != specs[name] or not slot.flags.c_contiguous:
-            raise InternalError(f"slot {name!r} is {held}, the batch {specs[name]} in C order")
+        actual = TensorSpec(slot.shape, slot.dtype.name)
+        if actual != specs[name] or not slot.flags.c_contiguous:
+            raise InternalError(f"slot {name!r} is {actual}, the batch {specs[name]} in C order")
 
 
 class ArrayIterator(DataIterator):

@@ -205,10 +205,10 @@ class _RowMaker:
 
         Raises RecordError naming the record if it cannot be read or transformed.
         """
-        draws = Draws(self._order.seed, self._order.drawn_in(epoch, at), record)
+        draws = Draws(self._order.seed, self._order.order_epoch(epoch, at), record)
         try:
             for name, slot in slots.items():
-                slot[row] = self._made(name, record, draws, slot.shape[1:])
+                slot[row] = self._row(name, record, draws, slot.shape[1:])
         except UserError as error:
             where = f"record {record} of data set {self._dataset.name!r}"
             raise RecordError(with_prefix(error, where, self._dataset.place).diagnostics) from error
@@ -218,16 +218,16 @@ class _RowMaker:
         files = (column.source(record) for column in self._dataset.lazy.values())
         return next(filter(None, files), f"record {record} of data set {self._dataset.name!r}")
 
-    def _made(self, name: str, record: int, draws: Draws, shape: tuple[int, ...]) -> Record:
+    def _row(self, name: str, record: int, draws: Draws, shape: tuple[int, ...]) -> Record:
         column = self._dataset.lazy.get(name) or self._dataset.fields[name]
         raw = column.records[record] if isinstance(column, Field) else column.record(record)
-        made = self._dataset.pipeline.apply(name, raw, column.scale, draws)
-        if made.shape != shape:
+        row = self._dataset.pipeline.apply(name, raw, column.scale, draws)
+        if row.shape != shape:
             problem = "the record does not fit the network's input"
             hint = "resize, center_crop, ... in `transforms` bring records to one size"
-            expected, got = str(list(shape)), str(list(made.shape))
+            expected, got = str(list(shape)), str(list(row.shape))
             raise UserError(Diagnostic(problem, None, expected, got, hint))
-        return made if column.scale is None else values(made, column.scale)
+        return row if column.scale is None else values(row, column.scale)
 
 
 class _Loader:
@@ -251,11 +251,11 @@ class _Loader:
         self._busy = 0
         self._epoch = 0
         self._indices: NDArray[np.int64] = np.empty(0, np.int64)
-        self._released, self._taken, self._end = 0, 0, 0
+        self._released, self._next_part, self._end = 0, 0, 0
         self._left: dict[int, int] = {}
         self._failed: dict[int, Exception] = {}
         # For each part in progress, the row of the epoch that is being made.
-        self._under_way: dict[int, int] = {}
+        self._current_rows: dict[int, int] = {}
         self.on_wait: OnWait = lambda seconds, record: None
 
     def begin(self, epoch: int, indices: NDArray[np.int64], batch: int, batches: int) -> None:
@@ -265,7 +265,7 @@ class _Loader:
         with self._changed:
             self._cancelled = False
             self._epoch, self._indices = epoch, indices
-            self._released, self._taken = batch, batch * self._parts
+            self._released, self._next_part = batch, batch * self._parts
             self._end = batches * self._parts
             self._left.clear()
             self._failed.clear()
@@ -295,7 +295,7 @@ class _Loader:
         """Wait for `done` with the lock held, calling `on_wait` periodically."""
         since, first = time.monotonic(), -1
         while not self._changed.wait_for(done, _POLL_S):
-            row = min(self._under_way.values(), default=-1)
+            row = min(self._current_rows.values(), default=-1)
             if row != first:
                 since, first = time.monotonic(), row
             record = "a batch" if row < 0 else self._maker.source(int(self._indices[row]))
@@ -337,7 +337,7 @@ class _Loader:
             failure = self._fill(part)
             with self._changed:
                 self._busy -= 1
-                self._under_way.pop(part, None)
+                self._current_rows.pop(part, None)
                 self._left[part // self._parts] -= 1
                 if failure is not None:
                     self._failed[failure[0]] = failure[1]
@@ -349,15 +349,15 @@ class _Loader:
             self._changed.wait_for(lambda: self._stopping or self._may_take())
             if self._stopping:
                 return None
-            part = self._taken
-            self._taken += 1
+            part = self._next_part
+            self._next_part += 1
             self._busy += 1
             self._left.setdefault(part // self._parts, self._parts)
             return part
 
     def _may_take(self) -> bool:
         limit = (self._released + len(self._staging)) * self._parts
-        return not self._cancelled and self._taken < min(self._end, limit)
+        return not self._cancelled and self._next_part < min(self._end, limit)
 
     def _fill(self, part: int) -> tuple[int, Exception] | None:
         """Make the rows of a part; returns the first that fails, with its exception."""
@@ -368,7 +368,7 @@ class _Loader:
             if self._cancelled:
                 break
             at = batch * self._size + row
-            self._under_way[part] = at
+            self._current_rows[part] = at
             try:
                 self._maker.make(slots, row, self._epoch, at, int(self._indices[at]))
             except Exception as error:  # noqa: BLE001 - raised in the waiting thread

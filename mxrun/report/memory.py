@@ -77,12 +77,12 @@ def _arena(report: Report) -> list[RenderableType]:
 def _order(report: Report) -> str:
     """Return the name of the schedule and a bound on the saving of any other."""
     order = f"schedule: {report['order'][report['peak']['phase']]}"
-    least, planned = report["any_order_bytes"], report["planned_bytes"]
-    if least is None:
+    lower_bound, planned = report["any_order_bytes"], report["planned_bytes"]
+    if lower_bound is None:
         return order
-    if least == planned:
+    if lower_bound == planned:
         return f"{order}; no other needs less memory"
-    return f"{order}; another may save at most {bytes_text(planned - least)}"
+    return f"{order}; another may save at most {bytes_text(planned - lower_bound)}"
 
 
 def _gap(report: Report) -> str:

@@ -130,10 +130,10 @@ def _legend(report: Report) -> tuple[list[str], float]:
 
 def _axes(scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
     right, bottom = LEFT + scale.width, scale.up(0)
-    apart = 1
-    while scale.nbytes > apart * _MAX_BYTE_TICKS:
-        apart *= 2
-    for offset in range(0, scale.nbytes + 1, apart):
+    spacing = 1
+    while scale.nbytes > spacing * _MAX_BYTE_TICKS:
+        spacing *= 2
+    for offset in range(0, scale.nbytes + 1, spacing):
         y = scale.up(offset)
         yield element("line", x1=LEFT, x2=right, y1=y, y2=y, class_="grid")
         yield text(bytes_text(offset), LEFT - 6, y + 4, "faint", "end")

@@ -87,7 +87,7 @@ def node_lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
     yield node["name"]
     if node["kind"] == "input":
         return
-    yield " ".join((node["operator"], *_words(node["parameters"])))
+    yield " ".join((node["operator"], *_parameter_texts(node["parameters"])))
     line = ""
     for part in variables_of(node, nodes):
         if line and len(line) + len(part) > _MAX_LINE_LENGTH:
@@ -98,7 +98,7 @@ def node_lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
         yield line
 
 
-def _words(parameters: Mapping[str, str]) -> Iterator[str]:
+def _parameter_texts(parameters: Mapping[str, str]) -> Iterator[str]:
     """Yield the parameters that describe an operator: types such as `relu`, kernels as `3x3`."""
     for name, value in parameters.items():
         if name == "kernel":

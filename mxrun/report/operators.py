@@ -83,9 +83,9 @@ def _tensors(operator: Description) -> Table:
 def _state_note(update: Mapping[str, Any] | None) -> str:
     if update is None:
         return ""
-    kept = update["momentum"]
+    momentum = update["momentum"]
     return (
-        f"in training {kept:g} * {update['state']} + {1 - kept:g} * {update['output']} "
+        f"in training {momentum:g} * {update['state']} + {1 - momentum:g} * {update['output']} "
         "after every step"
     )
 

@@ -19,14 +19,14 @@ def verify_tables(report: Mapping[str, Any]) -> list[Table | Text]:
     )
     for column in ("way", "promised", "found"):
         table.add_column(column)
-    for way in report["ways"]:
+    for variant in report["ways"]:
         found = "the same bits"
-        if way["tensor"]:
-            found = f"{way['difference']:.1e} in {way['tensor']}"
-        style = "green" if way["passed"] else "bold red"
-        table.add_row(Text(way["way"]), way["promised"], Text(found, style))
-    broken = sum(not way["passed"] for way in report["ways"])
-    promises = {way["promised"] for way in report["ways"]}
+        if variant["tensor"]:
+            found = f"{variant['difference']:.1e} in {variant['tensor']}"
+        style = "green" if variant["passed"] else "bold red"
+        table.add_row(Text(variant["way"]), variant["promised"], Text(found, style))
+    broken = sum(not variant["passed"] for variant in report["ways"])
+    promises = {variant["promised"] for variant in report["ways"]}
     within = " or ".join(sorted(each for each in promises if each.startswith("within")))
     same = f"{report['name']} gives the same bits wherever they are promised"
     verdict = Text(f"{same}, and {within} elsewhere" if within else same, "bold green")

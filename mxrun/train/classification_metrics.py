@@ -16,7 +16,7 @@ from mxrun.base.classification import Classification
 from mxrun.base.params import Int32
 from mxrun.train.class_loop import BEST, LIMITED_LOG, LOG
 from mxrun.train.metric_kind import Figure, MeanOfValues, Metric, MetricKind, SummedMean
-from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Seen
+from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Task
 
 # A confusion matrix of more classes would write millions of numbers into every line of metrics.
 MAX_CLASSES = 256
@@ -28,15 +28,15 @@ class ClassMetricKind(MetricKind):
     # Whether it needs all probabilities, not only the predicted class and the label's probability.
     needs_distribution: ClassVar[bool] = False
 
-    def why_unsupported(self, seen: Seen) -> str:
+    def why_unsupported(self, task: Task) -> str:
         """Return why the loss cannot be measured; a class metric needs one label per prediction."""
-        if seen is None:
+        if task is None:
             return "has no labels to compare predictions with"
-        if isinstance(seen, Classification):
-            if not seen.labelled:
+        if isinstance(task, Classification):
+            if not task.labelled:
                 return "has labels that do not name one class for each prediction"
-            return self._unsupported_classes(seen.classes)
-        if not seen.is_binary:
+            return self._unsupported_classes(task.classes)
+        if not task.is_binary:
             return "predicts numbers, not classes"
         if self.needs_distribution:
             return "has one probability, not one for each class"
@@ -175,7 +175,7 @@ class MeanTopK(MeanOfValues):
 
     def __init__(self, predictions: ClassPredictions, k: int) -> None:
         super().__init__(predictions)
-        predictions.want(BEST)
+        predictions.request(BEST)
         self._predictions, self._k = predictions, k
         self._left = np.zeros_like(predictions.probabilities)
         self._best = np.zeros_like(predictions.labels)
@@ -223,7 +223,7 @@ class CountedF1(Metric):
 
     def __init__(self, predictions: ClassPredictions, average: str) -> None:
         self._predictions, self._average = predictions, average
-        predictions.want(BEST)
+        predictions.request(BEST)
         self.totals = np.zeros((3, predictions.classes))
         self._labels = np.zeros_like(predictions.labels)
         self._amounts, self._factors = np.zeros((2, len(predictions.labels)))
@@ -258,7 +258,7 @@ class CountedPairs(Metric):
 
     def __init__(self, predictions: ClassPredictions) -> None:
         self._predictions = predictions
-        predictions.want(BEST)
+        predictions.request(BEST)
         self.totals = np.zeros((predictions.classes, predictions.classes))
         self._flat = self.totals.reshape(-1)
         self._index = np.zeros_like(predictions.labels)
