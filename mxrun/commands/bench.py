@@ -109,12 +109,12 @@ class BenchReport:
     def _tape_json(self) -> dict[str, Any]:
         """Return the cost of the tape itself; `share` is a fraction of the median step."""
         tape = self.tape
-        each_us = 1e6 / tape.calls if tape.calls else 0.0
+        to_us_per_call = 1e6 / tape.calls if tape.calls else 0.0
         return {
             "calls": tape.calls,
             "team_switches": tape.switches,
-            "us_per_call": tape.seconds * each_us,
-            "us_per_call_without_switches": tape.unswitched_s * each_us,
+            "us_per_call": tape.seconds * to_us_per_call,
+            "us_per_call_without_switches": tape.unswitched_s * to_us_per_call,
             "share": tape.seconds * 1e3 / float(np.median(self.step_ms)),
         }
 

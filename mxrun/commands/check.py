@@ -69,9 +69,9 @@ def _layer_rows(built: ModelDefinition) -> Iterator[LayerRow]:
     for node in model.symbol.nodes:
         if node.prop is None:
             continue
-        own = [entry.name for entry in node.inputs if entry.name in specs]
-        parameters = sum(specs[name].elements for name in own if name not in counted)
-        counted.update(own)
+        names = [entry.name for entry in node.inputs if entry.name in specs]
+        parameters = sum(specs[name].elements for name in names if name not in counted)
+        counted.update(names)
         arguments = [model.inference.spec(entry).shape for entry in node.argument_entries()]
         outputs = [
             model.inference.spec(NodeEntry(node, index)).shape for index in range(node.num_outputs)

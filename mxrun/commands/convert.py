@@ -115,7 +115,7 @@ def convert(request: ConvertRequest) -> Converted:
 
 
 @dataclass(frozen=True, eq=False)
-class _Source:
+class _ExportedNetwork:
     """Network and its arrays; `trained` is set for a run. notes: origin of the arrays."""
 
     built: ModelDefinition
@@ -124,7 +124,7 @@ class _Source:
     trained: TrainedModel | None = None
 
 
-def _source(request: ConvertRequest) -> _Source:
+def _source(request: ConvertRequest) -> _ExportedNetwork:
     """Load the network to convert."""
     path = Path(request.source)
     if path.is_dir():
@@ -137,7 +137,7 @@ def _source(request: ConvertRequest) -> _Source:
                 )
             )
         trained = TrainedModel.open(path, request.checkpoint, request.batch, request.allow_changes)
-        return _Source(trained.built, trained.arrays, trained.notes, trained)
+        return _ExportedNetwork(trained.built, trained.arrays, trained.notes, trained)
     if request.checkpoint is not None:
         raise UserError(
             Diagnostic(
@@ -149,4 +149,4 @@ def _source(request: ConvertRequest) -> _Source:
         )
     built = load(find_config(request.source), request.overrides, request.batch)
     notes = ("the parameters are initial ones: nothing is trained",)
-    return _Source(built, initial_arrays(built), notes)
+    return _ExportedNetwork(built, initial_arrays(built), notes)

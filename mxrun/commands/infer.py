@@ -22,7 +22,7 @@ from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
 from mxrun.session.budget import budgeted
 from mxrun.session.inference_outputs import (
-    Head,
+    OutputHead,
     batch_inputs,
     heads,
     known_shapes,
@@ -35,7 +35,7 @@ from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
 from mxrun.session.notes import Notify, ignore_note, missing_library_notes
 from mxrun.session.parameter_init import zero_pinned
 from mxrun.session.planning import check_fits, chooser_for, team_size, trust_plugins
-from mxrun.session.records import FileSource, Records, Source, SplitSource
+from mxrun.session.records import FileSource, Records, RecordSource, SplitSource
 from mxrun.session.trained_model import TrainedModel
 
 Array = npt.NDArray[Any]
@@ -79,7 +79,7 @@ class Output:
     themselves. classes: names of all classes.
     """
 
-    head: Head
+    head: OutputHead
     shape: Shape
     top: int = 0
     classes: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class Inference:
     def __init__(
         self,
         trained: TrainedModel,
-        source: Source,
+        source: RecordSource,
         executor: Executor,
         outputs: Sequence[Output],
         classes: tuple[str, ...],
@@ -257,8 +257,8 @@ def _largest_batch(trained: TrainedModel, request: InferRequest, notify: Notify)
 def _compile_request(
     trained: TrainedModel,
     request: InferRequest,
-    selected: Sequence[Head],
-    source: Source,
+    selected: Sequence[OutputHead],
+    source: RecordSource,
     batch_size: int,
     notify: Notify,
 ) -> tuple[Symbol, CompileRequest]:
@@ -291,7 +291,9 @@ def _team_of(trained: TrainedModel) -> int | None:
     return min(trained.checkpoint.manifest.plan.threads, available_cores(), largest_team())
 
 
-def _source(trained: TrainedModel, request: InferRequest, selected: Sequence[Head]) -> Source:
+def _source(
+    trained: TrainedModel, request: InferRequest, selected: Sequence[OutputHead]
+) -> RecordSource:
     """Return the source of the records."""
     built = trained.built
     data, labels = needed_inputs(built, selected)
@@ -320,7 +322,7 @@ def _source(trained: TrainedModel, request: InferRequest, selected: Sequence[Hea
 def _outputs(
     trained: TrainedModel,
     request: InferRequest,
-    selected: Sequence[Head],
+    selected: Sequence[OutputHead],
     rows: Mapping[str, Shape],
 ) -> list[Output]:
     """Return the outputs of the heads.

@@ -28,7 +28,7 @@ from mxrun.session.planning import parse_config, trust_plugins
 from mxrun.session.what_if import WhatIfRequest, what_if
 
 # Fictitious base address: bound kernels store addresses, but nothing is run or stored there.
-_NOWHERE = 1 << 40
+_BASE_ADDRESS = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ def inspect_configs(
             reports.append(_inspected(path, overrides, request, notify))
         except UserError as error:
             first, *others = error.diagnostics
-            because = (f"{name} is planned", *first.chain)
-            raise UserError([replace(first, chain=because), *others]) from error
+            chain = (f"{name} is planned", *first.chain)
+            raise UserError([replace(first, chain=chain), *others]) from error
     return reports
 
 
@@ -291,7 +291,7 @@ def outside_bytes(plan: Plan) -> dict[str, Any]:
 
     A run additionally holds the records of its data, and Python's allocations while it runs.
     """
-    tapes = [bind(phase, _NOWHERE, plan.threads) for phase in plan.phases.values()]
+    tapes = [bind(phase, _BASE_ADDRESS, plan.threads) for phase in plan.phases.values()]
     # An empty loop, which starts the team's threads with their stacks and heaps.
     start_team = HostLoop(add_loop, (0, 0, 0), plan.threads)
     # The first measurement itself allocates memory.

@@ -86,13 +86,13 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
 
     path: the file's name for error messages. hint: advice for a first row that is not numbers.
     """
-    reader = _Reader(content, path, form, hint)
+    reader = _TableParser(content, path, form, hint)
     table = reader.read(as_words=False) or reader.read(as_words=True)
     assert table is not None
     return table
 
 
-class _Reader:
+class _TableParser:
     """Reader of one file; the first row determines the delimiter and the column names."""
 
     def __init__(self, content: bytes, path: Path | str, form: TableForm, hint: str) -> None:

@@ -169,17 +169,17 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     Hints of outputs that overwrite another input instead are left out: nothing is lost there.
     """
     keys = ("kind", "step", "source", "target", "reason")
-    own = [hint for hint in hints if hint["kind"] != CONCAT_IN_PLACE]
-    taken = {(hint["step"], hint["target"]) for hint in own if not hint["reason"]}
+    single = [hint for hint in hints if hint["kind"] != CONCAT_IN_PLACE]
+    granted = {(hint["step"], hint["target"]) for hint in single if not hint["reason"]}
     refused = {
         tuple(hint[key] for key in keys): hint["bytes"]
         for hint in hints
         if hint["reason"]
-        and (hint["kind"] == CONCAT_IN_PLACE or (hint["step"], hint["target"]) not in taken)
+        and (hint["kind"] == CONCAT_IN_PLACE or (hint["step"], hint["target"]) not in granted)
     }
     if not refused:
         return
-    table = titled_table(f"memory that is not shared; {len(taken)} outputs use an input's memory")
+    table = titled_table(f"memory that is not shared; {len(granted)} outputs use an input's memory")
     for column in ("how", "step", "input", "output"):
         table.add_column(column, overflow="fold")
     table.add_column("bytes", justify="right", no_wrap=True)

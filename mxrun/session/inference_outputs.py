@@ -16,7 +16,7 @@ from mxrun.io.batch import is_label
 
 
 @dataclass(frozen=True)
-class Head:
+class OutputHead:
     """Output tensor: its name for the user and its entry in the network.
 
     classes: whether it is a distribution over classes.
@@ -27,7 +27,7 @@ class Head:
     classes: bool
 
 
-def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
+def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[OutputHead, ...]:
     """Return the network's outputs, or those of the layers and outputs called `names`.
 
     A loss with no output but the loss is replaced by its predictions. Raises UserError for names
@@ -42,9 +42,9 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
     if not names:
         ends = [(entry, _prediction(entry)) for entry in symbol.heads]
         return tuple(
-            Head(entry.name, entry, entry.name in over_classes)
+            OutputHead(entry.name, entry, entry.name in over_classes)
             if predicted is None
-            else Head(predicted.name, predicted, classes=True)
+            else OutputHead(predicted.name, predicted, classes=True)
             for entry, predicted in ends
         )
     internals = symbol.get_internals().heads
@@ -62,7 +62,9 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
     if problems:
         raise UserError(problems)
     selected = {name: known[name] for name in names}
-    return tuple(Head(name, entry, entry.name in over_classes) for name, entry in selected.items())
+    return tuple(
+        OutputHead(name, entry, entry.name in over_classes) for name, entry in selected.items()
+    )
 
 
 def _prediction(entry: NodeEntry) -> NodeEntry | None:
@@ -75,7 +77,9 @@ def _prediction(entry: NodeEntry) -> NodeEntry | None:
     return apply(operator, {"data": Symbol([data])}, {}, f"{node.name}_{operator}").heads[0]
 
 
-def needed_inputs(built: ModelDefinition, selected: Sequence[Head]) -> tuple[list[str], list[str]]:
+def needed_inputs(
+    built: ModelDefinition, selected: Sequence[OutputHead]
+) -> tuple[list[str], list[str]]:
     """Return the inputs on which the heads depend: data inputs, and label inputs.
 
     Raises UserError for a head that depends on no input.
@@ -136,14 +140,14 @@ def known_shapes(built: ModelDefinition) -> dict[str, Shape]:
     return {name: spec.shape for name, spec in built.model.learned.items()}
 
 
-def planned_batch(built: ModelDefinition, selected: Sequence[Head], available: int) -> int:
+def planned_batch(built: ModelDefinition, selected: Sequence[OutputHead], available: int) -> int:
     """Return the batch size for `available` records, or the config's if the network needs that."""
     fits = _shapes(built, selected, available) is not None
     return available if fits else built.model.batch_size
 
 
 def row_shapes(
-    built: ModelDefinition, selected: Sequence[Head], batch_size: int
+    built: ModelDefinition, selected: Sequence[OutputHead], batch_size: int
 ) -> dict[str, Shape]:
     """Return the shape of one sample's row of each head, by its name.
 
@@ -175,7 +179,7 @@ def row_shapes(
 
 
 def _shapes(
-    built: ModelDefinition, selected: Sequence[Head], batch_size: int
+    built: ModelDefinition, selected: Sequence[OutputHead], batch_size: int
 ) -> Mapping[str, Shape] | None:
     """Return the heads' shapes for a batch size; None if it contradicts a declared shape."""
     shapes = {name: spec.shape for name, spec in batch_inputs(built, batch_size).items()}
@@ -199,6 +203,6 @@ def _row(shape: Shape, batch_size: int, grown: Shape | None) -> Shape | None:
     return shape[1:] if parts == 1 else (parts, *shape[1:])
 
 
-def subgraph(selected: Sequence[Head], further: Sequence[NodeEntry] = ()) -> Symbol:
+def subgraph(selected: Sequence[OutputHead], further: Sequence[NodeEntry] = ()) -> Symbol:
     """Return the symbol of the heads and of the entries `further`."""
     return Symbol(dict.fromkeys([*(head.entry for head in selected), *further]))

@@ -55,7 +55,7 @@ class Records:
     labels: npt.NDArray[Any] | None = None
 
 
-class Source(ABC):
+class RecordSource(ABC):
     """Records in a fixed order, to be iterated once.
 
     total: their number, if it is known before reading. metrics: the loss and the config's metrics
@@ -84,7 +84,7 @@ class Source(ABC):
         """
 
 
-class FileSource(Source):
+class FileSource(RecordSource):
     """Records of files in the given order; `-` is standard input, a folder all files below it."""
 
     def __init__(
@@ -199,7 +199,7 @@ def _standard_input() -> bytes:
     return content
 
 
-class SplitSource(Source):
+class SplitSource(RecordSource):
     """Records of one of the config's data sections, or of another split of its data set.
 
     They pass through the evaluation pipeline, in the data set's order. measured: the loss and the

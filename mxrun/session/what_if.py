@@ -27,7 +27,7 @@ _SHARES = (75, 50)
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """Changed setting and its effect.
 
     change: description. config: the addition to the command line. saved_bytes: reduction of the
@@ -75,7 +75,7 @@ def _budget(effect: PlanEffect) -> str:
     return f"memory.budget={effect.planned_bytes}"
 
 
-def _merit(change: Change) -> tuple[bool, float, int]:
+def _merit(change: SettingChange) -> tuple[bool, float, int]:
     """Return the sort key: savings without extra time first, changes without savings last."""
     saves = change.saved_bytes > 0
     rate = change.saved_bytes / change.extra if saves and change.extra > 0 else float("inf")
@@ -91,13 +91,13 @@ class _Changes:
         self.machine = known_machine(request.plan.threads)
         self.step_s = step_seconds(request.plan, self._phase, self.machine)
 
-    def all(self) -> Iterator[Change]:
+    def all(self) -> Iterator[SettingChange]:
         """Yield every change for which a plan exists."""
         if self._request.training:
             yield from self._recomputing()
         yield from self._configured()
 
-    def _recomputing(self) -> Iterator[Change]:
+    def _recomputing(self) -> Iterator[SettingChange]:
         """Yield changes of `memory.budget`: more or less recomputation of forward."""
         plain = self._plain()
         plain_s = step_seconds(plain, self._phase, self.machine)
@@ -136,11 +136,11 @@ class _Changes:
         request = replace(request, budget=None, kept=implementations, add_to=add_to)
         return compile_plan(built.model.symbol, request)
 
-    def _configured(self) -> Iterator[Change]:
+    def _configured(self) -> Iterator[SettingChange]:
         """Yield changes of other settings, each with its own config."""
-        for words, size in (("half", self._batch // 2), ("twice", 2 * self._batch)):
+        for label, size in (("half", self._batch // 2), ("twice", 2 * self._batch)):
             if size:
-                yield from self._planned(f"{words} the batch", f"--batch {size}", {}, size)
+                yield from self._planned(f"{label} the batch", f"--batch {size}", {}, size)
         if self._request.built.config.precision == FLOAT32:
             values: dict[KeyPath, str] = {("precision",): BFLOAT16}
             setting = f"precision={BFLOAT16}"
@@ -148,7 +148,7 @@ class _Changes:
 
     def _planned(
         self, change: str, config: str, values: Mapping[KeyPath, str], batch: int
-    ) -> Iterator[Change]:
+    ) -> Iterator[SettingChange]:
         """Yield one change if the run can be planned with it."""
         request = self._request
         try:
@@ -161,13 +161,13 @@ class _Changes:
 
     def _budget_change(
         self, change: str, config: str, effect: PlanEffect, plain_s: float
-    ) -> Change:
+    ) -> SettingChange:
         return self._change(change, config, effect, plain_s + effect.extra_s, self._batch)
 
     def _change(
         self, change: str, config: str, planned: Plan | PlanEffect, seconds: float, batch: int
-    ) -> Change:
-        return Change(
+    ) -> SettingChange:
+        return SettingChange(
             change=change,
             config=config,
             planned_bytes=planned.planned_bytes,
