@@ -23,6 +23,7 @@ from mxrun.io.iterator import (
     ArrayIterator,
     DataIterator,
     OnWait,
+    OrderedIterator,
     RecordError,
     Slots,
     batched,
@@ -95,7 +96,7 @@ def open_iterator(
     )
 
 
-class PrefetchIterator(DataIterator):
+class PrefetchIterator(OrderedIterator):
     """Iterator over a data set whose rows are made by `workers` threads, some batches ahead.
 
     `staging` holds the prefetched batches; `next_into` copies the next one. A row is a function of
@@ -110,7 +111,7 @@ class PrefetchIterator(DataIterator):
         self, dataset: Dataset, order: BatchOrder, *, workers: int, staging: Staging
     ) -> None:
         """Raises UserError if `order` leaves no batch of the data set."""
-        order.check(dataset.name, dataset.place)
+        super().__init__(dataset, order)
         specs = staging_specs(dataset.inputs, order.part_size)
         if workers < 1 or not staging.batches:
             raise InternalError(f"{workers} workers on {len(staging.batches)} staged batches")
@@ -118,26 +119,14 @@ class PrefetchIterator(DataIterator):
             check_slots(slots, specs)
             if set(slots) != set(specs):
                 raise InternalError(f"a staged batch holds {sorted(slots)}, not {sorted(specs)}")
-        self.parts, self.batch_size = order.parts, order.part_size
         self.provide_data, self.provide_label = provided(dataset.inputs, order.part_size)
         self.waited_seconds = 0.0
-        self._batches = order
         self._staging = staging.batches
-        self._checked: Slots | None = None
         self._indices = np.empty(0, np.int64)
         self._position, self._count = 0, 0
         self._loader = _Loader(_RowMaker(dataset, order), staging, workers)
         self._finish = weakref.finalize(self, self._loader.stop, _EXIT_S)
         self._started = False
-
-    def batches(self, epoch: int) -> int:
-        """Return the number of batches of `epoch`."""
-        return self._batches.batches(epoch)
-
-    @property
-    def period(self) -> int:
-        """Number of epochs after which the sequence of numbers of batches repeats."""
-        return self._batches.period
 
     def reset(self, epoch: int, batch: int = 0) -> None:
         """Go to `batch` of `epoch` and start to make batches from there."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from mxrun.report.tables import titled_table
 
 Description = Mapping[str, Any]
 Part = Table | Text
@@ -18,13 +19,8 @@ _MAX_PROBLEMS = 3
 
 def contract_parts(report: Description) -> list[Part]:
     """Return one line per check, then the problems with their hints."""
-    table = Table(
-        title=Text(f"{report['operator']}: {len(report['cases'])} cases", "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    for column in ("check", "result", "promise"):
-        table.add_column(column)
+    title = f"{report['operator']}: {len(report['cases'])} cases"
+    table = titled_table(title, "check", "result", "promise")
     for check in report["checks"]:
         table.add_row(Text(check["name"]), _result(check, report), Text(check["promise"]))
     parts: list[Part] = [table]

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
 
@@ -32,9 +33,7 @@ _MEANINGS = {
 
 def network_parts(report: Report) -> list[Table | Text]:
     """Return the network as a table, with the edges in its first column, and a legend."""
-    table = Table(
-        title=Text(network_title(report), "bold"), title_justify="left", box=box.SIMPLE_HEAD
-    )
+    table = titled_table(network_title(report))
     for column in ("", "node", "operator", "output", "variables"):
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     drawn = drawn_nodes(report["nodes"])

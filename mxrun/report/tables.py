@@ -78,9 +78,12 @@ def contention_lines(summary: Report) -> list[Text]:
     return [Text(line)]
 
 
-def titled_table(title: str) -> Table:
-    """Return an empty table in the common style."""
-    return Table(title=Text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD)
+def titled_table(title: str, *columns: str) -> Table:
+    """Return a table in the common style, without rows."""
+    table = Table(title=Text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column)
+    return table
 
 
 def _shape(shape: Sequence[int]) -> str:

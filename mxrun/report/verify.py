@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from mxrun.report.tables import titled_table
 
 
 def verify_tables(report: Mapping[str, Any]) -> list[Table | Text]:
     """Return one line per plan variant, then the verdict."""
-    table = Table(
-        title=Text(f"{report['name']}: {report['steps']} steps in each way", "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    for column in ("way", "promised", "found"):
-        table.add_column(column)
+    title = f"{report['name']}: {report['steps']} steps in each way"
+    table = titled_table(title, "way", "promised", "found")
     for variant in report["ways"]:
         found = "the same bits"
         if variant["tensor"]:
