@@ -171,16 +171,8 @@ class RandomResizedCrop(Transform):
         return height, width
 
 
-@register("flip")
-class Flip(Transform):
-    """Mirror left and right with a probability; in evaluation nothing."""
-
-    probability: float = Field(default=0.5, ge=0, le=1, description="probability of mirroring")
-
-    @property
-    def required_change(self) -> str:
-        """Expected parameter if the probability is 0, else empty."""
-        return "" if self.probability else "a probability above 0"
+class _Augmentation(Transform):
+    """Random change of an image that keeps its shape and is left out in evaluation."""
 
     def evaluation(self) -> tuple[Transform, ...]:
         """Return no transform."""
@@ -190,24 +182,29 @@ class Flip(Transform):
         """Return `shape`; raises UserError unless it is an image."""
         return _image(shape)
 
+
+@register("flip")
+class Flip(_Augmentation):
+    """Mirror left and right with a probability; in evaluation nothing."""
+
+    probability: float = Field(default=0.5, ge=0, le=1, description="probability of mirroring")
+
+    @property
+    def required_change(self) -> str:
+        """Expected parameter if the probability is 0, else empty."""
+        return "" if self.probability else "a probability above 0"
+
     def apply(self, record: Record, draw: Draw) -> Record:
         """Return record[:, :, ::-1] or the record itself."""
         return record[:, :, ::-1] if draw((1,))[0] < self.probability else record
 
 
 @register("pad_crop")
-class PadCrop(Transform):
+class PadCrop(_Augmentation):
     """Pad with zeros, then crop to the original size at random; in evaluation nothing."""
 
+    # Evaluation needs no transform, as the centre crop of the padded image is the image.
     pad: Side = Field(description="the border's width in pixels")
-
-    def evaluation(self) -> tuple[Transform, ...]:
-        """Return no transform: the centre crop of the padded image is the image."""
-        return ()
-
-    def output(self, shape: RecordShape) -> RecordShape:
-        """Return `shape`; raises UserError unless it is an image."""
-        return _image(shape)
 
     def apply(self, record: Record, draw: Draw) -> Record:
         """Return the crop, computed without making the padded image."""
@@ -221,7 +218,7 @@ class PadCrop(Transform):
 
 
 @register("cutout")
-class Cutout(Transform):
+class Cutout(_Augmentation):
     """Set a square around a random pixel to zero, clipped at the borders; in evaluation nothing.
 
     Source: T. DeVries, G. W. Taylor, "Improved Regularization of Convolutional Neural Networks with
@@ -229,14 +226,6 @@ class Cutout(Transform):
     """
 
     size: Side = Field(description="the square's side in pixels")
-
-    def evaluation(self) -> tuple[Transform, ...]:
-        """Return no transform."""
-        return ()
-
-    def output(self, shape: RecordShape) -> RecordShape:
-        """Return `shape`; raises UserError unless it is an image."""
-        return _image(shape)
 
     def apply(self, record: Record, draw: Draw) -> Record:
         """Return a copy of the record with the square set to zero."""
