@@ -88,11 +88,11 @@ def find_file(folder: Path, *names: str) -> Path:
             if (folder / name).is_file():
                 return folder / name
         if folder.is_dir():
-            there = "a folder without it"
+            got = "a folder without it"
         else:
-            there = "a file" if folder.exists() else "no such folder"
+            got = "a file" if folder.exists() else "no such folder"
     except (OSError, ValueError) as error:
-        there = str(error)
+        got = str(error)
     problem = f"{folder}: {' or '.join(names)} not found"
     hint = "`path` is the folder that contains the files"
-    raise UserError(Diagnostic(problem, None, "a folder with this file", there, hint))
+    raise UserError(Diagnostic(problem, None, "a folder with this file", got, hint))

@@ -117,7 +117,7 @@ def _live(report: Report) -> Table:
     peak = report["peak"]
     pinned = {(block["tensor"], block["offset"]) for block in report["pinned"]}
     always = [live for live in peak["live"] if (live["tensor"], live["offset"]) in pinned]
-    own = [live for live in peak["live"] if (live["tensor"], live["offset"]) not in pinned]
+    reusable = [live for live in peak["live"] if (live["tensor"], live["offset"]) not in pinned]
     table = titled_table(
         f"live at the peak: {peak['phase']}, {peak['title']} (step {peak['step']}), "
         f"{peak['bytes']:,} bytes"
@@ -127,7 +127,7 @@ def _live(report: Report) -> Table:
     table.add_column("offset", justify="right", no_wrap=True)
     table.add_column("steps", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
-    for live in own[:_MAX_LIVE]:
+    for live in reusable[:_MAX_LIVE]:
         table.add_row(
             Text(tensor_label(live)),
             f"{live['bytes']:,}",
@@ -135,7 +135,7 @@ def _live(report: Report) -> Table:
             f"{live['first']}-{live['last']}",
             Text(live["reason"]),
         )
-    if rest := own[_MAX_LIVE:]:
+    if rest := reusable[_MAX_LIVE:]:
         nbytes = sum(live["bytes"] for live in rest)
         table.add_row(f"{len(rest)} others", f"{nbytes:,}", style="dim")
     table.add_section()

@@ -86,7 +86,7 @@ def _reopen_at(directory: RunDirectory, epoch: int, config: str | None) -> RunDi
     if config is not None:
         directory.replace_config(config)
     directory.unfinish()
-    directory.go_back(epoch)
+    directory.remove_records_from(epoch)
     return directory
 
 

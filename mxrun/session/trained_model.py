@@ -219,13 +219,13 @@ def _no_run(path: Path, run: Path) -> UserError:
     if run != path:
         problem = f"{path} is a checkpoint, but its run's {run / _CONFIG} is not there"
         return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
-    there = "a file" if path.exists() else "nothing is there"
+    got = "a file" if path.exists() else "nothing is there"
     is_named = (ROOT / path / _CONFIG).is_file()
     return UserError(
         Diagnostic(
             f"{path} is not a run",
             expected=f"a run's folder, which holds {_CONFIG}, or one of its checkpoints",
-            got="a folder without it" if path.is_dir() else there,
+            got="a folder without it" if path.is_dir() else got,
             hint=f"did you mean {ROOT / path}?" if is_named else "`mxrun train CONFIG` makes one",
         )
     )

@@ -125,7 +125,7 @@ class RunDirectory:
                 elif entry.name.startswith(".") and (entry.exists() or entry.is_symlink()):
                     remove(entry)
 
-    def go_back(self, epoch: int) -> None:
+    def remove_records_from(self, epoch: int) -> None:
         """Remove the records of `epoch` and later ones, and an incomplete last line."""
         for name in (_METRICS, _TIMING):
             path = self.path / name
